@@ -22,18 +22,18 @@ from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.state import imports, trials
 from sweep.state.draws import seeding_entropy
 from sweep.state.recorded_values import self_changing
-from trainables.data.passes import HeldOut, Walk, comes_in_parts
+from trainables.data.passes import HeldOut, Walk, may_split_chunks
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
-from trainables.devices.placement import Joining, choose_placement
+from trainables.devices.placement import RankJoining, choose_placement
 from trainables.export import exporting, plain_model
 from trainables.fused.group import FusedGroup
 from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
-from trainables.loop.hooks import AuthorHooks, Callbacks, checked_memory
+from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
 from trainables.loop.program import Program, ProgramOptions
-from trainables.loop.saving import Carried
+from trainables.loop.saving import CarriedWeights
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import ReadyTrial, TrialSetting, check_eager, global_batch_size, highest_rate
 from trainables.numbers.live import Live
@@ -57,7 +57,7 @@ class Aside(NamedTuple):
     memory: dict[str, Any]
 
 
-class TrialSession(Joining):
+class TrialSession(RankJoining):
     """The `sweep.contract.Trainable` of an author's class: it trains, saves, restores and exports trials.
 
     It is an object of its own, so authors may use any names for their attributes and methods.
@@ -121,22 +121,22 @@ class TrialSession(Joining):
         self._trial, self._author.memory, self._number, self._hook_changes = None, {}, None, None
         program_variables.reset_changed_state(self._author)
         author_globals.end_trial()
-        parameter_server.let_go()
+        parameter_server.free_server_weights()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         hp.know(epochs=assignment.epochs)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
-        precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
-        dtype = precision.resolve(str(options.get("precision", "auto")), placement)
+        precision.set_determinism(placement, deterministic=options.get("deterministic") is True)
+        dtype = precision.choose_policy(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        with global_settings.of_a_trial(dtype, trains=assignment.trains):
-            train, validation = self.data.splits(self._author, hp, placement, assignment)
+        with global_settings.trial_settings(dtype, trains=assignment.trains):
+            train, validation = self.data.load_splits(self._author, hp, placement, assignment)
         self._trials.begin(self._author, self.data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
-            self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self.data.reads)
+            self._spans = phases.plan_spans(self._author.phases(hp), assignment.epochs, self.data.reads)
             self._number = assignment.trial
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self.data.reads, told
@@ -151,8 +151,8 @@ class TrialSession(Joining):
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         hp.know(updates=assignment.epochs * Walk.of(hp, train, batch_size, assignment.seed).per_epoch)
-        its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
-        with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
+        its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
+        with placement.replicas.scope(), its_own, keras_corrections.keeping_numbering():
             self._number = None
             initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
@@ -180,8 +180,8 @@ class TrialSession(Joining):
             reads=(*before, structure.reads, reads),
             peak=peak,
             schedule=schedule,
-            warmup=schedules.warmup_updates(hp, walk.per_epoch),
-            reduction=schedules.reduction(hp, maximize=assignment.maximize),
+            warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
+            reduction=schedules.make_reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement, assignment.devices),
             span=span,
@@ -204,11 +204,11 @@ class TrialSession(Joining):
     def enter_next_phase(self) -> ReadyTrial:
         """Enter the next phase of the present trial, which continues with the present weights; return the trial."""
         trial = self.trial
-        carried = Carried(trial.program)
+        carried = CarriedWeights(trial.program)
         program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
-        carried.give(following.program)
-        following.go_on_from(trial)
+        carried.assign_to(following.program)
+        following.continue_from(trial)
         self._trial = following
         return following
 
@@ -235,7 +235,7 @@ class TrialSession(Joining):
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread."""
-        return saving.save(folder, self.trial, checked_memory(self._author.memory), self.data.fingerprint)
+        return saving.save(folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint and return its epoch.
@@ -243,7 +243,7 @@ class TrialSession(Joining):
         Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
-        self.data.check(data, folder.name)
+        self.data.check_fingerprint(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
             program_variables.reset_changed_state(self._author)
             trial = self._trial = self._enter(self._spans[phase])
@@ -265,7 +265,7 @@ class TrialSession(Joining):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=precision.numerics(trial.placement)
+            numerics=precision.describe_numerics(trial.placement)
             | trial.program.numerics
             | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
             | ({"differs": differs} if differs else {}),
@@ -377,8 +377,8 @@ class TrialSession(Joining):
             try:
                 initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)
                 with author_globals.making_model(author):
-                    plain = plain_model.rebuilt(author, trial)
-                return plain_model.of_raw_inputs(author, trial, plain, self.data)
+                    plain = plain_model.rebuild_model(author, trial)
+                return plain_model.add_features(author, trial, plain, self.data)
             finally:
                 author.live = live
 
@@ -390,18 +390,18 @@ class TrialSession(Joining):
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
-        compiles = xla.asked(assignment.training, placement)
+        compiles = xla.choose_xla(assignment.training, placement)
         check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self.data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
-        alone = fit or served or callbacks.hear_batches  # other loops, whose programs are not kept
+        alone = fit or served or callbacks.want_batches  # other loops, whose programs are not kept
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
-        record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
+        record, used = origins.CreatedVariables(seed), cache.measure_memory(placement)
         attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -409,8 +409,8 @@ class TrialSession(Joining):
         with author_globals.making_model(self._author) as changes, recording, seeding_entropy(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
-                made = building.make(self._author, hp, seed, record)
-                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
+                made = building.make_author_parts(self._author, hp, seed, record)
+                recipe = building.make_recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
                 attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
@@ -419,7 +419,9 @@ class TrialSession(Joining):
                 )
                 built = building.build_program(made, wanted)
                 stopwatch.lap("build")
-                built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
+                built.compile(
+                    train, validation, placement.replicas, loose=may_split_chunks(hp)
+                )  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
         own = {
@@ -444,9 +446,9 @@ class TrialSession(Joining):
             targets=targets,
         )
         if built.kept:
-            most = cache.room(placement, assignment.devices)
+            most = cache.compute_room(placement, assignment.devices)
             weights.limit_cache(most["host"] / 2)  # weights count towards the memory of the first program
-            share = cache.share_of_room(used, cache.memory_used(placement), most)
+            share = cache.compute_share_of_room(used, cache.measure_memory(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
@@ -473,7 +475,7 @@ class TrialSession(Joining):
 
         The copies belong to the program that is being made.
         """
-        copies = author_data.fitted_copies(self.data.bare)
+        copies = author_data.copy_fitted_layers(self.data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies
@@ -494,7 +496,7 @@ class TrialSession(Joining):
         to_copy = not program.parts.optimizer_copies_weights(program.state)
         with author_globals.making_model(self._author), origins.recording_variables(record, to_copy=to_copy):
             self._copy_fitted()
-            return program.begin_as(building.make(self._author, hp, seed, record).parts)
+            return program.begin_as(building.make_author_parts(self._author, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:
         """Return the hyperparameters of the present trial, for traces.

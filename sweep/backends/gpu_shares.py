@@ -22,7 +22,7 @@ def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
         aside.write_text(json.dumps(wanted))
 
 
-def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
+def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial has been told a different share and has enough work left to be worth moving."""
     given = order.assignment
     if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:

@@ -82,7 +82,7 @@ class Surroundings:
         os.dup2(self._outputs[stream], stream)
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
-    def imported(self) -> None:
+    def keep_import_effects(self) -> None:
         """Make all trials begin with the present folder and settings, as importing the author's code has left them."""
         if not self._imported:
             self._start, self._imported = Path.cwd(), True

@@ -61,7 +61,7 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
     )
 
 
-def disk_of(folder: Path) -> Disk:
+def probe_disk(folder: Path) -> Disk:
     """Try to write in the results folder, or in the closest existing folder above it."""
     existing = folder.absolute()
     while not existing.exists():
@@ -82,7 +82,7 @@ LEAST_FREE = 2**30
 SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
-def versions(host: Host) -> Iterator[Finding]:
+def check_versions(host: Host) -> Iterator[Finding]:
     """Report whether each package has a tested version."""
     wrong = []
     for text in host.requirements:
@@ -103,7 +103,7 @@ def versions(host: Host) -> Iterator[Finding]:
         yield Finding("versions", Severity.OK, found)
 
 
-def keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
+def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
     """Report whether ``import keras`` gives Keras 3 on TensorFlow."""
     if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
@@ -120,7 +120,7 @@ def keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding
         yield Finding("keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
 
 
-def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
+def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     """Report whether /dev/shm has room for Ray's object store and NCCL's buffers."""
     if host.shared_free_bytes is None:
         yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
@@ -137,7 +137,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
         yield Finding("shared memory", Severity.OK, found)
 
 
-def disk(disk: Disk) -> Iterator[Finding]:
+def check_disk(disk: Disk) -> Iterator[Finding]:
     """Report whether results can be written."""
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
@@ -150,7 +150,7 @@ def disk(disk: Disk) -> Iterator[Finding]:
         yield Finding("results", Severity.OK, found)
 
 
-def ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
+def check_ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
     """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
     if isinstance(there, ProbeFailure):
         found = f"no cluster at {address}: {there.reason}"
@@ -168,7 +168,7 @@ def ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> It
         yield Finding("ray", Severity.OK, f"the cluster at {address} has {share}")
 
 
-def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
+def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
     """Report if a Ray that a sweep starts itself cannot store its files."""
     if fault:
         todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"

@@ -60,7 +60,7 @@ def together(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     for error in group.train(reports).values():
         if not isinstance(error, Stopped):
             raise error
-    states = [group.session_with(member).trial.program.state.copy_all() for member in members]
+    states = [group.switch_to(member).trial.program.state.copy_all() for member in members]
     return [Trained(metrics(of), state) for of, state in zip(epochs, states, strict=True)]
 
 

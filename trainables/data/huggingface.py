@@ -68,7 +68,7 @@ def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[An
         raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])
     if block.dtype.kind in "SUT" or sources.is_text(block):
-        return sources.as_bytes(block)
+        return sources.encode_texts(block)
     if block.dtype.hasobject:
         raise DataError(
             f"column {name!r} holds lists of several lengths, nulls or other objects; sort sequences into buckets: "

@@ -37,7 +37,7 @@ class Streams:
 
 
 @contextmanager
-def drawn_by(streams: Streams) -> Iterator[None]:
+def drawing_per_stream(streams: Streams) -> Iterator[None]:
     """Draw random numbers once for each stream inside the block, in this thread."""
     before = getattr(_present, "streams", None)
     _present.streams = streams
@@ -58,7 +58,7 @@ class Lookup:
 
 
 @contextmanager
-def looked_up() -> Iterator[list[Lookup]]:
+def recording_lookups() -> Iterator[list[Lookup]]:
     """Record the lookups inside the block, in this thread, because optimizers treat gradients of rows separately."""
     before, found = getattr(_present, "lookups", None), list[Lookup]()
     _present.lookups = found
@@ -76,7 +76,7 @@ def install_converters() -> None:
             tensorflow_private.replace_converter(kind, convert)
 
 
-def mapped(function: Callable[..., Any], values: Any) -> Any:
+def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
     """Return what ``function`` returns for each trial's part of the values, in one computation.
 
     Raises Refused for an operation without a batched form.
@@ -95,7 +95,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 # ---- converters
 
 
-def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
+def _wrap(tensor: Any, *, stacked: bool = True) -> Any:
     return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
@@ -121,11 +121,11 @@ def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> 
 
 def _convert_l2_loss(kind: str, given: Any, call: Any) -> Any:
     x = call.stacked_input(0)
-    return _wrapped(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
+    return _wrap(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
 def _convert_bitcast(kind: str, given: Any, call: Any) -> Any:
-    return _wrapped(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
+    return _wrap(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
 def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
@@ -133,7 +133,7 @@ def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return given(call)
-    return _wrapped(tf.zeros_like(tensor), stacked=stacked)
+    return _wrap(tf.zeros_like(tensor), stacked=stacked)
 
 
 def _convert_transform(kind: str, given: Any, call: Any) -> Any:
@@ -148,7 +148,7 @@ def _convert_transform(kind: str, given: Any, call: Any) -> Any:
         interpolation=call.get_attr("interpolation"),
         fill_mode=call.get_attr("fill_mode"),
     )
-    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _convert_resize(kind: str, given: Any, call: Any) -> Any:
@@ -161,7 +161,7 @@ def _convert_resize(kind: str, given: Any, call: Any) -> Any:
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
     )
-    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
@@ -171,7 +171,7 @@ def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
     found = tf.raw_ops.InTopKV2(
         predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
-    return _wrapped(tf.reshape(found, tf.shape(targets)))
+    return _wrap(tf.reshape(found, tf.shape(targets)))
 
 
 def _convert_stacked(kind: str, given: Any, call: Any) -> Any:
@@ -205,7 +205,7 @@ def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
-    found = [_wrapped(tensor) for tensor in stacked]
+    found = [_wrap(tensor) for tensor in stacked]
     return found[0] if len(found) == 1 else found
 
 
@@ -229,7 +229,7 @@ def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
     if differ or not stacked:
         return given(call)
     turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
-    return _wrapped(tf.matmul(examples[None], weights, **turned))
+    return _wrap(tf.matmul(examples[None], weights, **turned))
 
 
 # Loops over time steps
@@ -248,37 +248,37 @@ def _convert_loop(kind: str, given: Any, call: Any) -> Any:
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
-        (continues,) = _converted(condition, values, call, trials)
+        (continues,) = _convert_function(condition, values, call, trials)
         if continues.is_stacked:
-            raise _LeftOneByOne
+            raise _DifferingLoops
         return tf.reshape(continues.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        before_and_after = list(zip(call.inputs, _converted(body, values, call, trials), strict=True))
+        before_and_after = list(zip(call.inputs, _convert_function(body, values, call, trials), strict=True))
         differ.update(_inputs_that_differ(before_and_after))
         if differ or any(_is_unstacked_list(before, after) for before, after in before_and_after):
-            raise _LeftOneByOne
-        return [_stacked_as(before, after, trials) for before, after in before_and_after]
+            raise _DifferingLoops
+        return [_stack_like(before, after, trials) for before, after in before_and_after]
 
     while True:
         shapes = [
-            _with_trials(shape, before, int(trials[0]))
+            _add_trials_axis(shape, before, int(trials[0]))
             for shape, before in zip(output_shapes(), call.inputs, strict=True)
         ]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
-        except _LeftOneByOne:
+        except _DifferingLoops:
             if not differ:
                 return given(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
         else:
-            return [_wrapped(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+            return [_wrap(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
 
 
-def _converted(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
+def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
     """Return the results of a loop's condition or body for all trials at once."""
-    inputs = [_wrapped(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
+    inputs = [_wrap(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
     return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
@@ -296,21 +296,21 @@ def _is_unstacked_list(before: Any, after: Any) -> bool:
     return after.t.dtype == tf.variant and bool(after.is_stacked != before.is_stacked)
 
 
-def _stacked_as(before: Any, after: Any, trials: Any) -> tf.Tensor:
+def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
     """Return a loop's value after a step, stacked if it was stacked before the step."""
     if before.is_stacked and not after.is_stacked:
         return tensorflow_private.stack_tensor(after.t, trials)
     return after.t
 
 
-def _with_trials(shape: Any, before: Any, trials: int) -> Any:
+def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
     """Return the shape of a loop's value, with the number of trials in front if the value is stacked."""
     if not before.is_stacked or before.t.dtype == tf.variant:
         return shape
     return [trials, *shape[1:]]
 
 
-class _LeftOneByOne(Exception):
+class _DifferingLoops(Exception):
     """Trials do not leave a loop at the same step, or differ in what was taken to be shared."""
 
 
@@ -323,13 +323,13 @@ def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.transpose(tensor, [1, 2, 3, 0, 4]), [a, b, c, k * channels])
 
 
-def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
+def _undo_side_by_side(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
     """Undo `_side_by_side`."""
     a, b, c, channels = _dimensions(tensor)
     return tf.transpose(tf.reshape(tensor, [a, b, c, trials, channels // trials]), [3, 0, 1, 2, 4])
 
 
-def _attributes(call: Any) -> dict[str, Any]:
+def _read_attributes(call: Any) -> dict[str, Any]:
     """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
     found: dict[str, Any] = {}
     for name in ("strides", "padding", "dilations", "data_format"):
@@ -371,15 +371,15 @@ def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
         return given(call)
-    trials, how = _dimensions(filters.t)[0], _attributes(call)
+    trials, how = _dimensions(filters.t)[0], _read_attributes(call)
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
     if images.is_stacked and not differentiates_groups():
-        return _wrapped(_stack_results(convolve, images.t, filters.t))
+        return _wrap(_stack_results(convolve, images.t, filters.t))
     # Images that all trials share are convolved once, with the filters of all trials.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
-    return _wrapped(_apart(found, trials))
+    return _wrap(_undo_side_by_side(found, trials))
 
 
 def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
@@ -388,10 +388,10 @@ def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
         return given(call)
     call.stack_inputs([1, 2])
     filters, gradients = call.stacked_input(1), call.stacked_input(2)
-    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_attributes(call))
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
-        return _wrapped(
+        return _wrap(
             _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
         )
     trials = _dimensions(filters)[0]
@@ -400,9 +400,9 @@ def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
         filter=_side_by_side(filters),
         out_backprop=_side_by_side(gradients),
     )
-    of_each = _apart(of_all, trials)
+    of_each = _undo_side_by_side(of_all, trials)
     of_each.set_shape([of_each.shape[0], *call.outputs[0].shape])
-    return _wrapped(of_each)
+    return _wrap(of_each)
 
 
 def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
@@ -411,10 +411,10 @@ def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
         return given(call)
     call.stack_inputs([0, 2])
     images, gradients = call.stacked_input(0), call.stacked_input(2)
-    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_attributes(call))
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))
     sizes = call.unstacked_input(1)
     if not differentiates_groups():
-        return _wrapped(
+        return _wrap(
             _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
         )
     trials = _dimensions(images)[0]
@@ -423,7 +423,7 @@ def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
         filter_sizes=sizes * tf.stack([1, 1, 1, trials]),
         out_backprop=_side_by_side(gradients),
     )
-    return _wrapped(_apart(of_all, trials))
+    return _wrap(_undo_side_by_side(of_all, trials))
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (

@@ -14,7 +14,7 @@ from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.state.recorded_values import Digests
 from trainables.devices import nvml
-from trainables.devices.gauges import host_peak
+from trainables.devices.gauges import get_peak_bytes
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
 from trainables.state.author_globals import ModelChanges
@@ -96,18 +96,18 @@ The rest is for data and activations.
 _STATM = Path("/proc/self/statm")
 
 
-def memory_used(placement: Placement) -> dict[str, float]:
+def measure_memory(placement: Placement) -> dict[str, float]:
     """Return the bytes in use now: ``host`` for this process, and TensorFlow's on each GPU by its name."""
     gpus = placement.devices if placement.on_gpu else ()
-    return {"host": _host_used(), **{gpu: _on_gpu(gpu) for gpu in gpus}}
+    return {"host": _measure_host_bytes(), **{gpu: _is_on_gpu(gpu) for gpu in gpus}}
 
 
-def room(placement: Placement, devices: Devices) -> dict[str, float]:
+def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
     """Return the bytes that all programs may take together, on the host and on each GPU whose size is known."""
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
-        readers = nvml.readers()
+        readers = nvml.create_readers()
         for gpu, reader in zip(placement.devices, readers, strict=len(readers) == len(placement.devices)):
             total = reader.memory_bytes()
             if total:
@@ -115,18 +115,20 @@ def room(placement: Placement, devices: Devices) -> dict[str, float]:
     return found
 
 
-def share_of_room(before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]) -> float:
+def compute_share_of_room(
+    before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]
+) -> float:
     """Return the share of the room that was taken between two moments, on the device where it is largest."""
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 
-def _on_gpu(name: str) -> float:
+def _is_on_gpu(name: str) -> float:
     return float(tf.config.experimental.get_memory_info(name.upper())["current"])
 
 
-def _host_used() -> float:
+def _measure_host_bytes() -> float:
     """Return the bytes of memory that this process alone uses, or its peak if the system does not tell."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
-    return float(host_peak())
+    return float(get_peak_bytes())

@@ -20,16 +20,16 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *,
     the networks. Raises Refused for what cannot be corrected.
     """
     random_layers.replace_random_functions()
-    keras_corrections.leave_losses_whole()
+    keras_corrections.keep_loss_means()
     keras_corrections.keep_arithmetic_on_devices()
     for network in networks:
         if isinstance(network, keras.Model):
             refusals.check_model(network, fit=fit)
             program_variables.check_scope(network, wanted.placement.replicas)
-            keras_corrections.outputs_in_float32(network)
+            keras_corrections.set_outputs_to_float32(network)
         if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)
-            keras_corrections.part_losses(network)
+            keras_corrections.separate_added_losses(network)
 
 
 def correct_optimizer(
@@ -41,7 +41,7 @@ def correct_optimizer(
     with ``fit`` neither applies. Biases and other weights with fewer than two dimensions are exempt from weight decay,
     unless the author made the optimizer. Raises Refused.
     """
-    for part in () if fit else groups.parts(optimizer):
+    for part in () if fit else groups.list_parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
     if optimizer is made.parts.optimizer and not made.own_optimizer:

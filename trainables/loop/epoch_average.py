@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.data.chunks import Chunk, updates
+from trainables.data.chunks import Chunk, count_updates
 from trainables.data.passes import Batches
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
@@ -68,9 +68,9 @@ class EpochAverage(Average):
         if not self._normalising:
             return
         done = 0
-        with self.swapped():
+        with self.swapping():
             for chunk in chunks:
-                count = updates(len(chunk.order), batch_size)
+                count = count_updates(len(chunk.order), batch_size)
                 given = Batches.of(chunk, count, size=batch_size, seed=seed, first=first + done)
                 self._normalise(given, tf.constant(done))
                 done += count
@@ -79,7 +79,7 @@ class EpochAverage(Average):
         """Add the present weights to the running mean."""
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
-            self.replicas.change(
+            self.replicas.update_copies(
                 average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), weight.value, count
             )
         self.started.assign(count)
@@ -95,10 +95,10 @@ class EpochAverage(Average):
             before = tf.cast(done + i, tf.float32)
 
             def on_each(tensors: Any) -> None:
-                (cut,) = slices.cuts(tf.shape(rows)[0], 1)
+                (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
                 cut.draw(given.seed, given.first + i, EVALUATION)
                 x, *_ = self._intake.take(tensors, rows, cut)
-                with slices.entered(cut):
+                with slices.entering(cut):
                     self._model(x, training=True)
 
             with ExitStack() as stack:

@@ -19,20 +19,20 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import tensorflow_private
-from trainables.data.chunks import Chunk, updates
+from trainables.data.chunks import Chunk, count_updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, split_by_batch_size
 from trainables.data.share import Share
-from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
+from trainables.devices.precision import RELATIVE_OF_TF32, uses_tf32
 from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
-from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.program import Evaluated, Program, Trained, flatten_metrics
 from trainables.loop.steps import KerasStep
 from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
-from trainables.recipe.refusals import Refused, own_methods
+from trainables.recipe.refusals import Refused, list_overridden_methods
 from trainables.replicas import additivity, global_losses
 from trainables.state import program_variables
 from trainables.state.initial import InitialModel
@@ -75,7 +75,7 @@ class GraphProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused if the model's own `compile` makes its optimizers, which cannot start again."""
-        if self._graph.step.by_itself and own_methods(self.model, "compile"):
+        if self._graph.step.by_itself and list_overridden_methods(self.model, "compile"):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
@@ -146,7 +146,7 @@ class GraphProgram(Program):
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
         captured = program_variables.find_captured_handles(self._graph.traced[:traced])
-        self.idle_numbers = self.live.outside_of(captured, replicas.of_each)
+        self.idle_numbers = self.live.find_unused(captured, replicas.of_each)
         self.optimizer_is_idle = not self._graph.step.uses(
             program_variables.list_optimizer_state(self.parts.optimizer, self.model, replicas)
         )
@@ -186,8 +186,8 @@ class GraphProgram(Program):
         """
         if data.as_trained is None:
             return False
-        size = updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
-        few, many = data.split.steps_alike(size, data.as_trained)
+        size = count_updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
+        few, many = data.split.count_equal_batches(size, data.as_trained)
         if few == many:
             return False
         once = replace(data, batch_size=size, steps=few)
@@ -198,7 +198,7 @@ class GraphProgram(Program):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
                 self.state.set_values(raw, values or ())
-        exact = self.model.compute_dtype == "float32" and not rounds_factors(self._graph.replicas)
+        exact = self.model.compute_dtype == "float32" and not uses_tf32(self._graph.replicas)
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
@@ -209,12 +209,12 @@ class GraphProgram(Program):
 
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
-        while lacking := self.xla.lacking(walk):
+        while lacking := self.xla.list_uncompiled(walk):
             kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.copy_all()
             try:
-                self.xla.compile(kinds, common([(tensors,) for tensors in kinds])[0], lacking)
+                self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
             except FAILURES as error:
-                self._give_way(error)
+                self._try_next_mode(error)
                 self._trace_training(walk.data)
             finally:
                 self.state.assign(before)
@@ -232,18 +232,18 @@ class GraphProgram(Program):
     def _trace_training(self, data: Examples) -> None:
         """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
-        kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
+        kinds = [_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
         while True:
             try:
                 self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
             except FAILURES as error:
-                self._give_way(error)
+                self._try_next_mode(error)
             else:
                 return
 
-    def _give_way(self, error: Exception) -> None:
+    def _try_next_mode(self, error: Exception) -> None:
         """Switch to the next way of compiling updates after this error, or raise the error."""
-        if not self.xla.gives_way(error):
+        if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
         self._trace_training_anew()
@@ -255,7 +255,7 @@ class GraphProgram(Program):
         """
         zeros = self._graph.zeros(training=training)
         if loose:
-            function.get_concrete_function(*common(kinds), zeros)
+            function.get_concrete_function(*find_common_types(kinds), zeros)
         function(*kinds[0], zeros)
 
     def begin_as(self, fresh: InitialModel) -> bool:
@@ -282,27 +282,27 @@ class GraphProgram(Program):
         batch_size, seed = walk.batch_size, walk.seed
         first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
-        chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
+        chunks = _TimedChunks(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
-            count = updates(len(chunk.order), batch_size)
+            count = count_updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
-            arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
-            with stopwatch.profiled(profile_into if kept else None):
+            arguments = _add_rates(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
+            with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
                 finite = bool(sound)
             done, seen = done + count, seen + len(chunk.order)
             if not finite:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
-            self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
-        metrics = scalars(self._graph.step.reported(self._metrics(training=True), sums, seen))
+            self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
+        metrics = flatten_metrics(self._graph.step.reported(self._metrics(training=True), sums, seen))
         return Trained(metrics, finite, chunks.waited_s, seen)
 
     @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
         """Train on the first batches of a chunk, one for each rate; return the sums of the losses."""
         self.state.will_train()
-        arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
+        arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return {name: float(value) for name, value in sums.items()}
 
@@ -312,7 +312,7 @@ class GraphProgram(Program):
 
         Raises Refused if the model reports no loss.
         """
-        arguments = _with(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
+        arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
         if "loss" not in found:
@@ -325,15 +325,15 @@ class GraphProgram(Program):
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
         done = data.first_batch(epoch)
-        with self.average.swapped() if self.average else nullcontext():
+        with self.average.swapping() if self.average else nullcontext():
             for chunk in self._evenly(data.chunks(), batch_size):
-                count = updates(len(chunk.order), batch_size)
+                count = count_updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done, seen = done + count, seen + len(chunk.order)
         step = self._graph.step
         spread = [float(sums.pop(name)) / seen for name in step.spread]
-        found = scalars(step.reported(self._metrics(training=False), sums, seen))
-        return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
+        found = flatten_metrics(step.reported(self._metrics(training=False), sums, seen))
+        return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         return split_by_batch_size(chunks, batch_size) if self._graph.replicas.span_processes else chunks
@@ -362,7 +362,7 @@ def train_batches(
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
         rows = given.rows(i)
         values, finite = update(given.tensors, rows, rates[i], given.seed, given.first + i)
-        graph.seeds.go_on()
+        graph.seeds.advance()
         return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
 
     def block(first: tf.Tensor, *found: Any) -> Any:
@@ -387,8 +387,8 @@ def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
         rows = given.rows(i)
         each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
-        values = graph.replicas.sums(each)
-        graph.seeds_of_evaluation.go_on()
+        values = graph.replicas.sum_values(each)
+        graph.seeds_of_evaluation.advance()
         return i + 1, graph.step.added(totals, values, rows)
 
     totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
@@ -408,12 +408,12 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     return results
 
 
-def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
+def _add_rates(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
     """Return batches with the learning rate of each, as arguments of `train_batches`."""
-    return given, padded(rates, given.order.shape[0])
+    return given, pad_rates(rates, given.order.shape[0])
 
 
-def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
+def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
     """Return the learning rates of updates, padded with zeros to the number of rows in a chunk.
 
     The shape is then the same for all batch sizes, so that one trace serves them all.
@@ -423,7 +423,7 @@ def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
     return tf.constant(found)
 
 
-def common(kinds: Sequence[Any]) -> Any:
+def find_common_types(kinds: Sequence[Any]) -> Any:
     """Return the types of arguments that fit all of these kinds.
 
     A dimension is unknown if kinds differ in it, and the length of a vector always is.
@@ -442,7 +442,7 @@ def _type_spec_of(value: Any) -> Any:
     return tf.type_spec_from_value(value) if isinstance(value, tf.Tensor) else tensorflow_private.type_spec(value)
 
 
-class _Timed:
+class _TimedChunks:
     """Iterates over chunks and adds up the time spent waiting for the next one."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
@@ -465,6 +465,6 @@ def _split_for_profile(
 ) -> Iterator[tuple[Chunk, bool]]:
     """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
     if profile_into is not None:
-        yield from stopwatch.profiled_parts(next(chunks), batch_size)
+        yield from stopwatch.split_for_profile(next(chunks), batch_size)
     for chunk in chunks:
         yield chunk, False

@@ -26,7 +26,7 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables import keras_private
 from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
-from trainables.recipe.rates import own_rate, rate_variable
+from trainables.recipe.rates import get_own_rate, get_rate_variable
 from trainables.recipe.refusals import Refused
 from trainables.state import attributes
 from trainables.state.checkpoint import CheckpointError
@@ -35,7 +35,7 @@ Gradients: TypeAlias = "list[tuple[Any, keras.Variable]]"
 BatchHook: TypeAlias = Callable[[tf.Tensor, Mapping[str, tf.Tensor], Gradients], Mapping[str, Any] | None]
 
 
-class Watch:
+class InGraphHook:
     """The hook `on_train_batch_end` inside the graph.
 
     The values that it returns are reported as means over the epoch's examples.
@@ -107,12 +107,12 @@ class AuthorHooks:
 
     def train_begin(self) -> None:
         """Call `on_train_begin`."""
-        with self._told("on_train_begin"):
+        with self._recording_reads("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
         """Call `on_epoch_begin` for an epoch (from 1)."""
-        with self._told("on_epoch_begin"):
+        with self._recording_reads("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
@@ -123,7 +123,7 @@ class AuthorHooks:
         if "on_epoch_end" not in self._names:
             return metrics
         logs = dict(metrics)
-        with self._told("on_epoch_end"):
+        with self._recording_reads("on_epoch_end"):
             self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
             if name not in logs or not (logs[name] == value or math.isnan(value)):
@@ -131,7 +131,7 @@ class AuthorHooks:
         return {name: _check_logged_number(name, value) for name, value in logs.items()}
 
     @contextmanager
-    def _told(self, hook: str) -> Iterator[None]:
+    def _recording_reads(self, hook: str) -> Iterator[None]:
         """Record what a hook reads inside the block; raises Refused if it changes an attribute of the trainable."""
         if hook not in self._names:
             yield
@@ -146,7 +146,7 @@ class AuthorHooks:
             )
 
 
-def checked_memory(memory: Any) -> dict[str, Any]:
+def copy_memory(memory: Any) -> dict[str, Any]:
     """Return a copy of what hooks remember, for a checkpoint; raises Refused if a value is not plain."""
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
@@ -202,9 +202,9 @@ class Callbacks:
         return bool(self._callbacks)
 
     @property
-    def hear_batches(self) -> bool:
+    def want_batches(self) -> bool:
         """Return whether a callback wants to be called after single updates."""
-        return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
+        return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int, updates: int) -> None:
         """Pass the model and the numbers of epochs and updates to the callbacks.
@@ -251,7 +251,9 @@ class Callbacks:
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {
-                name: value for name, value in _copy_attributes(callback).items() if not _same(made.get(name), value)
+                name: value
+                for name, value in _copy_attributes(callback).items()
+                if not _are_equal(made.get(name), value)
             }
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
@@ -282,7 +284,7 @@ def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     """Return whether two attributes are the same object or equal plain values."""
     if one is other:
         return True
@@ -299,7 +301,7 @@ def _may_be_kept(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Wheel:
+class Steering:
     """Learning rates and trainable layers at one moment, which hooks and callbacks can set."""
 
     rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
@@ -307,28 +309,28 @@ class Wheel:
     weights: tuple[bool, ...]
 
     @classmethod
-    def of(cls, program: Any) -> Wheel:
+    def of(cls, program: Any) -> Steering:
         """Return the present settings of a program's networks and optimizers."""
         layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
-            tuple(map(own_rate, program.optimizers)),
+            tuple(map(get_own_rate, program.optimizers)),
             tuple(bool(layer.trainable) for layer in layers),
             tuple(bool(variable.trainable) for variable in weights),
         )
 
 
-def rate_set(program: Any, before: Wheel) -> float | None:
+def find_set_rate(program: Any, before: Steering) -> float | None:
     """Return the trial's learning rate if it was set since ``before``, or None.
 
     Raises Refused if setting it has no effect.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
-        now = own_rate(optimizer)
+        now = get_own_rate(optimizer)
         if now == was:
             continue
-        own = refusals.own_methods(program.model, "compile")
+        own = refusals.list_overridden_methods(program.model, "compile")
         if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
             whose = "the model's own compile() brings its optimizers" if own else "its parts bring rates or schedules"
             raise Refused(
@@ -354,17 +356,17 @@ def show_rate(program: Any, rate: float) -> None:
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
-    variable = rate_variable(optimizer)
+    variable = get_rate_variable(optimizer)
     if variable is not None:
         variable.assign(rate)
 
 
-def were_frozen(program: Any, before: Wheel) -> bool:
+def have_layers_changed(program: Any, before: Steering) -> bool:
     """Return whether the trainable layers have changed since ``before``.
 
     Raises Refused for a change that could not be trained or saved.
     """
-    now = Wheel.of(program)
+    now = Steering.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
     if now.layers == before.layers:
@@ -380,9 +382,9 @@ def were_frozen(program: Any, before: Wheel) -> bool:
     return True
 
 
-def spoils(program: Any, before: Wheel) -> bool:
+def affects_next_trial(program: Any, before: Steering) -> bool:
     """Return whether something was set that would affect the next trial."""
-    now = Wheel.of(program)
+    now = Steering.of(program)
     return (now.layers, now.weights) != (before.layers, before.weights) or any(
         rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
     )

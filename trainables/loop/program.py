@@ -54,7 +54,7 @@ class AuthorParts:
 
         It has none if each optimizer has a rate or a schedule of its own, or if the model's own `compile` makes them.
         """
-        own = refusals.own_methods(self.parts.model, "compile")
+        own = refusals.list_overridden_methods(self.parts.model, "compile")
         by_turns = author_updates.follow_the_rate(self.turns)
         return not own and by_turns and groups.follows_the_rate(self.parts.optimizer)
 
@@ -221,7 +221,7 @@ class Program(ABC):
         raise NotImplementedError  # only called if `kept` is True
 
 
-def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+def flatten_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return metrics as floats; a vector such as F1 by class becomes f1_score_0, f1_score_1 and so on."""
     found: dict[str, float] = {}
     for name, value in metrics.items():

@@ -35,7 +35,7 @@ class Span:
         return (epochs if self.last is None else self.last) - self.first
 
 
-def standard(hp: Hyperparameters) -> list[Phase]:
+def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
     """Return the phases of ``frozen_epochs``: first with ``frozen_layers``, then all at ``fine_tune_learning_rate``.
 
     Without ``frozen_epochs``, there is one phase.
@@ -51,7 +51,7 @@ def standard(hp: Hyperparameters) -> list[Phase]:
     return [Phase(hp.integer("frozen_epochs", standard=True)), Phase(None, tuned)]
 
 
-def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
+def plan_spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
     """Return the spans of the phases that `phases` returned, in a trial of ``epochs``.
 
     ``data`` has the parameters that the trial's data depends on, which no phase may change. A phase without epochs is

@@ -73,7 +73,7 @@ def recording_variables(
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
         record.created.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, author_lines.of_the_author()))
+        setattr(variable, _NAME, _Origin(record.number, author_lines.find_author_line()))
         return variable
 
     with tf.variable_creator_scope(create):

@@ -230,7 +230,9 @@ class SavedVariables:
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
-                self._replicas.change(variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless)
+                self._replicas.update_copies(
+                    variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless
+                )
 
 
 def list_optimizer_variables(optimizer: Any) -> list[Any]:
@@ -290,7 +292,7 @@ def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
 
 def _refuse_operations(graphs: Sequence[Any]) -> None:
     for graph in graphs:
-        for kind, name in draws.operations(graph):
+        for kind, name in draws.list_operations(graph):
             if kind in _TABLES:
                 raise UnmanagedState(
                     f"{name} writes to a lookup table while training, which can be neither reset nor saved; "
@@ -318,14 +320,14 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
     if model.distribute_strategy is not replicas.strategy:
         strays.append(f"model {model.name!r}")
     for variable in model.weights:
-        if not replicas.hold(variable):
+        if not replicas.contain(variable):
             strays.append(f"weight {variable.path!r}")
     optimizer = getattr(model, "optimizer", None)  # missing before `compile`
     if optimizer is not None:
         if keras_private.strategy_of(optimizer) is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
-        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
-    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.hold(v)]
+        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.contain(v)]
+    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.contain(v)]
     metrics = [f"metric {name!r}" for name in dict.fromkeys(outside)]
     if metrics and not strays:
         raise NotInScope(

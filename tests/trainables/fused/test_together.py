@@ -108,7 +108,7 @@ def ended_states(group: FusedGroup) -> dict[Member, Any]:
 
 def state(group: FusedGroup, member: Member) -> Any:
     ended = ended_states(group)
-    return ended[member] if member in ended else group.session_with(member).trial.program.state.copy_all()
+    return ended[member] if member in ended else group.switch_to(member).trial.program.state.copy_all()
 
 
 def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
@@ -361,9 +361,9 @@ def fuzz(seed: int) -> None:
         if len(going) > 1 and rng.random() < 0.3:  # one goes on from its checkpoint, as if it had been elsewhere
             member = rng.choice(going)
             arrays = state(group, member)
-            session = group.session_with(member)
+            session = group.switch_to(member)
             session.trial.program.state.assign(arrays)
-            group.hold(member)
+            group.suspend(member)
     for member, whole, one in zip(members, expected, assignments, strict=True):
         assert len(heard[member]) <= one.epochs
         for mine, theirs in zip(whole.metrics, heard[member], strict=False):

@@ -79,7 +79,7 @@ def drawn(seed: int) -> list[Any]:
             found.extend(np.asarray(draw()).tolist() for draw in DRAWS)
             return None, None
 
-    author_data.returned(Author(), Hyperparameters({}), seed)
+    author_data.run_data(Author(), Hyperparameters({}), seed)
     return found
 
 

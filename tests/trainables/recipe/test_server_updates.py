@@ -55,7 +55,7 @@ def rows(places: list[int], seed: int = 0) -> tf.IndexedSlices:
 def test_whole_gradients_and_those_of_rows_change_what_keras_changes(name: str) -> None:
     whole = [tf.constant(begin() * factor) for factor in (1.0, -0.3, 0.2)]
     np.testing.assert_allclose(updated(name, whole), of_keras(name, whole), atol=1e-6)
-    some = [served_program.of_each_row(rows(places, i)) for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))]
+    some = [served_program.sum_by_row(rows(places, i)) for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))]
     np.testing.assert_allclose(updated(name, some), of_keras(name, some), atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_servers_let_decay_what_the_optimizer_does(names: list[str], monkeypatch
 
     model, optimizer = made(servers=False)
     table, kernel, bias = (optimizer._use_weight_decay(v) for v in model.trainable_variables)
-    whole, tables = served_program.weights(*made(servers=True))
+    whole, tables = served_program.list_weights(*made(servers=True))
     assert [weight.decays for weight in whole] == [kernel, bias]
     ((first, second),) = tables.values()
     assert (first.decays, second.decays) == (table, table)

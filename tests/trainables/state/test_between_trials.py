@@ -143,7 +143,7 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         given = assignment(epochs=2, optimizer="sgd", cell=next(project.cells))
         (folder := tmp_path / carrier).mkdir()
         worker = project.workers["Keeping"]
-        worker.let_go()
+        worker.release()
         trainable: Any = worker.trainable
         with worker.surroundings.inside():
             trainable.begin(given)
