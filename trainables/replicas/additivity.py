@@ -256,8 +256,8 @@ class _ModeTest:
                     place = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
                     owner = self._describe_owner(held, path)
                     differing[path] = (
-                        f"{owner} becomes {float(one[place]):.6g} in {self._mode.name} with {size} examples at once, and "
-                        f"{float(other[place]):.6g} with the same in {self._tried.parts} parts; {ANOTHER}. "
+                        f"{owner} becomes {float(one[place]):.6g} in {self._mode.name} with {size} examples at once, "
+                        f"and {float(other[place]):.6g} with the same in {self._tried.parts} parts; {ANOTHER}. "
                         f"{OVER_REPLICAS}"
                     )
         return differing

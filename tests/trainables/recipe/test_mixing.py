@@ -39,7 +39,7 @@ def mixed(how: Mixing, x: Any, y: Any, weight: Any = None) -> tuple[Any, Any, An
     partners = found.partners()
     own = (tf.constant(x), tf.nest.map_structure(tf.constant, y), None if weight is None else tf.constant(weight))
     other = tuple(None if a is None else tf.nest.map_structure(lambda t: tf.gather(t, partners), a) for a in own)
-    result = how.mixed(own, other, found)
+    result = how.mix(own, other, found)
     return result, partners.numpy(), result.share.numpy(), own
 
 

@@ -72,7 +72,7 @@ def test_lazy_updates_leave_all_other_rows_and_move_these_as_keras_would(name: s
 def test_servers_let_decay_what_the_optimizer_does(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def made(*, servers: bool) -> tuple[Any, Any]:
         monkeypatch.setattr(sharded_embedding, "in_scope_of_servers", lambda: servers)
-        monkeypatch.setattr(sharded_embedding.parameter_server, "server_devices", lambda: ("/cpu:0", "/cpu:0"))
+        monkeypatch.setattr(sharded_embedding.parameter_server, "list_server_devices", lambda: ("/cpu:0", "/cpu:0"))
         table = ShardedEmbedding(ROWS, WIDTH)
         model = keras.Sequential([keras.Input((2,), dtype="int32"), table, keras.layers.Dense(1)])
         optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.3)
