@@ -218,7 +218,7 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a new trial and end the previous one. The function itself starts at the first call of `train`."""
+        """End the previous trial and prepare a new one; the function is called at the first call of `train`."""
         self.end()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
@@ -413,35 +413,35 @@ def load_trainable(
     make_importable(folders)
     imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
-        found = _import_target(trainable) if given is None else given
-        note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
-        return trainable_maker(found, trainable)
+        loaded = _import_target(trainable) if given is None else given
+        note_trainable(str(getattr(loaded, "__module__", trainable.partition(":")[0])))
+        return trainable_maker(loaded, trainable)
 
 
-def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:
+def trainable_maker(target: object, name: str) -> Callable[[], Trainable]:
     """Return a callable that makes trainables of a class or function. Raises TrainableError for anything else."""
-    if not isinstance(found, type):
-        if not callable(found):
-            raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
-        takes_report(found)
-        return partial(FunctionTrainable, found)
-    missing = lacking(found)
+    if not isinstance(target, type):
+        if not callable(target):
+            raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
+        takes_report(target)
+        return partial(FunctionTrainable, target)
+    missing = lacking(target)
     if missing:
         raise TrainableError(
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
-    wrap = getattr(found, "__trainable__", None)
+    wrap = getattr(target, "__trainable__", None)
     if wrap is None:
-        return cast(type[Trainable], found)
-    return lambda: cast(Trainable, wrap(found()))
+        return cast(type[Trainable], target)
+    return lambda: cast(Trainable, wrap(target()))
 
 
-def lacking(found: type) -> list[str]:
+def lacking(kind: type) -> list[str]:
     """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
-    if callable(getattr(found, "__trainable__", None)):
+    if callable(getattr(kind, "__trainable__", None)):
         return []
-    return [method for method in TRAINABLE_METHODS if not callable(getattr(found, method, None))]
+    return [method for method in TRAINABLE_METHODS if not callable(getattr(kind, method, None))]
 
 
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
@@ -450,9 +450,9 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
     make_importable(folders)
-    found = _import_target(trainable) if given is None else given
-    kind = getattr(found, "__trainable__", found)
-    only_an_object_tells = kind is not found and not isinstance(kind, type)
+    loaded = _import_target(trainable) if given is None else given
+    kind = getattr(loaded, "__trainable__", loaded)
+    only_an_object_tells = kind is not loaded and not isinstance(kind, type)
     return only_an_object_tells or callable(getattr(kind, method, None))
 
 

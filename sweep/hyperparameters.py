@@ -218,9 +218,9 @@ def _make_tuple(values: Any) -> tuple[Value, ...]:
 def _counts_as_reading_all(method: Any) -> Any:
     """Wrap a method of `RecordedParams` that uses the whole mapping, so that it counts as a read of all parameters."""
 
-    def reading(watched: RecordedParams, *given: Any) -> Any:
+    def reading(watched: RecordedParams, *arguments: Any) -> Any:
         watched.seen.update(dict.keys(watched))
-        return method(watched, *given)
+        return method(watched, *arguments)
 
     return reading
 
@@ -228,9 +228,9 @@ def _counts_as_reading_all(method: Any) -> Any:
 class RecordedParams(dict[str, Value]):
     """A dict of parameters that records the names that are read; using it as a whole reads all of them."""
 
-    def __init__(self, params: Params, seen: set[str]) -> None:
+    def __init__(self, params: Params, names_read: set[str]) -> None:
         super().__init__(params)
-        self.seen = seen
+        self.seen = names_read
 
     def __getitem__(self, name: str) -> Value:
         self.seen.add(name)
@@ -484,12 +484,12 @@ class Hyperparameters(Declaring):
     def _below(self, name: str) -> tuple[str, ...]:
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
-    def _note(self, name: str, found: Value | ReadMark) -> None:
+    def _note(self, name: str, value: Value | ReadMark) -> None:
         for record in self._records:
             if name in self._groups:  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, ReadMark.PRESENT)
             else:
-                record[name] = found
+                record[name] = value
 
     def _same(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
         now = self.peek(name)

@@ -145,7 +145,7 @@ class ReadRecorder:
 
     @contextmanager
     def apart(self) -> Iterator[Reads]:
-        """Keep reads inside the block out of the record, and yield a record of them."""
+        """Record reads inside the block separately, not in this record; yield the separate record."""
         kept, self._reads = self._reads, Reads()
         apart = self._reads
         try:

@@ -461,7 +461,7 @@ class CheckpointKeeper:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Update the checkpoints after a change."""
+        """Keep or delete the checkpoints of a trial that has ended; ignore other changes, except that a trial reopens."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):

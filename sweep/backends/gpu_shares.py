@@ -16,20 +16,20 @@ MOVE_S = 15.0
 """Approximate time to continue in a new process; trials that need less than this stay where they are."""
 
 
-def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
+def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     """Tell running trials their new shares."""
     with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
-        aside.write_text(json.dumps(wanted))
+        aside.write_text(json.dumps(shares))
 
 
 def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial has been told a different share and has enough work left to be worth moving."""
-    given = order.assignment
-    if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
+    assignment = order.assignment
+    if not order.shares or (assignment.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
         return False
     try:
-        wanted = json.loads(job.share_file.read_text())
+        shares = json.loads(job.share_file.read_text())
     except (OSError, ValueError):  # no trial was told anything
         return False
-    share = wanted.get(str(given.trial))
-    return share is not None and share != given.devices.gpus
+    share = shares.get(str(assignment.trial))
+    return share is not None and share != assignment.devices.gpus

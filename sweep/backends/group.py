@@ -49,8 +49,8 @@ class WorkerGroup:
 
     def keep(self, trials: Iterable[int]) -> None:
         """Release all trials except these, because the driver has ended the others."""
-        kept = set(trials)
-        for trial in [trial for trial in self._workers if trial not in kept]:
+        kept_trials = set(trials)
+        for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
             worker.release()
             if self._group is not None:
@@ -60,21 +60,21 @@ class WorkerGroup:
     def step(self) -> Steps:
         """Train one step of all trials. Exceptions of the trainable are returned as ends of trials."""
         if self._group is None:
-            found = {trial: worker.step() for trial, worker in self._workers.items()}
+            results = {trial: worker.step() for trial, worker in self._workers.items()}
         else:
             with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
-                found = self._step_together(self._group)
-        spoilt = next((one.spoilt for one in found.values() if one.spoilt is not None), None)
+                results = self._step_together(self._group)
+        spoilt = next((result.spoilt for result in results.values() if result.spoilt is not None), None)
         self._spoilt = self._spoilt or spoilt
         if len(self._workers) > 1:  # the worker still trains the others
-            found = {trial: dataclasses.replace(one, spoilt=None) for trial, one in found.items()}
-        self.keep([trial for trial, one in found.items() if not is_released(one)])
+            results = {trial: dataclasses.replace(result, spoilt=None) for trial, result in results.items()}
+        self.keep([trial for trial, result in results.items() if not is_released(result)])
         self._has_apart_trial = bool(self._workers) and (
-            self._has_apart_trial or any(isinstance(one, Moves) for one in found.values())
+            self._has_apart_trial or any(isinstance(result, Moves) for result in results.values())
         )
-        told = {trial: self._remove_repeated_notices(one) for trial, one in found.items()}
+        results_with_notices = {trial: self._remove_repeated_notices(result) for trial, result in results.items()}
         is_open = self._group is not None and not self._has_apart_trial and self._spoilt is None and self._group.is_open
-        return Steps(told, self._spoilt, self._together, is_open)
+        return Steps(results_with_notices, self._spoilt, self._together, is_open)
 
     @property
     def is_idle(self) -> bool:
@@ -119,17 +119,17 @@ class WorkerGroup:
 
         Each worker runs until it needs training; those are trained together, until every step has ended.
         """
-        found: dict[int, Progress] = {}
+        ended: dict[int, Progress] = {}
         waiting: dict[int, tuple[_Steps, Report]] = {}
         for trial, worker in self._workers.items():
-            _continue_step(trial, worker.steps(), None, waiting, found)
+            _continue_step(trial, worker.steps(), None, waiting, ended)
         while waiting:
             turn, waiting = waiting, {}
             for trial, error in self._train(group, {trial: hear for trial, (_, hear) in turn.items()}).items():
                 if error is None:
                     self._workers[trial].pause()
-                _continue_step(trial, turn[trial][0], error, waiting, found)
-        return found
+                _continue_step(trial, turn[trial][0], error, waiting, ended)
+        return ended
 
     def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
         """Train these trials together; return the exception of each, None if it has none.
@@ -162,12 +162,12 @@ def _continue_step(
     steps: _Steps,
     error: BaseException | None,
     waiting: dict[int, tuple[_Steps, Report]],
-    found: dict[int, Progress],
+    ended: dict[int, Progress],
 ) -> None:
     """Run a trial's step until it needs training, or until its end."""
     try:
-        hear = next(steps) if error is None else steps.throw(error)
+        report = next(steps) if error is None else steps.throw(error)
     except StopIteration as end:
-        found[trial] = end.value
+        ended[trial] = end.value
     else:
-        waiting[trial] = steps, hear
+        waiting[trial] = steps, report

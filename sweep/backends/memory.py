@@ -34,7 +34,7 @@ def measure_memory() -> int:
 
 
 def divide_memory(workers: int) -> int:
-    """Return the bytes that each of ``workers`` workers on this machine may use."""
+    """Return the bytes of memory that each of ``workers`` worker processes on this machine may use."""
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 

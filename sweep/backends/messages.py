@@ -50,15 +50,15 @@ def start_receiving_messages(job: Job) -> Callable[[], None]:
     store, key = ObjectStore(job.store), _make_message_key(job)
 
     def look() -> None:
-        found = store.get(key)
-        if found is None:
+        stored = store.get(key)
+        if stored is None:
             return
-        told = json.loads(found[0])
-        if told["stop"]:
+        message = json.loads(stored[0])
+        if message["stop"]:
             job.stop_file.touch()
-        if told["shares"] != _read_granted_share(job):
+        if message["shares"] != _read_granted_share(job):
             with replacing(job.share_file) as aside:
-                aside.write_text(told["shares"])
+                aside.write_text(message["shares"])
 
     return repeat(partial(_try_once, look), _HEAR_S, "messages of the driver")
 

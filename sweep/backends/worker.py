@@ -520,7 +520,7 @@ class Worker:
         trial.begun = True
 
     def _process_epoch(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
-        """Process one epoch; return whether to train on within this step."""
+        """Check and record an epoch that the trainable has reported; return whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
         epoch = structs.replace(

@@ -345,14 +345,14 @@ def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
     return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
 
 
-def check_mps(found: Mps) -> Iterator[Finding]:
+def check_mps(mps: Mps) -> Iterator[Finding]:
     """Report whether trials that share a GPU compute at the same time."""
-    if not found.pipes_exist:
-        what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
+    if not mps.pipes_exist:
+        what = f"{PIPES} is {mps.pipes}, which does not exist: CUDA may not start in any trial"
         yield Finding("mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
-    elif found.runs:
+    elif mps.runs:
         yield Finding("mps", Severity.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
-    elif found.runs is False:
+    elif mps.runs is False:
         what = "the MPS daemon does not run: trials that share a GPU (resources.gpus below 1, or auto) take turns"
         todo = f"nothing for whole GPUs; else start it before the sweep: {DAEMON} -d"
         yield Finding("mps", Severity.NOTE, what, todo)

@@ -150,17 +150,17 @@ def check_disk(disk: Disk) -> Iterator[Finding]:
         yield Finding("results", Severity.OK, found)
 
 
-def check_ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
+def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
     """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
-    if isinstance(there, ProbeFailure):
-        found = f"no cluster at {address}: {there.reason}"
-        todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+    if isinstance(resources, ProbeFailure):
+        found = f"no cluster at {address}: {resources.reason}"
+        todo = resources.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
         yield Finding("ray", Severity.ERROR, found, todo)
         return
-    share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
+    share = f"{resources[0]:g} CPUs and {resources[1]:g} GPUs"
     if address is None:
         yield Finding("ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials")
-    elif there[1] < usable:
+    elif resources[1] < usable:
         todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
         found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
         yield Finding("ray", Severity.WARNING, found, todo)
@@ -175,16 +175,16 @@ def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def check_node_pairs(met: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
+def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
-    if isinstance(met, ProbeFailure):
-        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
+    if isinstance(pairs, ProbeFailure):
+        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {pairs.reason}", todo)
         return
-    if not met:
+    if not pairs:
         yield Finding("nodes", Severity.OK, "one node has CPUs for trials: there is nothing between nodes to try")
         return
-    for one in met:
+    for one in pairs:
         names = " and ".join(one.nodes)
         if one.failure:
             yield Finding("nodes", Severity.ERROR, f"{names} do not train together: {one.failure}", todo)

@@ -32,12 +32,16 @@ _STATUS = {
 
 
 def encode_experiment(
-    domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float
+    domains: Mapping[str, Domain | None], example: Params, metrics: Sequence[str], started: float
 ) -> bytes:
-    """Return the file that declares parameters with their types, and metrics; ``seen`` are some trial's parameters."""
+    """Return the file that declares parameters with their types, and metrics.
+
+    ``domains`` are those of the sweep file, and ``example`` has the parameters of some trial, for those without a
+    domain. ``started`` is the time of the first trial, in seconds since 1970.
+    """
     made = api_pb2.Experiment(
         time_created_secs=started,
-        hparam_infos=[_make_hparam_info(name, domain, seen.get(name)) for name, domain in domains.items()],
+        hparam_infos=[_make_hparam_info(name, domain, example.get(name)) for name, domain in domains.items()],
         metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
@@ -59,7 +63,7 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
 
 
 def encode_epoch(event: EpochReported) -> bytes:
-    """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
+    """Return the scalars of one epoch as TensorBoard records; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -74,7 +78,7 @@ def encode_epoch(event: EpochReported) -> bytes:
 
 
 def encode_end(event: TrialEnded, epochs: int) -> bytes:
-    """Return the end of a trial: its status for the HParams tab, and as a sentence for the Text tab."""
+    """Return the last records of a trial's file: its status for the HParams tab, and a sentence for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
@@ -113,8 +117,8 @@ def _make_hparams_value(tag: str, data: Any) -> Any:
     return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
 
 
-def _make_hparam_info(name: str, domain: Domain | None, seen: Value) -> Any:
-    kind = _choose_type(domain, seen)
+def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
+    kind = _choose_type(domain, example)
     info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
         case Categorical():
@@ -125,11 +129,11 @@ def _make_hparam_info(name: str, domain: Domain | None, seen: Value) -> Any:
     return info
 
 
-def _choose_type(domain: Domain | None, seen: Value) -> int:
+def _choose_type(domain: Domain | None, example: Value) -> int:
     """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
-    values = list_choices(domain) or () if isinstance(domain, Categorical) else (seen,)
+    values = list_choices(domain) or () if isinstance(domain, Categorical) else (example,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
     return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)

@@ -323,21 +323,31 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
         raise RefusedError.one(str(target), "exists already", "name a new folder")
 
 
-def _write_export(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
+def _write_export(checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
     with runner.redirected(log):
-        restored = restoring.begin_trial(kept)
+        restored = restoring.begin_trial(checkpoint)
         exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]
-    _check_metrics(kept, exported, notes)
+    _check_metrics(checkpoint, exported, notes)
     if "checkpoint" in formats:
-        shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
+        shutil.copytree(
+            checkpoint.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST)
+        )
     (aside / SWEEP).write_text(_format_sweep_file(restored), encoding="utf-8")
-    ranked = ranking.rank([analysis.read_sweep(kept.sweep.folder)])
-    facts = CardFacts(kept, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
+    ranked = ranking.rank([analysis.read_sweep(checkpoint.sweep.folder)])
+    facts = CardFacts(checkpoint, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(format_card(facts), encoding="utf-8")
-    return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))
+    return Winner(
+        target,
+        checkpoint.sweep.folder.name,
+        checkpoint.trial,
+        checkpoint.epoch,
+        checkpoint.metrics,
+        exported,
+        tuple(notes),
+    )
 
 
 def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Exported:
@@ -361,15 +371,15 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     return exported
 
 
-def _check_metrics(kept: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
+def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
     """Compare the model's metrics with the log.
 
     A difference is an error, or a note if it was trained on other devices.
     """
     wrong = [
-        f"{name} is {value:.9g}, {kept.metrics[name]:.9g} in the log"
+        f"{name} is {value:.9g}, {checkpoint.metrics[name]:.9g} in the log"
         for name, value in exported.metrics.items()
-        if name in kept.metrics and not _are_close(value, kept.metrics[name])
+        if name in checkpoint.metrics and not _are_close(value, checkpoint.metrics[name])
     ]
     if not wrong:
         return
@@ -377,7 +387,9 @@ def _check_metrics(kept: KeptCheckpoint, exported: Exported, notes: list[str]) -
         notes.append(f"evaluated here {'; '.join(wrong[:3])}")
         return
     why = "; ".join(notes)
-    raise InputError.one(kept.where, f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}", why)
+    raise InputError.one(
+        checkpoint.where, f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}", why
+    )
 
 
 def _are_close(a: float, b: float) -> bool:

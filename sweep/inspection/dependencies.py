@@ -249,10 +249,10 @@ class Definitions:
     unknown: tuple[str, ...]  # values that cannot be compared between runs
 
 
-def find_definitions(given: object) -> Definitions:
+def find_definitions(target: object) -> Definitions:
     """Follow what a class or function uses, through everything that no module contains."""
     collector = _Collector()
-    collector.visit(getattr(given, "__name__", type(given).__name__), given)
+    collector.visit(getattr(target, "__name__", type(target).__name__), target)
     return Definitions(
         "\n".join([*collector.imports, *collector.texts]),
         json.dumps(collector.values, sort_keys=True),
@@ -261,14 +261,14 @@ def find_definitions(given: object) -> Definitions:
     )
 
 
-def get_import_target(given: object) -> str | None:
+def get_import_target(target: object) -> str | None:
     """Return ``module:Name`` if another process can import the object by it, else None."""
-    module = getattr(given, "__module__", None)
-    name = getattr(given, "__qualname__", None)
+    module = getattr(target, "__module__", None)
+    name = getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
     imported = getattr(sys.modules.get(module), name, None)
-    return f"{module}:{name}" if imported is given else None
+    return f"{module}:{name}" if imported is target else None
 
 
 @dataclass(slots=True)

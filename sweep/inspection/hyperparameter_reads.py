@@ -342,7 +342,7 @@ class _Flow:
                 return False
         return True
 
-    def _follow_argument(self, call: ast.Call, place: int | str) -> bool:
+    def _follow_argument(self, call: ast.Call, position: int | str) -> bool:
         """Follow an argument into the called function, by its simple name; return False if it cannot be followed."""
         name = get_last_name(call.func)
         origins = self._imported.get(get_first_name(call.func), set())
@@ -358,30 +358,30 @@ class _Flow:
             is_method = isinstance(self._parents[function], ast.ClassDef)
             if of_an_object and not is_method:
                 continue
-            followed |= self._follow_into_function(function, place, is_method and not _is_static(function))
+            followed |= self._follow_into_function(function, position, is_method and not _is_static(function))
         for owner in self._classes.get(name, []):
-            followed |= self._follow_into_class(owner, place)
+            followed |= self._follow_into_class(owner, position)
         return followed
 
-    def _follow_into_class(self, owner: ast.ClassDef, place: int | str) -> bool:
+    def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
         """Follow an argument into the constructor of a class, or into the field of a dataclass."""
         constructors = _list_constructors(owner)
         if constructors:
-            return self._follow_into_function(constructors[0], place, bound=True)
+            return self._follow_into_function(constructors[0], position, bound=True)
         fields = _list_annotated_fields(owner)
-        if isinstance(place, int):
-            place = fields[place] if place < len(fields) else ""
-        if place not in fields:
+        if isinstance(position, int):
+            position = fields[position] if position < len(fields) else ""
+        if position not in fields:
             return False
-        self._attributes.add(place)
+        self._attributes.add(position)
         return True
 
-    def _follow_into_function(self, function: Function, place: int | str, bound: bool) -> bool:
-        if isinstance(place, str):
-            name = next((arg.arg for arg in _list_arguments(function) if arg.arg == place), None)
+    def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
+        if isinstance(position, str):
+            name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)
         else:
             names = [arg.arg for arg in list_positional(function)][1 if bound else 0 :]
-            name = names[place] if place < len(names) else None
+            name = names[position] if position < len(names) else None
         if name is None:
             return False
         self._held.add((function, name))

@@ -59,9 +59,9 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     return _add_optimizers(optimizers, closure, search, closure.of(trainable, module, path))
 
 
-def inspect_object(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return the source of a class or function that no module contains: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), dependencies.find_definitions(given)
+    search, pieces = Search(tuple(folders)), dependencies.find_definitions(target)
     closure = _Closure(search)
     return _add_optimizers(optimizers, closure, search, closure.collect_definitions(trainable, pieces))
 

@@ -89,9 +89,9 @@ def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module
 
 
 def _collect_methods(
-    module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
+    module: str, name: str, trees: Mapping[str, ast.Module], names: set[str], seen: set[tuple[str, str]]
 ) -> bool:
-    """Add the methods of a class and its bases to ``found``; return False if there may be more."""
+    """Add the methods of a class and its bases to ``names``; return False if there may be more."""
     module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
         return not node.decorator_list  # a decorator may turn it into anything
@@ -101,11 +101,11 @@ def _collect_methods(
     for one in node.body:
         match one:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
-                found.add(method)
+                names.add(method)
             case ast.Assign(targets=targets):
-                found.update(target.id for target in targets if isinstance(target, ast.Name))
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=method)):
-                found.add(method)
+                names.add(method)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:
@@ -114,7 +114,7 @@ def _collect_methods(
         owner, its = _find_base_class(module, base, trees)
         if its in _PLAIN:
             continue
-        sure &= _collect_methods(owner, its, trees, found, seen)
+        sure &= _collect_methods(owner, its, trees, names, seen)
     return sure
 
 

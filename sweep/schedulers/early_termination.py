@@ -58,12 +58,12 @@ class RankHeaps:
 
     @property
     def largest_below(self) -> float | None:
-        """The largest number below the rank."""
+        """The largest number below the rank; None if none lies there."""
         return -self._low[0] if self._low else None
 
     @property
     def smallest_above(self) -> float | None:
-        """The smallest of the others."""
+        """The smallest number that does not lie below the rank; None without numbers."""
         return self._high[0] if self._high else None
 
 

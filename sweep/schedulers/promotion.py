@@ -142,13 +142,13 @@ class PromotionScheduler(PausingScheduler):
         """Return how many of the trials that reached a rung may continue."""
         return count_parts(len(self._scores[epoch]), self._eta)
 
-    def _promote(self, epoch: int, place: int) -> None:
-        """Resume the trial of a rank (``place``, from 0) at a rung if that is good enough and it is paused there."""
-        if not 0 <= place < self._count_promotable(epoch) or (
+    def _promote(self, epoch: int, rank: int) -> None:
+        """Resume the trial of a rank (``rank``, from 0) at a rung if that is good enough and it is paused there."""
+        if not 0 <= rank < self._count_promotable(epoch) or (
             self._capped and self._promoted[epoch] >= self._count_promotable(epoch)
         ):
             return
-        _, trial = self._scores[epoch][place]
+        _, trial = self._scores[epoch][rank]
         pause = self._paused.get(trial)
         if pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE:
             del self._paused[trial]

@@ -26,7 +26,7 @@ class Namespace:
     only: frozenset[str] | None = None  # names that are the author's; None: all others
 
     def get_values(self) -> dict[str, object]:
-        """Return the values in it, except modules."""
+        """Return the author's values in this namespace by name, except modules."""
         hidden = "_" if isinstance(self.owner, Mapping) else "__"  # notebooks keep history under names like _1
         return {
             name: value
@@ -56,13 +56,13 @@ class Namespace:
     def classes(self) -> list[Namespace]:
         """Return the classes defined in it, and those nested in them."""
         module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
-        found = []
+        classes = []
         for value in self.get_values().values():
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
                 nested = namespace.classes() if value.__qualname__.count(".") < _DEEPEST else []
-                found += [namespace, *nested]
-        return found
+                classes += [namespace, *nested]
+        return classes
 
     def _names(self) -> Mapping[str, object]:
         names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
@@ -72,19 +72,19 @@ class Namespace:
 def list_namespaces_of_function(function: Any) -> list[Namespace]:
     """Return the namespaces in which a function may keep values: itself, its module, all modules not installed."""
     module = getattr(function, "__module__", None) or "__main__"
-    found = [Namespace("the function", {"itself": function})]
+    result = [Namespace("the function", {"itself": function})]
     if module == "__main__":
-        around = getattr(function, "__globals__", {})
-        namespace = Namespace("__main__", around, only=list_used_names(function, around))
-        found += [namespace, *namespace.classes()]
-    for name, one in list(sys.modules.items()):
-        file = getattr(one, "__file__", None)
-        if getattr(one, "__name__", "") == "__main__":
+        names_around = getattr(function, "__globals__", {})
+        namespace = Namespace("__main__", names_around, only=list_used_names(function, names_around))
+        result += [namespace, *namespace.classes()]
+    for name, other in list(sys.modules.items()):
+        file = getattr(other, "__file__", None)
+        if getattr(other, "__name__", "") == "__main__":
             continue  # under any name
         is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
-        if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
-            found += list_namespaces_of_module(one)
-    return found
+        if isinstance(other, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
+            result += list_namespaces_of_module(other)
+    return result
 
 
 def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
@@ -100,23 +100,23 @@ def _is_author_module(name: str, file: str) -> bool:
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
-def list_used_names(whole: object, around: Mapping[str, object]) -> frozenset[str]:
+def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the names in a notebook that a function or class uses, directly or through what it uses.
 
     All other names are unrelated, and would not be sent to a worker.
     """
-    found: set[str] = set()
-    queue: list[object] = [whole]
+    names: set[str] = set()
+    queue: list[object] = [target]
     while queue:
-        one = queue.pop()
-        codes = [one] if isinstance(one, types.CodeType) else []
-        if isinstance(one, type) and one.__module__ == "__main__":
-            queue += [getattr(value, "__func__", value) for value in vars(one).values()]
-        elif isinstance(one, types.FunctionType):
-            codes = [one.__code__]
+        item = queue.pop()
+        codes = [item] if isinstance(item, types.CodeType) else []
+        if isinstance(item, type) and item.__module__ == "__main__":
+            queue += [getattr(value, "__func__", value) for value in vars(item).values()]
+        elif isinstance(item, types.FunctionType):
+            codes = [item.__code__]
         for code in codes:
             queue += [part for part in code.co_consts if isinstance(part, types.CodeType)]
-            new = set(code.co_names) - found
-            found |= new
-            queue += [around[name] for name in new if name in around]
-    return frozenset(found)
+            new = set(code.co_names) - names
+            names |= new
+            queue += [names_around[name] for name in new if name in names_around]
+    return frozenset(names)

@@ -39,11 +39,11 @@ def _list_resources() -> list[int]:
 
 def _read_resource_limits() -> dict[int, tuple[int, int]]:
     resource: Any = sys.modules["resource"]
-    found = {}
+    limits = {}
     for number in _list_resources():
         with suppress(OSError, ValueError):  # known to Python but not to this system
-            found[number] = resource.getrlimit(number)
-    return found
+            limits[number] = resource.getrlimit(number)
+    return limits
 
 
 def _set_limits(limits: Mapping[int, tuple[int, int]]) -> None:
@@ -99,11 +99,11 @@ def _loggers() -> dict[str, logging.Logger]:
 
 
 def _logging() -> tuple[int, dict[str, _Logger]]:
-    found = {
-        name: (one.level, list(one.handlers), list(one.filters), one.propagate, one.disabled)
-        for name, one in _loggers().items()
+    configured = {
+        name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
+        for name, logger in _loggers().items()
     }
-    return logging.root.manager.disable, {name: one for name, one in found.items() if one != _NEW}
+    return logging.root.manager.disable, {name: logger for name, logger in configured.items() if logger != _NEW}
 
 
 def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
@@ -121,10 +121,10 @@ def _set_locale(name: str) -> None:
 
 
 def _look_up(library: str, *names: str) -> Any:
-    found: Any = sys.modules[library]
+    value: Any = sys.modules[library]
     for name in names:
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _make_setting(library: str, read: str, write: str) -> Setting:
@@ -184,13 +184,13 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 
 def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
     """Return the present values of these settings, as far as their libraries are imported."""
-    found = {}
+    values = {}
     for name in names:
         setting = SETTINGS[name]
         if not setting.library or setting.library in sys.modules:
             with suppress(AttributeError):  # while the library is being imported
-                found[name] = setting.read()
-    return found
+                values[name] = setting.read()
+    return values
 
 
 def find_changed_settings(before: Values, after: Values) -> Values:

@@ -55,13 +55,13 @@ def _find_class(library: str, name: str) -> type | None:
     known = _kinds.get((library, name))
     if known is not None:
         return known
-    found: Any = sys.modules[library]
+    part_found: Any = sys.modules[library]
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, type):
+        part_found = getattr(part_found, part, None)
+    if not isinstance(part_found, type):
         return None
-    _kinds[library, name] = found
-    return found
+    _kinds[library, name] = part_found
+    return part_found
 
 
 _kinds: dict[tuple[str, str], type] = {}
@@ -304,19 +304,19 @@ def _get_cell_content(cell: types.CellType) -> object:
 
 def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
-    found, queue, seen = [], [layer], set[int]()
+    digests, queue, seen = [], [layer], set[int]()
     while queue:
         part = queue.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
-        queue += [*getattr(part, "layers", ()), *(one for one in vars(part).values() if is_layer(one))]
+        queue += [*getattr(part, "layers", ()), *(value for value in vars(part).values() if is_layer(value))]
         try:
             vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
         except Exception:  # not adapted yet
             vocabulary = ()
-        found.append(zlib.crc32(repr(vocabulary).encode()))
-    return tuple(found)
+        digests.append(zlib.crc32(repr(vocabulary).encode()))
+    return tuple(digests)
 
 
 class Snapshot:
@@ -346,7 +346,7 @@ class Snapshot:
             queue += [part for part in self._record(one) if type(part) not in _PLAIN]
 
     def restore(self) -> None:
-        """Restore the content of the same objects."""
+        """Restore the content that the objects had when the snapshot was taken; they stay the same objects."""
         for restorer in self._restorers:
             restorer()
 
@@ -486,7 +486,7 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
         _put_mapping(own, {name: one for name, one in attributes.items() if name not in slots})
 
 
-def _empty_cache(function: Any, held: list[object]) -> None:
+def _empty_cache(function: Any, parts: list[object]) -> None:
     """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
-    if {*map(id, _get_parts(function))} != {*map(id, held)}:
+    if {*map(id, _get_parts(function))} != {*map(id, parts)}:
         function.cache_clear()

@@ -190,8 +190,8 @@ def _make_comparison(differences: Sequence[float], shared: float, more: int | No
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
-def _add_verdict(seen: Compared, test: _Test) -> Compared:
-    tested = structs.replace(seen, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
+def _add_verdict(comparison: Compared, test: _Test) -> Compared:
+    tested = structs.replace(comparison, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
     if test.adjusted > ALPHA:
         return structs.replace(tested, verdict=Verdict.TIES, undecided="")
     return structs.replace(tested, verdict=Verdict.WORSE, more=None, undecided="")

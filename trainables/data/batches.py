@@ -117,10 +117,10 @@ class BatchSplit(Examples):
 class _RepeatableDataset:
     """A data set that is restored and advanced to the state that it has in any pass."""
 
-    def __init__(self, given: keras.utils.PyDataset) -> None:
-        self.changes_itself = type(given).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
-        self.given = given
-        self._present: tuple[Any, tuple[int | None, int]] = given, (None, 0)
+    def __init__(self, dataset: keras.utils.PyDataset) -> None:
+        self.changes_itself = type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
+        self.given = dataset
+        self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
 
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """Return the data set as it is in a pass (from 1), after ``on_epoch_end`` of all passes before it.
@@ -184,12 +184,12 @@ def _read_stored_batch(seed: int | None, pass_number: int, place: int) -> Any:
 
 
 def _convert_batch(batch: Any) -> Any:
-    found = sources.normalize_examples(tuple(batch) if isinstance(batch, list) else batch)
-    if type(found) is not tuple:
+    examples = sources.normalize_examples(tuple(batch) if isinstance(batch, list) else batch)
+    if type(examples) is not tuple:
         raise DataError(
             f"a PyDataset of {type(batch).__name__}, expected batches (x,), (x, y) or (x, y, sample_weight)"
         )
-    return tf.nest.map_structure(_copy_aligned, sources.convert_arrays(found))
+    return tf.nest.map_structure(_copy_aligned, sources.convert_arrays(examples))
 
 
 def _copy_aligned(leaf: Any) -> Any:

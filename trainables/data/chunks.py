@@ -128,11 +128,11 @@ class LazyPlacement:
         return self._tensors
 
 
-def gather_chunks(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
+def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
     leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
-    order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
-    if those is not None:
-        order = those[order]
+    order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
+    if subset is not None:
+        order = subset[order]
     rows = choose_chunk_rows(sum(map(residence.measure_bytes, leaves)) // len(leaves[0]), batch_size)
     for start in range(which.skipped * batch_size, len(order), rows):
         yield gather_chunk(arrays, order[start : start + rows], which, replicas)

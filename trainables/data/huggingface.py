@@ -38,11 +38,11 @@ def columns(
         raise DataError(
             f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
         )
-    found = {name: _column(dataset.select_columns([name]), name) for name in wanted}
-    others = [found[name] for name in wanted[len(names) :]]
+    by_name = {name: _column(dataset.select_columns([name]), name) for name in wanted}
+    others = [by_name[name] for name in wanted[len(names) :]]
     if isinstance(inputs, str):
-        return (found[inputs], *others)
-    return ({name: found[name] for name in names}, *others)
+        return (by_name[inputs], *others)
+    return ({name: by_name[name] for name in names}, *others)
 
 
 def _column(dataset: Any, name: str) -> Any:

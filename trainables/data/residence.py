@@ -38,33 +38,35 @@ Loaded: TypeAlias = tuple[Any, Any]
 
 
 def load_shared(
-    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], left: Callable[[], object] = lambda: None
+    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], has_left: Callable[[], object] = lambda: None
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read, loading once for all workers of a folder.
 
     Workers share a result if their trials have the same values for all that it read. The folder belongs to one run of
     one sweep, so code and files stay the same; with None, nothing is shared. Each worker loads for itself if the data
-    contains streams or an author's own memory maps, or if the load has ``left`` something elsewhere (attributes of the
-    trainable), which other workers would lack.
+    contains streams or an author's own memory maps, or if ``has_left`` returns that the load has set something
+    elsewhere (attributes of the trainable), which other workers would lack.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
         return _map_loaded(*_load_recording_reads(hp, load))
-    found = _find_shared(folder, hp)
-    if found is None:
+    shared = _find_shared(folder, hp)
+    if shared is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locking(folder / "lock"):
-            found = _find_shared(folder, hp)
-            if found is None:
+            shared = _find_shared(folder, hp)
+            if shared is None:
                 loaded, reads = _load_recording_reads(hp, load)
-                shareable = not left() and _can_be_shared(loaded)
-                found = folder / f"data-{len(list(folder.glob('data-*')))}"
-                _write_shared(loaded if shareable else None, reads, found)
+                shareable = not has_left() and _can_be_shared(loaded)
+                shared = folder / f"data-{len(list(folder.glob('data-*')))}"
+                _write_shared(loaded if shareable else None, reads, shared)
                 if not shareable:
                     return _map_loaded(loaded, reads)
                 del loaded
-    structure, reads = _read_about(found)
-    return _map_loaded(*_load_recording_reads(hp, load)) if structure is None else (_map_files(structure, found), reads)
+    structure, reads = _read_about(shared)
+    return (
+        _map_loaded(*_load_recording_reads(hp, load)) if structure is None else (_map_files(structure, shared), reads)
+    )
 
 
 def map_block_arrays(arrays: Any) -> Any:
@@ -365,9 +367,9 @@ class Packed(tf.experimental.ExtensionType):
         if static is None or of_words is None or static * dtype.size != of_words * WORD:
             sizes = [row[axis] for axis in range(self.none.shape.rank - 1)]
             flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
-        found = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
-        found.set_shape([rows.shape[0], *self.none.shape[1:]])
-        return found if found.dtype == dtype else tf.bitcast(found, dtype)
+        unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
+        unpacked.set_shape([rows.shape[0], *self.none.shape[1:]])
+        return unpacked if unpacked.dtype == dtype else tf.bitcast(unpacked, dtype)
 
 
 def needs_packing(dtype: np.dtype[Any]) -> bool:

@@ -95,22 +95,22 @@ def _measure_rows(rows: list[Any]) -> list[int]:
     return [len(row) for row in rows]
 
 
-def _convert_rows(given: Any) -> Any:
+def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
     Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
     """
-    if hasattr(given, "numpy"):
-        given = given.numpy()  # a ragged tensor becomes an array of arrays
-    elif hasattr(given, "to_numpy"):
-        given = given.to_numpy()
-    if isinstance(given, np.ndarray) and not given.dtype.hasobject:
-        return given
-    rows = [np.asarray(row) for row in given]
+    if hasattr(sequences, "numpy"):
+        sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays
+    elif hasattr(sequences, "to_numpy"):
+        sequences = sequences.to_numpy()
+    if isinstance(sequences, np.ndarray) and not sequences.dtype.hasobject:
+        return sequences
+    rows = [np.asarray(row) for row in sequences]
     if not rows:
         raise DataError("no rows, expected at least one")
     if all(row.ndim == 0 for row in rows):
-        return np.asarray(given)
+        return np.asarray(sequences)
     inner = {(row.ndim, row.shape[1:]) for row in rows if row.size}
     if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
         raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")

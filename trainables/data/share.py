@@ -65,8 +65,8 @@ class Share:
 
         Tensors have this length in all processes, so that all have the same graph.
         """
-        each = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
-        return max(int(one.mask_batches(size, batch_size).sum()) for one in each)
+        shares = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
+        return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
         """Return the positions of the needed examples, and for each example its row among these.

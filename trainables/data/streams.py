@@ -167,8 +167,8 @@ class StreamSplit(Examples):
 
     def examples(self, count: int) -> Any:
         """Return the first examples, at most ``count``; texts as a tensor."""
-        found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
-        return tuple(tf.nest.map_structure(sources.convert_texts, found))
+        rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
+        return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         return self._ahead.chunks(which)
@@ -176,17 +176,17 @@ class StreamSplit(Examples):
 
 def _count_examples(stream: Stream, extent: Extent) -> int:
     """Return the number of examples; counting stops as soon as it reaches that of the extent."""
-    found = 0
+    count = 0
     with tf.device("/cpu:0"):
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
-    while extent.examples is None or found < extent.examples:
+    while extent.examples is None or count < extent.examples:
         if extent.stop_file is not None and extent.stop_file.exists():
             raise NotBegun("the examples of a stream are being counted")
-        some = _read_next(examples)
-        if some is None:
-            return found
-        found += len(some)
-    return found
+        block = _read_next(examples)
+        if block is None:
+            return count
+        count += len(block)
+    return count
 
 
 def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:

@@ -66,8 +66,8 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     return rows[number != fold], rows[number == fold]
 
 
-def _concatenate(one: Any, other: Any) -> Any:
-    return np.concatenate([np.asarray(one), np.asarray(other)])
+def _concatenate(first: Any, second: Any) -> Any:
+    return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def join_data(train: Any, validation: Any) -> Any:
@@ -194,14 +194,16 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     labels = np.array(sorted(weights), np.int64)
     values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
     if isinstance(data, tf.data.Dataset | Stream):
-        return data.map(
-            lambda x, y, *given: (x, y, _multiply_weights(_look_up_weights(y, labels, values, hot=hot), given))
-        )
 
-    def of_arrays(x: Any, y: Any, *given: Any) -> Any:
-        found = _to_class_indices(np.asarray(y), hot=hot)
-        place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
-        return x, y, _multiply_weights(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
+        def of_example(x: Any, y: Any, *own_weights: Any) -> Any:
+            return x, y, _multiply_weights(_look_up_weights(y, labels, values, hot=hot), own_weights)
+
+        return data.map(of_example)
+
+    def of_arrays(x: Any, y: Any, *own_weights: Any) -> Any:
+        indices = _to_class_indices(np.asarray(y), hot=hot)
+        place = np.minimum(np.searchsorted(labels, indices), len(labels) - 1)
+        return x, y, _multiply_weights(np.where(labels[place] == indices, values[place], np.float32(1.0)), own_weights)
 
     if isinstance(data, Buckets):
         return Buckets(tuple(of_arrays(*part) for part in data.parts))
@@ -210,17 +212,17 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
 
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
     """Return the weight of each label of an example, inside a stream's pipeline."""
-    fine, found = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
+    fine, indices = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
     if hot:
         zeros, ones = (tf.reduce_sum(tf.cast(y == tf.cast(n, y.dtype), tf.int32), -1) for n in (0, 1))
         fine = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
-        found = tf.argmax(tf.cast(y, tf.float32), -1)
+        indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
     with tf.control_dependencies([tf.debugging.Assert(fine, [what])]):
-        flat = tf.reshape(tf.cast(found, tf.int64), [-1])
+        flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
-    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(found))
+    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(indices))
 
 
 def _some_targets(data: Any) -> list[Any]:
@@ -277,10 +279,10 @@ def _as_labels(targets: Any) -> Any:
     return None if hot is None else _to_class_indices(np.asarray(targets), hot=hot)
 
 
-def _multiply_weights(by_label: Any, given: Any) -> Any:
-    if not given:
+def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
+    if not own_weights:
         return by_label
     # arrays; a stream's examples have no rows
-    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(given[0]), 1):
+    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(own_weights[0]), 1):
         by_label = by_label[:, 0]
-    return by_label * given[0]
+    return by_label * own_weights[0]

@@ -81,7 +81,7 @@ def _describe_split(split: Examples, inputs: Any) -> str:
 
 
 def _write_notes(
-    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], given: Sample, drifting: Sequence[str]
+    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], sample: Sample, drifting: Sequence[str]
 ) -> list[str]:
     notes = []
     if plain.raw_inputs is not None:
@@ -94,7 +94,7 @@ def _write_notes(
         notes.append(f"layers compute in {trial.dtype} as they were trained, outputs are float32")
     if any(one.holds_code for one in files):
         notes.append("model.keras holds the Python code of Lambda layers, so that it loads with safe_mode=False alone")
-    if not given.steady:
+    if not sample.steady:
         notes.append("the model draws random numbers when it predicts: predictions cannot be compared, and were not")
     if drifting:
         notes.append(
@@ -174,7 +174,7 @@ def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def compare_predictions(
-    files: Sequence[WrittenFile], given: Sample, signature: Signature, *, on_gpu: bool
+    files: Sequence[WrittenFile], sample: Sample, signature: Signature, *, on_gpu: bool
 ) -> dict[str, float]:
     """Return the largest difference of each file's predictions, which are made in a fresh process.
 
@@ -182,10 +182,10 @@ def compare_predictions(
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        _write_request(folder, files, given, signature)
+        _write_request(folder, files, sample, signature)
         own = any(written.own for written in files)
         said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
-        return {written.format: _compare_file(folder, written, given, said) for written in files}
+        return {written.format: _compare_file(folder, written, sample, said) for written in files}
 
 
 @contextmanager
@@ -256,8 +256,8 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
     return np.concatenate([part.numpy()[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def _write_request(folder: Path, files: Sequence[WrittenFile], given: Sample, signature: Signature) -> None:
-    leaves = keras.tree.flatten(given.inputs)
+def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature) -> None:
+    leaves = keras.tree.flatten(sample.inputs)
     arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _encode_leaf(leaf).items()}
     np.savez(folder / "inputs.npz", **arrays)
     models = [
@@ -265,7 +265,7 @@ def _write_request(folder: Path, files: Sequence[WrittenFile], given: Sample, si
     ]
     request = {
         "models": models,
-        "batch_size": given.batch_size,
+        "batch_size": sample.batch_size,
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
@@ -289,7 +289,11 @@ def _encode_text(text: Any) -> bytes:
 
 
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
-    """Run the process that predicts; return the last line that it wrote to standard error, or its exit code."""
+    """Run `fresh_process`, which predicts with the exported files in ``folder``.
+
+    With ``with_own``, the process may import the author's modules. Return the last line that it wrote to standard
+    error, or its exit code.
+    """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -305,7 +309,7 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
-def _compare_file(folder: Path, written: WrittenFile, given: Sample, said: str) -> float:
+def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str) -> float:
     name = written.path.name
     failure = folder / f"{written.format}.txt"
     if failure.exists():
@@ -317,25 +321,25 @@ def _compare_file(folder: Path, written: WrittenFile, given: Sample, said: str) 
         raise NotExportable(f"{name} has brought down the process that loaded it: {said}")
     with np.load(answer, allow_pickle=False) as file:
         found = [file[key] for key in sorted(file.files)]
-    if [a.shape for a in found] != [b.shape for b in given.outputs]:
+    if [a.shape for a in found] != [b.shape for b in sample.outputs]:
         shapes = ", ".join(str(a.shape) for a in found)
-        expected = ", ".join(str(a.shape) for a in given.outputs)
+        expected = ", ".join(str(a.shape) for a in sample.outputs)
         raise NotExportable(f"{name} gives outputs of shapes {shapes}, the trial's model {expected}")
     narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
     if narrow:
         raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")
-    largest = max((_distance(a, b) for a, b in zip(found, given.outputs, strict=True)), default=0.0)
-    if given.steady and not largest <= TOLERANCE:
+    largest = max((_distance(a, b) for a, b in zip(found, sample.outputs, strict=True)), default=0.0)
+    if sample.steady and not largest <= TOLERANCE:
         raise NotExportable(
-            f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {given.name}, "
+            f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {sample.name}, "
             f"expected at most {TOLERANCE:g}{written.hint}"
         )
     return largest
 
 
-def _distance(found: Any, expected: Any) -> float:
+def _distance(predicted: Any, expected: Any) -> float:
     """Return the largest difference, divided by the largest expected number if that is above 1."""
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    a, b = predicted.astype(np.float64), expected.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return float("inf")
     finite = np.isfinite(b)

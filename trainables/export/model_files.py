@@ -76,7 +76,7 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
     return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
 
 
-def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> WrittenFile:
+def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
     """Write one format.
 
     Raises: NotExportable: if Keras or a converter fails.
@@ -86,12 +86,12 @@ def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) 
         with warnings.catch_warnings(action="ignore"):  # about NumPy, not for users
             match kind:
                 case "keras":
-                    return _write_keras(model, path, given)
+                    return _write_keras(model, path, inputs)
                 case "saved_model":
-                    make_inference_model(model, given).export(str(path), verbose=False, input_signature=given.specs)
-                    return WrittenFile(kind, path, _loads_saved_model(given))
+                    make_inference_model(model, inputs).export(str(path), verbose=False, input_signature=inputs.specs)
+                    return WrittenFile(kind, path, _loads_saved_model(inputs))
                 case _:
-                    return _write_onnx(model, path, given)
+                    return _write_onnx(model, path, inputs)
     except NotExportable:
         raise
     except Exception as error:  # from Keras, the author's get_config or a converter
@@ -113,7 +113,7 @@ def check_formats(formats: Any) -> None:
             )
 
 
-def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
+def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
     with zipfile.ZipFile(path) as archive:
@@ -139,11 +139,11 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFil
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
-    usage = "\n".join(["import keras", *imports, load, format_predict_call(given)])
+    usage = "\n".join(["import keras", *imports, load, format_predict_call(inputs)])
     return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own))
 
 
-def _write_onnx(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
+def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     narrow = sorted(
         {layer.compute_dtype for layer in keras_private.flatten_layers(model) if hasattr(layer, "compute_dtype")}
     )
@@ -153,13 +153,13 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> WrittenFile
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
             "use saved_model, or train with training.precision float32"
         )
-    if "string" in given.dtypes:
+    if "string" in inputs.dtypes:
         raise NotExportable(
             "model.onnx cannot hold a model that reads texts: ONNX knows no TextVectorization or StringLookup; use "
             "saved_model or keras, or look up the texts in data()"
         )
-    onnx_file.write(make_inference_model(model, given), path, given.specs)
-    return WrittenFile("onnx", path, _loads_onnx(given), hint=_describe_missing_packages("onnx"))
+    onnx_file.write(make_inference_model(model, inputs), path, inputs.specs)
+    return WrittenFile("onnx", path, _loads_onnx(inputs), hint=_describe_missing_packages("onnx"))
 
 
 def _list_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
@@ -204,21 +204,21 @@ def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
     return next(numbers)
 
 
-def format_predict_call(given: Signature) -> str:
+def format_predict_call(inputs: Signature) -> str:
     """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
-    x = _format_inputs(given.structure, given) if "string" in given.dtypes else "x"
+    x = _format_inputs(inputs.structure, inputs) if "string" in inputs.dtypes else "x"
     return f"predictions = model.predict({x})"
 
 
-def _format_inputs(structure: Any, given: Signature) -> str:
+def _format_inputs(structure: Any, inputs: Signature) -> str:
     """Return the code of a structure of inputs, in which each input is a variable with its name."""
     if isinstance(structure, int):
-        name = _name_variable(given.names[structure])
-        return f"keras.ops.convert_to_tensor({name})" if given.dtypes[structure] == "string" else name
+        name = _name_variable(inputs.names[structure])
+        return f"keras.ops.convert_to_tensor({name})" if inputs.dtypes[structure] == "string" else name
     ((kind, parts),) = structure.items()
     if kind == "dict":
-        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, given)}" for key, part in parts.items()) + "}"
-    return "[" + ", ".join(_format_inputs(part, given) for part in parts) + "]"
+        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, inputs)}" for key, part in parts.items()) + "}"
+    return "[" + ", ".join(_format_inputs(part, inputs) for part in parts) + "]"
 
 
 _LAMBDAS = (
@@ -245,8 +245,8 @@ def _describe_missing_packages(kind: str) -> str:
     return ""
 
 
-def _loads_saved_model(given: Signature) -> str:
-    arguments = ", ".join(f"{name}=tf.constant({_name_variable(name)})" for name in given.names)
+def _loads_saved_model(inputs: Signature) -> str:
+    arguments = ", ".join(f"{name}=tf.constant({_name_variable(name)})" for name in inputs.names)
     return "\n".join(
         [
             "import tensorflow as tf",
@@ -256,8 +256,8 @@ def _loads_saved_model(given: Signature) -> str:
     )
 
 
-def _loads_onnx(given: Signature) -> str:
-    arguments = ", ".join(f'"{name}": {_name_variable(name)}' for name in given.names)
+def _loads_onnx(inputs: Signature) -> str:
+    arguments = ", ".join(f'"{name}": {_name_variable(name)}' for name in inputs.names)
     return "\n".join(
         [
             "import onnxruntime",

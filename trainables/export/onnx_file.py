@@ -51,7 +51,7 @@ def _convert_to_numpy(leaf: Any) -> Any:
     return leaf.numpy() if constants.is_constant(leaf) else leaf
 
 
-def _convert_erfc(graph: Any, node: Any, name: str, given: Any) -> None:
+def _convert_erfc(graph: Any, node: Any, name: str, inputs: Any) -> None:
     """Convert the complementary error function to 1 - erf(x), from operations of ONNX."""
     node.type = "Erf"
     node.domain = ""

@@ -174,13 +174,13 @@ def _make_zeros(declared: Any) -> np.ndarray[Any, Any]:
     return np.zeros([1, *sizes], declared.dtype)
 
 
-def _have_same_structure(one: Any, other: Any) -> bool:
+def _have_same_structure(first: Any, second: Any) -> bool:
     """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
     try:
-        keras.tree.assert_same_structure(one, other)
+        keras.tree.assert_same_structure(first, second)
     except ValueError:
         return False
-    pairs = zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True)
+    pairs = zip(keras.tree.flatten(first), keras.tree.flatten(second), strict=True)
     return all(a.shape[1:] == b.shape[1:] for a, b in pairs)
 
 

@@ -108,35 +108,35 @@ def _dimensions(tensor: tf.Tensor) -> list[Any]:
 
 
 def _flatten(tensor: tf.Tensor) -> tf.Tensor:
-    """Return a tensor with its first two dimensions joined: the examples of all trials one after the other."""
+    """Reshape (trials, examples, ...) to (trials * examples, ...), so that all trials are one batch."""
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
 def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """Undo `_flatten`."""
+    """Undo `_flatten`: reshape a batch of all trials to (trials, *static), with None in ``static`` for unknown sizes."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
 
 
-def _convert_l2_loss(kind: str, given: Any, call: Any) -> Any:
+def _convert_l2_loss(kind: str, converter: Any, call: Any) -> Any:
     x = call.stacked_input(0)
     return _wrap(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
-def _convert_bitcast(kind: str, given: Any, call: Any) -> Any:
+def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
     return _wrap(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
-def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
+def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
     """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
-        return given(call)
+        return converter(call)
     return _wrap(tf.zeros_like(tensor), stacked=stacked)
 
 
-def _convert_transform(kind: str, given: Any, call: Any) -> Any:
+def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
@@ -151,7 +151,7 @@ def _convert_transform(kind: str, given: Any, call: Any) -> Any:
     return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _convert_resize(kind: str, given: Any, call: Any) -> Any:
+def _convert_resize(kind: str, converter: Any, call: Any) -> Any:
     """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
@@ -164,7 +164,7 @@ def _convert_resize(kind: str, given: Any, call: Any) -> Any:
     return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
+def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
     """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
@@ -174,13 +174,13 @@ def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
     return _wrap(tf.reshape(found, tf.shape(targets)))
 
 
-def _convert_stacked(kind: str, given: Any, call: Any) -> Any:
+def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
     """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
     call.stack_inputs([0])
-    return given(call)
+    return converter(call)
 
 
-def _convert_draws(kind: str, given: Any, call: Any) -> Any:
+def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
     Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
@@ -209,25 +209,25 @@ def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-def _convert_gather(kind: str, given: Any, call: Any) -> Any:
+def _convert_gather(kind: str, converter: Any, call: Any) -> Any:
     """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
-    found = given(call)
+    found = converter(call)
     lookups: list[Lookup] | None = getattr(_present, "lookups", None)
     if lookups is not None and is_stacked and axis == 0 and not call.get_attr("batch_dims"):
         lookups.append(Lookup(table, places, not differ, found.t))
     return found
 
 
-def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
+def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
     """Multiply examples that all trials share by each trial's weights.
 
     TensorFlow's own form would copy the weights side by side.
     """
     (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
     if differ or not stacked:
-        return given(call)
+        return converter(call)
     turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
     return _wrap(tf.matmul(examples[None], weights, **turned))
 
@@ -235,7 +235,7 @@ def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
 # Loops over time steps
 
 
-def _convert_loop(kind: str, given: Any, call: Any) -> Any:
+def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
     TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
@@ -243,7 +243,7 @@ def _convert_loop(kind: str, given: Any, call: Any) -> Any:
     """
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:
-        return given(call)
+        return converter(call)
     condition, body, output_shapes = tensorflow_private.while_loop_of(call)
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
@@ -269,7 +269,7 @@ def _convert_loop(kind: str, given: Any, call: Any) -> Any:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
         except _DifferingLoops:
             if not differ:
-                return given(call)
+                return converter(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
         else:
@@ -366,11 +366,11 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
     return tf.stack([compute(*tensors) for tensors in of_trials])
 
 
-def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
     """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
-        return given(call)
+        return converter(call)
     trials, how = _dimensions(filters.t)[0], _read_attributes(call)
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
@@ -382,10 +382,10 @@ def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
     return _wrap(_undo_side_by_side(found, trials))
 
 
-def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
-    """Return the gradients of all trials' images."""
+def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
+    """Return the gradients of convolutions with respect to the images of all trials."""
     if not call.input(1).is_stacked:
-        return given(call)
+        return converter(call)
     call.stack_inputs([1, 2])
     filters, gradients = call.stacked_input(1), call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
@@ -405,10 +405,10 @@ def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
     return _wrap(of_each)
 
 
-def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
-    """Return the gradients of all trials' filters."""
+def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
+    """Return the gradients of convolutions with respect to the filters of all trials."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
-        return given(call)
+        return converter(call)
     call.stack_inputs([0, 2])
     images, gradients = call.stacked_input(0), call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))

@@ -73,15 +73,15 @@ def _graph_program(trial: ReadyTrial) -> GraphProgram:
     return trial.program
 
 
-def can_fuse(one: ReadyTrial, other: ReadyTrial) -> bool:
+def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials have the same program, and batches of the same examples."""
     return (
-        one.program is other.program
-        and one.walk.data is other.walk.data
-        and (one.walk.batch_size, one.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
-        and one.held_out == other.held_out
-        and Visits.of(one.hp) == Visits.of(other.hp)
-        and (one.assignment.seed == other.assignment.seed or stays_on_device(one))
+        trial.program is other.program
+        and trial.walk.data is other.walk.data
+        and (trial.walk.batch_size, trial.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
+        and trial.held_out == other.held_out
+        and Visits.of(trial.hp) == Visits.of(other.hp)
+        and (trial.assignment.seed == other.assignment.seed or stays_on_device(trial))
     )
 
 

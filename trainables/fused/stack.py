@@ -83,7 +83,7 @@ class Stack:
     # ---- methods for the host
 
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
-        """Set the state and the live numbers of each trial."""
+        """Assign the state and the live numbers of each trial; ``numbers`` are by the ids of their variables."""
         for path, variable in zip(self._paths, self._values, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._numbers.items():
@@ -116,16 +116,16 @@ class Stack:
             self._read()
         self.trace_s = time.perf_counter() - began
 
-    def train(self, given: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
+    def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train on batches, with a rate by batch and trial; return the sums of losses, and which trials are finite."""
-        return self._train(given, pad_rates(rates, given.orders.shape[1]), sums)
+        return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
-    def evaluate(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
+    def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate batches, which are the same for all trials; return the sums of losses."""
-        return self._evaluate(given, sums)
+        return self._evaluate(batches, sums)
 
-    def reported(self, sums: Mapping[str, Any], seen: int, *, training: bool) -> list[dict[str, Any]]:
-        """Return what each trial reports for an epoch, or a validation, of ``seen`` examples."""
+    def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
+        """Return what each trial reports for an epoch, or a validation, of ``examples`` examples."""
         step = self.graph.step
         read = self._read() if step.measures(training=training) else {}
         metrics = {name: np.asarray(value) for name, value in read.items()}
@@ -134,7 +134,7 @@ class Stack:
         for k in range(self.trials):
             metrics_of_trial = {name: value[k] for name, value in metrics.items()}
             totals_of_trial = {name: value[k] for name, value in totals.items()}
-            reports.append(step.reported(metrics_of_trial, totals_of_trial, seen))
+            reports.append(step.reported(metrics_of_trial, totals_of_trial, examples))
         return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
@@ -146,32 +146,32 @@ class Stack:
 
     # ---- the graphs
 
-    def _train_all(self, given: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+    def _train_all(self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
         """Train on all batches; return the sums of losses, and which trials are finite."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
-            rows = given.orders[:, i * given.size : (i + 1) * given.size]
-            values, finite = self._update(given, rows, rates[i], given.numbers + i)
+            rows = batches.orders[:, i * batches.size : (i + 1) * batches.size]
+            values, finite = self._update(batches, rows, rates[i], batches.numbers + i)
             return i + 1, self.graph.step.added(totals, values, rows[0]), tf.logical_and(before, finite)
 
         on = tf.ones([self.trials], tf.bool)
-        _, totals, finite = tf.while_loop(lambda i, *_: i < given.count, one, (tf.constant(0), sums, on))
+        _, totals, finite = tf.while_loop(lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on))
         with tf.control_dependencies([finite]):
             weights = [tf.identity(self._values[place]) for place in self._trained]
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
-    def _update(self, given: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+    def _update(self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
         """Make one update of all trials, each at its own learning rate."""
-        own = self._list_own_tensors(given)
-        alike = self._list_shared_tensors(given, rows, number)
+        own = self._list_own_tensors(batches)
+        alike = self._list_shared_tensors(batches, rows, number)
         if not alike:
-            own |= {"rows": tf.gather(rows, given.of), "seed": tf.gather(given.seeds, given.of)}
-            own["number"] = tf.gather(number, given.of)
-        with self._drawing_per_stream(given):
+            own |= {"rows": tf.gather(rows, batches.of), "seed": tf.gather(batches.seeds, batches.of)}
+            own["number"] = tf.gather(number, batches.of)
+        with self._drawing_per_stream(batches):
             trained = [own["state"][place] for place in self._trained]
             with recording_lookups() as lookups, tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(trained)
-                shares, state = map_over_trials(functools.partial(self._forward, given, alike), own)
+                shares, state = map_over_trials(functools.partial(self._forward, batches, alike), own)
                 total = tf.reduce_sum(shares["loss"])
             gradients = self._gradients(tape, total, trained, lookups)
             own |= {
@@ -217,12 +217,12 @@ class Stack:
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
 
-    def _forward(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and its state after they were computed."""
         one = {**own, **alike}
         with self._replacing_variables(one) as scope:
             shares = self.graph.replicas.first(
-                self.graph.replicas.run(self.graph.losses, given.tensors, one["rows"], one["seed"], one["number"])
+                self.graph.replicas.run(self.graph.losses, batches.tensors, one["rows"], one["seed"], one["number"])
             )
             state = [scope.get_current_value(v) for v in self._variables]
         assigned = [place for place in self._trained if state[place] is not one["state"][place]]
@@ -246,29 +246,35 @@ class Stack:
             values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
-    def _evaluate_all(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _evaluate_all(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluate all batches; return the sums of losses."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
-            rows = given.orders[0, i * given.size : (i + 1) * given.size]
-            own, alike = self._list_own_tensors(given), self._list_shared_tensors(given, rows[None], given.numbers + i)
+            rows = batches.orders[0, i * batches.size : (i + 1) * batches.size]
+            own, alike = (
+                self._list_own_tensors(batches),
+                self._list_shared_tensors(batches, rows[None], batches.numbers + i),
+            )
             if not alike:
-                own |= {"seed": tf.gather(given.seeds, given.of), "number": tf.gather(given.numbers + i, given.of)}
+                own |= {
+                    "seed": tf.gather(batches.seeds, batches.of),
+                    "number": tf.gather(batches.numbers + i, batches.of),
+                }
             alike = {**alike, "rows": rows}
-            with self._drawing_per_stream(given):
-                values, state = map_over_trials(functools.partial(self._evaluate_one, given, alike), own)
+            with self._drawing_per_stream(batches):
+                values, state = map_over_trials(functools.partial(self._evaluate_one, batches, alike), own)
             self._assign(state)
             return i + 1, self.graph.step.added(totals, values, rows)
 
-        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
         return totals
 
-    def _evaluate_one(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _evaluate_one(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses in evaluation, and its state afterwards."""
         one, graph = {**own, **alike}, self.graph
         with self._replacing_variables(one) as scope:
             values = graph.replicas.first(
-                graph.replicas.run(graph.evaluate, given.tensors, one["rows"], one["seed"], one["number"])
+                graph.replicas.run(graph.evaluate, batches.tensors, one["rows"], one["seed"], one["number"])
             )
             return values, [scope.get_current_value(v) for v in self._variables]
 
@@ -301,32 +307,32 @@ class Stack:
         """Return the positions of the variables that trials of one stream share: the states of seeds."""
         return self._seeds if self.streams == 1 else set()
 
-    def _list_own_tensors(self, given: StackedBatches) -> dict[str, Any]:
+    def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
         """Return the tensors that differ between trials."""
         state = [tf.convert_to_tensor(value) for value in self._values]
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
-    def _list_shared_tensors(self, given: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+    def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Return the tensors that all trials share; empty if there are several streams."""
         if self.streams > 1:
             return {}
         seeds = {place: tf.convert_to_tensor(self._values[place])[0] for place in self._shared}
-        return {"rows": rows[0], "seed": given.seeds[0], "number": number[0], "seeds": seeds}
+        return {"rows": rows[0], "seed": batches.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
-    def _drawing_per_stream(self, given: StackedBatches) -> Iterator[None]:
+    def _drawing_per_stream(self, batches: StackedBatches) -> Iterator[None]:
         """Draw once for each stream inside the block, if there are several."""
         if self.streams == 1:
             yield
         else:
-            with drawing_per_stream(Streams(self.streams, given.first, given.of)):
+            with drawing_per_stream(Streams(self.streams, batches.first, batches.of)):
                 yield
 
     @contextmanager
-    def _replacing_variables(self, one: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
+    def _replacing_variables(self, values: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
         """Replace all variables and live numbers by one trial's values inside the block."""
-        state = [one.get("seeds", {}).get(place, value) for place, value in enumerate(one["state"])]
-        numbers = dict(zip(self._numbers, one["numbers"], strict=True))
+        state = [values.get("seeds", {}).get(place, value) for place, value in enumerate(values["state"])]
+        numbers = dict(zip(self._numbers, values["numbers"], strict=True))
         with _Values(list(zip(self._variables, state, strict=True))) as scope, replacing_values(numbers):
             yield scope
 

@@ -142,10 +142,10 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
 
-def _has_drawn(seed: int, given: int) -> bool:
+def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     """Return whether `random` or `np.random` have drawn more since they were seeded than seeds for Keras.
 
-    ``given`` is the number of seeds that Keras has drawn from `random`.
+    ``seeds_drawn`` is the number of seeds that Keras has drawn from `random`.
     """
     fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
@@ -155,7 +155,7 @@ def _has_drawn(seed: int, given: int) -> bool:
     if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
         return True
     again = random.Random(seed)
-    for _ in range(given):
+    for _ in range(seeds_drawn):
         again.randint(*keras_corrections.SEEDS)
     return again.getstate() != random.getstate()
 
@@ -182,26 +182,26 @@ def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size:
     )
 
 
-def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
+def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     """Compile a model and return the program that trains it.
 
     Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
     methods that cannot be trained.
     """
-    author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
+    author, parts, recipe, replicas = made.author, made.parts, options.recipe, options.placement.replicas
     own_step.check_signatures(author)
     if recipe.by_epoch and groups.get_averaging_momentum(parts.optimizer) is not None:
         raise refusals.Refused(
             "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
         )
-    intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
-    seen = intake.trace_example(author.first_example, replicas)
+    intake = Intake(author, options.present, Mixing.of(made.hp, author.live))
+    example = intake.trace_example(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]
-    fit = wanted.fit or bool(made.by_itself and wanted.callbacks.want_batches)
+    fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
     itself = fit or bool(made.by_itself)
-    refusals.check_methods(own, wanted.callbacks, fit=fit)
-    if wanted.placement.name == PARAMETER_SERVER:
-        if wanted.callbacks:
+    refusals.check_methods(own, options.callbacks, fit=fit)
+    if options.placement.name == PARAMETER_SERVER:
+        if options.callbacks:
             raise refusals.Refused(
                 "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
                 "on_epoch_end()"
@@ -209,69 +209,74 @@ def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
         if itself or own:
             what = "loop: fit" if itself else f"{' and '.join(own)}() of the trainable"
             raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
-        _correct_keras(made, wanted, fit=False)
-        return ServedProgram(made, wanted, intake, seen)
-    jit_compile = wanted.jit_compile
+        _correct_keras(made, options, fit=False)
+        return ServedProgram(made, options, intake, example)
+    jit_compile = options.jit_compile
     if made.turns and not fit:
-        graph = own_step.build_graph(made, wanted, intake, seen)
+        graph = own_step.build_graph(made, options, intake, example)
     else:
-        _correct_keras(made, wanted, fit=itself)
+        _correct_keras(made, options, fit=itself)
         if itself and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
-            return FitProgram(made, wanted, intake, seen)
+            return FitProgram(made, options, intake, example)
         if made.by_itself:
-            graph = _build_keras_graph(made, wanted, intake, seen)
+            graph = _build_keras_graph(made, options, intake, example)
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
-            graph = _build_graph(made, wanted, intake, seen)
-    graph.watch = own_step.make_batch_hook(author, wanted.present, parts.model)
+            graph = _build_graph(made, options, intake, example)
+    graph.watch = own_step.make_batch_hook(author, options.present, parts.model)
     graph.created = parts.created
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
-    program.hook_variables = own_step.hook_variables(author, wanted.kept)
+    program.hook_variables = own_step.hook_variables(author, options.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
     return program
 
 
-def _correct_keras(made: AuthorParts, wanted: ProgramOptions, *, fit: bool) -> None:
+def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
-    author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
-    correct_networks([model], wanted, fit=fit)
-    correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
-    if made.hp.flag("gradient_checkpointing", default=False):
+    author, model, optimizer = parts.author, parts.parts.model, parts.parts.optimizer
+    correct_networks([model], options, fit=fit)
+    correct_optimizer(optimizer, model.trainable_variables, parts, fit=fit)
+    if parts.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
         recomputation.recompute_activations(
             model, keras_corrections.find_layers_adding_losses(model, author.first_example)
         )
 
 
-def _build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
-    """Return the graph of a model that is trained by its compiled or added losses."""
-    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
+def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
+    """Return the graph of a model that is trained by the losses that it is compiled with or that its layers add."""
+    author, parts, replicas = made.author, made.parts, options.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.create_variables(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
-    losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
+    losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
     program_variables.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
-    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.disable_averaging(optimizer))
+    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
 
 
-def _build_keras_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
-    """Return the graph of a model that trains itself; Keras's optimizer clips and scales the loss."""
-    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
+def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
+    """Return the graph of a model with its own `train_step`, which applies gradients by Keras's optimizer itself.
+
+    Clipping and loss scaling are left to that optimizer.
+    """
+    author, parts, replicas = made.author, made.parts, options.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
-    fit_program.check_options(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    fit_program.check_options(
+        options.recipe, replicas, parts.optimizer, example[1] if intake.mixing.mixes else (), who=who
+    )
     step = fit_program.keras_step(made, replicas, intake)
-    return Graph(step, replicas, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
+    return Graph(step, replicas, author.live, replace(options.recipe, clipping=(), scale_loss=False), intake)
 
 
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:

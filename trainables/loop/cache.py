@@ -40,13 +40,13 @@ class Structure:
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate it was made with
     made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
 
-    def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
-        """Return whether building a program for the ``wanted`` structure would give the same graph.
+    def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
+        """Return whether building a program for the ``structure`` structure would give the same graph.
 
         ``hp`` has the hyperparameters of that trial. An example or targets that were not read may differ.
         """
-        alike = self.environment == wanted.environment and self.seen == wanted.seen
-        read = self.example in (None, wanted.example) and self.targets in (None, wanted.targets)
+        alike = self.environment == structure.environment and self.seen == structure.seen
+        read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
         return alike and read and hp.agree(self.reads)
 
 

@@ -12,7 +12,7 @@ from trainables.replicas import keras_corrections, random_layers
 from trainables.state import program_variables
 
 
-def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *, fit: bool) -> None:
+def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
     """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
 
     This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
@@ -25,15 +25,15 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *,
     for network in networks:
         if isinstance(network, keras.Model):
             refusals.check_model(network, fit=fit)
-            program_variables.check_scope(network, wanted.placement.replicas)
+            program_variables.check_scope(network, options.placement.replicas)
             keras_corrections.set_outputs_to_float32(network)
-        if not wanted.whole:
+        if not options.whole:
             keras_corrections.synchronise_batch_norm(network)
             keras_corrections.separate_added_losses(network)
 
 
 def correct_optimizer(
-    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], made: AuthorParts, *, fit: bool
+    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
 ) -> None:
     """Prepare an optimizer for the training loop.
 
@@ -44,5 +44,5 @@ def correct_optimizer(
     for part in () if fit else groups.list_parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
-    if optimizer is made.parts.optimizer and not made.own_optimizer:
+    if optimizer is parts.parts.optimizer and not parts.own_optimizer:
         optimizers.exclude_from_decay(optimizer, weights)

@@ -84,19 +84,19 @@ class EpochAverage(Average):
             )
         self.started.assign(count)
 
-    def _normalise_chunk(self, given: Batches, done: tf.Tensor) -> None:
+    def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
         """Add these batches to the moving statistics, which become means over all batches.
 
         ``done`` is the number of batches that came before in this pass.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            rows = given.rows(i)
+            rows = batches.rows(i)
             before = tf.cast(done + i, tf.float32)
 
             def on_each(tensors: Any) -> None:
                 (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
-                cut.draw(given.seed, given.first + i, EVALUATION)
+                cut.draw(batches.seed, batches.first + i, EVALUATION)
                 x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entering(cut):
                     self._model(x, training=True)
@@ -105,7 +105,7 @@ class EpochAverage(Average):
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     layer.momentum = before / (before + 1.0)
-                self.replicas.run(on_each, given.tensors)
+                self.replicas.run(on_each, batches.tensors)
             return (i + 1,)
 
-        tf.while_loop(lambda i: i < given.count, batch, (tf.constant(0),))
+        tf.while_loop(lambda i: i < batches.count, batch, (tf.constant(0),))

@@ -125,13 +125,13 @@ class FitProgram(Program):
 
     validates_as_it_trains = True
 
-    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
+    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> None:
         self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
-        self.jit_compile = jit_compile = wanted.jit_compile == "must"
-        parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
+        self.jit_compile = jit_compile = options.jit_compile == "must"
+        parts, replicas, seed = made.parts, options.placement.replicas, options.seed
         model, optimizer = parts.model, parts.optimizer
-        mixed = seen[1] if intake.mixing.mixes else ()
-        check_options(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
+        mixed = example[1] if intake.mixing.mixes else ()
+        check_options(options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         unknown_gpu = gpu_support.find_unknown_gpu() if jit_compile else ""
@@ -214,7 +214,7 @@ class FitProgram(Program):
             additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`."""
+        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
@@ -264,11 +264,11 @@ class FitProgram(Program):
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
-        seen: list[int] = []
+        sizes: list[int] = []
         first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
-            return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, seen)
+            return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
         setting, losses = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate), FiniteLosses()
         made = self._dataset(walk.data, source, count, augment=True)
@@ -283,7 +283,7 @@ class FitProgram(Program):
             )
         metrics = flatten_metrics({name: values[-1] for name, values in history.history.items()})
         finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
-        return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
+        return Trained(metrics, finite, 0.0, sum(sizes[:count]), setting.last_set)
 
     @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -322,18 +322,18 @@ class FitProgram(Program):
             source.clear()
 
     def _batches(
-        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, seen: list[int] | None = None
+        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, sizes: list[int] | None = None
     ) -> Iterator[Any]:
-        """Yield batches, numbered from ``update`` on; with a seed they are augmented.
+        """Yield the batches of these chunks as `fit` takes them, numbered from ``update`` on.
 
-        The size of each batch is appended to ``seen``.
+        With a seed they are augmented. The size of each batch is appended to ``sizes``.
         """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
-                if seen is not None:
-                    seen.append(len(rows))
+                if sizes is not None:
+                    sizes.append(len(rows))
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 

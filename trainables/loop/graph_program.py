@@ -249,9 +249,9 @@ class GraphProgram(Program):
         self._trace_training_anew()
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
-        """Trace a function for these kinds of chunks by running it without any batch.
+        """Trace a function by calling it with no batch of each of ``kinds``, its arguments for chunks of one shape.
 
-        With ``loose``, chunks may have any length, so it is traced for all shapes that the kinds have in common.
+        With ``loose``, chunks may have any length, so it is traced once for the types that fit all kinds.
         """
         zeros = self._graph.zeros(training=training)
         if loose:
@@ -300,7 +300,10 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
-        """Train on the first batches of a chunk, one for each rate; return the sums of the losses."""
+        """Train on the first batches of a chunk, one for each rate; return the sums of the losses by name.
+
+        Used to compare and time training alone against training of several trials at once. It changes the state.
+        """
         self.state.will_train()
         arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
@@ -351,7 +354,7 @@ class GraphProgram(Program):
 
 
 def train_batches(
-    graph: Graph, update: Callable[..., Any], given: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+    graph: Graph, update: Callable[..., Any], batches: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Train on batches; return the sums of the losses with these batches added, and whether all is finite.
 
@@ -360,24 +363,24 @@ def train_batches(
     graph.traced.append(tf.compat.v1.get_default_graph())
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
-        rows = given.rows(i)
-        values, finite = update(given.tensors, rows, rates[i], given.seed, given.first + i)
+        rows = batches.rows(i)
+        values, finite = update(batches.tensors, rows, rates[i], batches.seed, batches.first + i)
         graph.seeds.advance()
         return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
 
     def block(first: tf.Tensor, *found: Any) -> Any:
-        end = tf.minimum(first + BLOCK, given.count)
+        end = tf.minimum(first + BLOCK, batches.count)
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
 
     _, totals, sound = tf.while_loop(
-        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # do not waste a long epoch
+        lambda i, _, finite: tf.logical_and(i < batches.count, finite),  # do not waste a long epoch
         block,
         (tf.constant(0), sums, tf.constant(True)),
     )
     return totals, tf.logical_and(sound, all_finite([v.value for v in graph.trained]))
 
 
-def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Evaluate batches and count their metrics; return the sums of the losses with these batches added.
 
     A batch counts by its number of examples.
@@ -385,13 +388,13 @@ def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -
     graph.traced.append(tf.compat.v1.get_default_graph())
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
-        rows = given.rows(i)
-        each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
+        rows = batches.rows(i)
+        each = graph.replicas.run(graph.evaluate, batches.tensors, rows, batches.seed, batches.first + i)
         values = graph.replicas.sum_values(each)
         graph.seeds_of_evaluation.advance()
         return i + 1, graph.step.added(totals, values, rows)
 
-    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
     return totals
 
 
@@ -408,9 +411,9 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     return results
 
 
-def _add_rates(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
-    """Return batches with the learning rate of each, as arguments of `train_batches`."""
-    return given, pad_rates(rates, given.order.shape[0])
+def _add_rates(rates: np.ndarray[Any, Any], batches: Batches) -> tuple[Batches, tf.Tensor]:
+    """Return the batches, and their learning rates as a tensor, as arguments of `train_batches`."""
+    return batches, pad_rates(rates, batches.order.shape[0])
 
 
 def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:

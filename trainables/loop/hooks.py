@@ -71,7 +71,7 @@ class InGraphHook:
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
-        """Call the hook and return its values; raises Refused unless they are numbers by name."""
+        """Call the hook inside the graph and return what it returned; raises Refused unless that is numbers by name."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -284,11 +284,11 @@ def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def _are_equal(first: Any, second: Any) -> bool:
     """Return whether two attributes are the same object or equal plain values."""
-    if one is other:
+    if first is second:
         return True
-    return _may_be_kept(one) and _may_be_kept(other) and type(one) is type(other) and bool(one == other)
+    return _may_be_kept(first) and _may_be_kept(second) and type(first) is type(second) and bool(first == second)
 
 
 def _may_be_kept(value: object) -> bool:
@@ -310,7 +310,7 @@ class Steering:
 
     @classmethod
     def of(cls, program: Any) -> Steering:
-        """Return the present settings of a program's networks and optimizers."""
+        """Return the present learning rates and trainable layers of a program."""
         layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(

@@ -124,32 +124,32 @@ class Intake:
             )
         return self.mixing.erase(x, draws.from_call(start)), y, sample_weight
 
-    def _merge_returned(self, found: Any, example: Example) -> Example:
+    def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight with what `augment` returned; raises Refused if that has another structure."""
         x, y, sample_weight = example
         names = self._takes[:-2]
         called = f"{self._kind}.augment({', '.join(self._takes)})"
         if len(names) == 1:
-            if isinstance(found, tuple) and not isinstance(x, tuple):
+            if isinstance(returned, tuple) and not isinstance(x, tuple):
                 raise Refused(
-                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: "
+                    f"{called} returned {len(returned)} values, expected x alone; to return y, take it: "
                     f"{_format_augment_call(FORMS[1])}"
                 )
-            return found, y, sample_weight
-        if not isinstance(found, tuple) or len(found) != len(names):
-            what = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+            return returned, y, sample_weight
+        if not isinstance(returned, tuple) or len(returned) != len(names):
+            what = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
-        if len(names) == 3 and sample_weight is not None and found[2] is None:
+        if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        for name, given, part in zip(names, example, found, strict=False):
+        for name, given, part in zip(names, example, returned, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
-        found = tuple(_map_part(tf.convert_to_tensor, part) for part in found)
+        returned = tuple(_map_part(tf.convert_to_tensor, part) for part in returned)
         rows = tf.nest.flatten(x)[0].shape[0]
-        for name, part in zip(names, found, strict=True):
+        for name, part in zip(names, returned, strict=True):
             if part is not None:
                 _check_rows(called, name, part, rows)
-        return (*found, sample_weight) if len(found) == 2 else found
+        return (*returned, sample_weight) if len(returned) == 2 else returned
 
     def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
         """Return examples mixed with their partners, and record the mixed labels in the slice."""

@@ -213,7 +213,7 @@ class AuthorStep(Step):
 
 
 def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
-    """Return one-hot targets, in which mixed labels have their shares."""
+    """Return labels as shares of ``classes`` classes: 1 for one class or, for mixed labels, the shares of two."""
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
@@ -244,9 +244,9 @@ def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple
     return author_updates.parse_turns(author.updates(hp, model)) if overrides_train_step(author) else ()
 
 
-def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
+def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
     """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
-    own = [update.optimizer for turn in given for update in turn]
+    own = [update.optimizer for turn in turns for update in turn]
     return None if not own or None in own else own[0]
 
 
@@ -288,20 +288,20 @@ def describe_own_steps(author: Author, model: keras.Model) -> str:
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
+def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
     Raises Refused for options and networks that cannot be trained in this way.
     """
-    author, parts, present, replicas = made.author, made.parts, wanted.present, wanted.placement.replicas
+    author, parts, present, replicas = made.author, made.parts, options.present, options.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    networks = _list_networks(model, made.turns, wanted.kept)
+    networks = _list_networks(model, made.turns, options.kept)
     if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
     for network in networks:
         if isinstance(network, keras.Model) and not network.built:
             raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
-    correct_networks(networks, wanted, fit=False)
+    correct_networks(networks, options, fit=False)
     for update, its_own in author_updates.list_optimizers(made.turns, optimizer):
         correct_optimizer(its_own, update.variables, made, fit=False)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
@@ -314,7 +314,7 @@ def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen:
     losses: tuple[Any, ...] = ()
     if compiles:
         keras_corrections.create_variables(model, author.first_example)
-        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
+        losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
@@ -325,9 +325,9 @@ def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen:
         functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
     train_step = functools.partial(_call_author, author, "train_step", model, present)
-    micro_batches = wanted.recipe.micro_batches
+    micro_batches = options.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
-    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.disable_averaging(optimizer))
+    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
 
 
 def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
@@ -337,14 +337,14 @@ def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], mode
     return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
 
 
-def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
+def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
     """Return the variables among the author's attributes if there are hooks.
 
     Hooks may use them although no graph does.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    return [v for v in _list_leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+    return [v for v in _list_leaves(attributes) if isinstance(v, keras.Variable | tf.Variable)]
 
 
 def check_signatures(author: Author) -> None:
@@ -366,15 +366,15 @@ def _call_author(
     return getattr(author, method)(model, batch, present())
 
 
-def _list_networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
+def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
-    trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
-    found = [part for part in (model, *trained, *_list_leaves(kept)) if isinstance(part, keras.Layer)]
+    trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
+    found = [part for part in (model, *trained, *_list_leaves(attributes)) if isinstance(part, keras.Layer)]
     return list({id(part): part for part in found}.values())
 
 
-def _list_leaves(kept: Mapping[str, object]) -> list[Any]:
-    return [leaf for value in kept.values() for leaf in _flatten_container(value)]
+def _list_leaves(attributes: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in attributes.values() for leaf in _flatten_container(value)]
 
 
 def _flatten_container(value: Any) -> list[Any]:

@@ -154,7 +154,7 @@ class Program(ABC):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer and those of all updates."""
+        """Return the trial's optimizer and those of all updates that have their own."""
         return [self.model.optimizer]
 
     @property
@@ -213,7 +213,10 @@ class Program(ABC):
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return the part of each batch that a process needs, in training and in validation; None for all of it."""
+        """Return which part of each batch the process of this rank needs, in training and in validation.
+
+        None stands for the whole batch.
+        """
         return None, None
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:

@@ -117,7 +117,7 @@ class CarriedWeights:
 
 
 def _list_weights(program: Program) -> list[keras.Variable]:
-    """Return the variables of all networks and those that hooks count in."""
+    """Return the variables of all networks, and those that the author's hooks use."""
     return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
 
 

@@ -180,10 +180,10 @@ class ServedProgram(Program):
     served = True
     differs = "workers take the weights as they are"
 
-    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
-        parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
+    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any) -> None:
+        parts, replicas, example = made.parts, options.placement.replicas, made.author.first_example
         model = parts.model
-        _refuse_unsupported(wanted.recipe, made.hp, parts.optimizer)
+        _refuse_unsupported(options.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.create_variables(model, example)
@@ -251,7 +251,7 @@ class ServedProgram(Program):
     # ---- on the coordinator
 
     def _sum_results(
-        self, step: Any, given: Iterator[tuple[Any, float, int]], seed: int
+        self, step: Any, batches: Iterator[tuple[Any, float, int]], seed: int
     ) -> tuple[np.ndarray[Any, Any], int]:
         """Return the sums of what ``step`` returns for each batch, and the number of examples.
 
@@ -267,7 +267,7 @@ class ServedProgram(Program):
             total = total + np.asarray(value.fetch(), np.float64)
             seen += count
 
-        for batch, rate, number in given:
+        for batch, rate, number in batches:
             arguments = (tf.constant(rate, tf.float32), tf.constant(seeds.truncate_seed(seed)), tf.constant(number))
             count = int(tf.nest.flatten(batch)[0].shape[0])
             waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
@@ -280,10 +280,10 @@ class ServedProgram(Program):
         self._coordinator.join()
         return total, seen
 
-    def _convert_sums(self, sums: np.ndarray[Any, Any], seen: int) -> dict[str, float]:
+    def _convert_sums(self, sums: np.ndarray[Any, Any], examples: int) -> dict[str, float]:
         """Return metrics and mean losses from the sums over all batches."""
         names = self._names()
-        losses = {name: float(value) / max(seen, 1) for name, value in zip(names, sums[1:], strict=False)}
+        losses = {name: float(value) / max(examples, 1) for name, value in zip(names, sums[1:], strict=False)}
         variables, values, start = self.model.metrics_variables, [], 1 + len(names)
         for variable in variables:
             size = int(np.prod(variable.shape, dtype=np.int64))
@@ -353,7 +353,7 @@ class ServedProgram(Program):
         return self._pack_results(finite, losses, counted, size)
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Return a batch's packed results of evaluation."""
+        """Evaluate a batch; return its losses and metrics as one vector, see `_pack_results`."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)
@@ -421,7 +421,7 @@ class ServedProgram(Program):
 
 
 def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
-    """Yield the batches of these chunks, gathered."""
+    """Yield each batch of these chunks as tensors of its examples."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]

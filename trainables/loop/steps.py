@@ -97,7 +97,7 @@ class Step(ABC):
         return True
 
     def refuse_untrained(self, update: Update) -> None:
-        """Refuse an update that changes no weights; by default it is accepted."""
+        """Raise Refused for an update that changes no weights, if this kind of step forbids it; by default do nothing."""
         return
 
     def zeros(self, *, training: bool) -> Shares:
@@ -108,13 +108,16 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return the sums of losses with one more batch added, which counts by its number of examples."""
+        """Return the sums of losses with one more batch added, weighted by its number of examples.
+
+        ``rows`` are the batch's rows, of which only the number matters.
+        """
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
-        """Return what is reported for an epoch, or a validation, of ``seen`` examples."""
-        return {**metrics, **{name: float(total) / seen for name, total in sums.items()}}
+    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
+        """Return what is reported for an epoch, or a validation, of ``examples`` examples."""
+        return {**metrics, **{name: float(total) / examples for name, total in sums.items()}}
 
     def measures(self, *, training: bool) -> bool:
         """Return whether training, or evaluation, counts the metrics."""
@@ -125,23 +128,20 @@ class Step(ABC):
         return {name: value for name, value in read_metrics(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
-
-        These are training and, if the trial validates, evaluation.
-        """
+        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Count these examples in the metrics, and return a tensor for `tf.cond`."""
+        """Count these examples in the metrics; return a constant, because a branch of `tf.cond` must return a tensor."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
         return tf.constant(0)
 
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
-        """Count a slice in the metrics, unless it is a stand-in.
+        """Update the metrics with a slice, unless it only stands in for an empty one.
 
-        A slice has a stand-in row if its batch has fewer examples than slices.
+        A batch with fewer examples than slices has such slices, because no slice may be empty.
         """
         x, y, sample_weight = example
         given = x, y, predicted, sample_weight
@@ -172,7 +172,7 @@ class Step(ABC):
         return predicted, {"loss": cut.share_of(loss), **named}
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
-        """Evaluate a slice by compiled losses and metrics."""
+        """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses."""
         cut.examples = None if refusals.list_overridden_methods(self.model, "compute_loss") else []
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
@@ -293,7 +293,7 @@ class KerasStep(Step):
         """Return the values of the last batch."""
         return {name: values[name] for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
+    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
         """Return the metrics or the values of the last batch, as `Model.fit` chooses between them."""
         if set(metrics) == set(sums):
             return dict(metrics)
@@ -407,7 +407,7 @@ def trace_shapes(
 
 
 def pack_batch(example: Example) -> Any:
-    """Return a batch as Keras passes it on, which is x alone if there are no targets.
+    """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone without targets.
 
     Lists become tuples, because a `Dataset` would take lists for tensors.
     """

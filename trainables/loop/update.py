@@ -154,12 +154,12 @@ class Graph:
             values |= self.watch(number, values, ones, [v for _, v in found])
         return values, finite
 
-    def _compute_gradients(self, compute: Forward, *given: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+    def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the whole batch's gradients for each update of a turn, and its mean values.
 
         Both are summed in the same reduction, because each one takes a millisecond between processes.
         """
-        parts, values = compute(*given)
+        parts, values = compute(*arguments)
         flat, totals = self._sum_and_unscale([g for part in parts for g in part], more=[*values.values()])
         remaining = iter(flat)
         gradients = []
@@ -446,11 +446,11 @@ class Graph:
         return [v for model in models for v in model.metrics_variables]
 
     def begin_anew(self) -> None:
-        """Forget what the last trace of training has drawn."""
+        """Forget which seed generators the last trace of training has drawn from, because training is traced again."""
         self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find out which values an update returns, once, before anything is traced."""
+        """Find out which values an update returns, before anything is traced; later calls do nothing."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
@@ -465,10 +465,7 @@ class Graph:
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
-
-        These are training and, if the trial validates, evaluation.
-        """
+        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
@@ -499,7 +496,11 @@ def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
 
 
 def _have_static_number(rows: tuple[Any, Any, Any]) -> bool:
-    """Return whether a sparse gradient has these rows for any part of a batch, because their number is static."""
+    """Return whether the number of rows of a sparse gradient is known while tracing.
+
+    It then does not depend on the examples, whose number is unknown, so each part of a batch has the same rows.
+    ``rows`` are the values, indices and shape of the gradient.
+    """
     return rows[1].shape.num_elements() is not None
 
 

@@ -203,7 +203,7 @@ class Live:
         return outside
 
     def set(self, hp: Hyperparameters) -> None:
-        """Assign the values of another trial."""
+        """Set all live numbers to the values that another trial has for their parameters."""
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))

@@ -195,20 +195,20 @@ class AuthorData:
         """Raise OtherData if a checkpoint was made on data with another fingerprint."""
         self._compare_fingerprints(self.fingerprint, expected, f"that {checkpoint} was trained on")
 
-    def _compare_fingerprints(self, found: str | None, expected: str | None, which: str) -> None:
+    def _compare_fingerprints(self, actual: str | None, expected: str | None, which: str) -> None:
         """Raise OtherData if two fingerprints differ; None is the fingerprint of data without a reliable one.
 
         A stream that draws at random (random maps, unseeded shuffles) differs at each reading, so its fingerprints are
         not compared.
         """
         held = self._loaded
-        if None in (found, expected) or found == expected or held is None:
+        if None in (actual, expected) or actual == expected or held is None:
             return
         streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
         if streams and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint:
             return
         raise OtherData(
-            f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
+            f"the data are {str(actual)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
             "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
             "generators that take their seed from elsewhere; for new data begin a new sweep"
         )
@@ -309,14 +309,14 @@ def _cut(
     return train, make_examples(held_out, replicas, "validation data", extent=extents[1])
 
 
-def copy_fitted_layers(kept: Mapping[str, object]) -> dict[str, object]:
+def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return the author's attributes that hold layers or a `FeatureSpace`, by name, with copies of these.
 
     Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
     copied; it is refused later as a part of the model.
     """
-    found = {name: _with_copies(value, f"fitted_{name}") for name, value in kept.items()}
-    return {name: value for name, value in found.items() if value is not kept[name]}
+    found = {name: _with_copies(value, f"fitted_{name}") for name, value in attributes.items()}
+    return {name: value for name, value in found.items() if value is not attributes[name]}
 
 
 def _with_copies(value: Any, name: str) -> Any:

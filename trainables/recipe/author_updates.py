@@ -106,18 +106,18 @@ class Batch:
         self._measure(predicted)
 
 
-def parse_turns(given: Any) -> tuple[Turn, ...]:
+def parse_turns(updates: Any) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, from what `updates` returned.
 
     An update with ``times`` above 1 has several turns.
     Raises: Refused: if it is not a list of updates, or two of them would share an optimizer.
     """
-    if isinstance(given, Update):
-        given = [given]
-    if not isinstance(given, Sequence) or not given:
-        raise Refused(f"updates() returned {given!r:.80}, expected a list of Update, or of tuples of them")
+    if isinstance(updates, Update):
+        updates = [updates]
+    if not isinstance(updates, Sequence) or not updates:
+        raise Refused(f"updates() returned {updates!r:.80}, expected a list of Update, or of tuples of them")
     found: list[Turn] = []
-    for item in given:
+    for item in updates:
         turn = item if isinstance(item, tuple) else (item,)
         for update in turn:
             if not isinstance(update, Update):

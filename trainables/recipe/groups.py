@@ -285,13 +285,13 @@ def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> lis
 
 def combine_optimizers(
     optimizer: keras.optimizers.Optimizer,
-    again: Callable[[], keras.optimizers.Optimizer] | None,
+    make_copy: Callable[[], keras.optimizers.Optimizer] | None,
     model: keras.Model,
     given: Any,
 ) -> keras.optimizers.Optimizer:
     """Return the trial's optimizer, or one that combines it with those of the ``given`` groups.
 
-    ``again`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
+    ``make_copy`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
     Raises: Refused: if the groups contradict each other or the optimizer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
@@ -301,7 +301,7 @@ def combine_optimizers(
     groups = _resolve_groups(given, model)
     if not groups:
         return optimizer
-    if again is None:
+    if make_copy is None:
         raise Refused(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
@@ -312,7 +312,7 @@ def combine_optimizers(
     rest = [v for v in model.trainable_variables if id(v) not in taken]
     parts = [Part(optimizer, rest, () if isinstance(rate, float) else None, is_the_trials=True)]
     for group, variables, factors in groups:
-        one = group.optimizer or again()
+        one = group.optimizer or make_copy()
         if any(one is part.optimizer for part in parts):
             raise Refused(
                 "two groups share an optimizer, expected one each; optimizer() must make a new one at each call"
@@ -327,18 +327,18 @@ def combine_optimizers(
 
 
 def _resolve_groups(
-    given: Any, model: keras.Model
+    groups: Any, model: keras.Model
 ) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
     """Return the groups with their trainable weights and the factors of their rates.
 
     Weights that are in a `Group` are left out of all `Rated`.
     """
-    if isinstance(given, Group | Rated) or not isinstance(given, Sequence) or isinstance(given, str):
-        raise Refused(f"groups() returned {type(given).__name__}, expected a list of Group")
+    if isinstance(groups, Group | Rated) or not isinstance(groups, Sequence) or isinstance(groups, str):
+        raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
     found: list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]] = []
     trainable = {id(v) for v in model.trainable_variables}
     taken: dict[int, int] = {}
-    for place, group in enumerate(given):
+    for place, group in enumerate(groups):
         if isinstance(group, Rated):
             continue
         if not isinstance(group, Group):
@@ -352,7 +352,7 @@ def _resolve_groups(
                 )
         factors = [] if group.rate is None else [(group.rate, 1)]
         found.append((group, [v for v in variables if id(v) in trainable], factors))
-    for rated in given:
+    for rated in groups:
         if isinstance(rated, Rated):
             found.append((Group(None), [v for v in rated.variables if id(v) not in taken], rated.factors))
     return found

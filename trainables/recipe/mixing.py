@@ -183,7 +183,7 @@ def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 
 def _reshape_mask(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    """Reshape (examples, height, width, 1) to broadcast against a picture with or without channels."""
+    """Reshape a mask of shape (examples, height, width, 1) to broadcast against images with or without channels."""
     return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
 
 

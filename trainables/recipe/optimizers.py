@@ -142,14 +142,14 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
     return hp[arg]
 
 
-def _create_optimizer(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     rate = {"learning_rate": 1.0} if "learning_rate" in _get_parameters(kind) else {}
     try:
-        return kind(**rate, **given)
+        return kind(**rate, **arguments)
     except (TypeError, ValueError) as error:
         with_arguments = ""
-        if given:
-            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in given.items())
+        if arguments:
+            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in arguments.items())
         raise ValueError(f"optimizer {name}{with_arguments}: {error}") from error
 
 

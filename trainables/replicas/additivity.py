@@ -59,7 +59,7 @@ Rows: TypeAlias = list[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Mode:
-    """One way in which a program computes a slice of a batch."""
+    """One way in which a program computes a slice of a batch, such as evaluation, to be tested by `check_parts`."""
 
     name: str  # in messages
     compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
@@ -92,7 +92,7 @@ class ProgramUnderTest:
 
     @property
     def counters(self) -> list[Any]:
-        """Return the variables of metrics."""
+        """Return the variables in which metrics are counted."""
         found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
         return list({id(v): v for v in found}.values())
 
@@ -112,7 +112,10 @@ class ExampleResults:
 
 
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
-    """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
+    """Raise Refused if a loss, metric or variable of a batch does not follow from its parts.
+
+    All state is restored afterwards.
+    """
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
     if _count_examples(first) < 2:
@@ -277,15 +280,18 @@ class _ModeTest:
                 )
         return differing
 
-    def _describe_owner(self, held: StateVariable, path: str) -> str:
+    def _describe_owner(self, variable: StateVariable, path: str) -> str:
         for layer in reversed(self._tried.layers):  # inner layers first
             own = [*layer.variables, *vars(layer).values()]
-            if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
+            if any(variable.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
     def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:
-        """Return the results for whole examples with weights perturbed by rounding, which may explain a difference."""
+        """Return the results for whole examples with weights perturbed as much as rounding would perturb them.
+
+        If these differ as much as the parts do, rounding explains the difference.
+        """
         state, random = self._tried.state, np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
         before = {id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None}

@@ -257,7 +257,10 @@ def _join_masks(mask: Any, other: Any) -> Any:
 
 
 def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
-    """Return this slice's parts of the means of `SPREAD` over the global batch; NaN if unknown for a loss."""
+    """Return this slice's contributions to the means of examples' losses and of their squares over the global batch.
+
+    They are by name, as in `SPREAD`, and NaN if the losses of single examples are unknown for one of the losses.
+    """
     known: Sequence[tf.Tensor | None] = cut.examples or ()
     vectors = [vector for vector in known if vector is not None]
     if not vectors or len(vectors) < len(known):

@@ -298,8 +298,8 @@ def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     return totals
 
 
-def _record_loss(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
-    found.add(id(layer))
+def _record_loss(layers: set[int], layer: keras.layers.Layer, loss: Any) -> None:
+    layers.add(id(layer))
 
 
 def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:

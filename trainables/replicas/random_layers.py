@@ -113,9 +113,9 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     setattr(module, name, function)
 
 
-def _choose_seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Return the seed that `keras.random` draws with."""
-    seed = given["seed"]
+    seed = arguments["seed"]
     if cut is None or cut.draws is None:
         _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
         return original(random.getrandbits(31) if seed is None else seed)
@@ -153,35 +153,35 @@ def _refuse_loops(cut: Slice) -> None:
         graph = getattr(graph, "outer_graph", None)
 
 
-def _apply_dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Apply dropout as Keras does, with a rate that may be a live number."""
-    inputs, rate = given["inputs"], given["rate"]
+    inputs, rate = arguments["inputs"], arguments["rate"]
     if not isinstance(rate, LiveNumber):
-        return original(**given)
-    seed = keras_private.cast_seed(keras_private.draw_seed(given.get("seed")))
-    shape = keras_private.noise_shape(inputs, given.get("noise_shape"))
+        return original(**arguments)
+    seed = keras_private.cast_seed(keras_private.draw_seed(arguments.get("seed")))
+    shape = keras_private.noise_shape(inputs, arguments.get("noise_shape"))
     uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
     given_rate = rate.value
     scale = tf.where(given_rate < 1, 1 / (1 - given_rate), 0)
     return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
 
 
-def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if cut is not None and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
-    return original(**given)
+    return original(**arguments)
 
 
 def _draw_stateless(
-    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
+    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
     """Replace a kernel with its own state, which no seed can set once it runs, by a stateless one."""
-    given = {k: v for k, v in given.items() if k not in ("seed", "seed2", "name")}
+    arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
-        return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)
+        return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **arguments)
     if original.__name__ not in BY_EXAMPLE and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"tf.random ({original.__name__})", cut.parts))
-    return stateless(cut.draws.key(), **given)
+    return stateless(cut.draws.key(), **arguments)
 
 
 def _normal(key: Any, shape: Any, dtype: Any) -> Any:

@@ -181,8 +181,8 @@ def _reading_table(folder: Path, path: str) -> Iterator[None]:
         raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
 
 
-def _restore_rows(prefix: str, path: str, some: str) -> tf.Tensor:
-    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[some], dtypes=[tf.float32])
+def _restore_rows(prefix: str, path: str, rows: str) -> tf.Tensor:
+    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[rows], dtypes=[tf.float32])
     return read[0]
 
 
@@ -196,13 +196,13 @@ def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[i
 
     Raises: CheckpointError: if rows are missing.
     """
-    found = 0
+    count = 0
     for first, last in written:
         start, stop = max(first, part.start), min(last, part.stop)
         if start < stop:
-            found += stop - start
+            count += stop - start
             yield start, stop, first
-    if found != part.stop - part.start:
+    if count != part.stop - part.start:
         raise CheckpointError(f"rows {part.start} to {part.stop} of a table were not all saved")
 
 

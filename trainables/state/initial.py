@@ -34,24 +34,26 @@ class InitialModel:
         drawn initial values.
         """
         if not constants.are_equal(self.constants, fresh.constants):
-            return False
-        slots, follows = self.optimizer.variables, self.optimizer_copies_weights(state)
-        if follows:
-            fresh.optimizer.build(fresh.model.trainable_variables)
+            return False  # the constants are part of the graph
         pairs = [
             _pair_variables(self.model.variables, fresh.model.variables),
             _pair_variables(list_untracked(self.created, self.model), list_untracked(fresh.created, fresh.model)),
-            _pair_variables(slots, fresh.optimizer.variables) if follows else [],
         ]
-        given = {id(unwrap_variable(mine)) for part in pairs for mine, _ in part or ()} | {
-            id(unwrap_variable(v)) for v in derived
-        }
-        late = [raw for raw in self.record.created if id(raw) not in given and state.was_drawn(raw)]
-        if late or any(part is None for part in pairs):
+        if self.optimizer_copies_weights(state):
+            fresh.optimizer.build(fresh.model.trainable_variables)
+            pairs.append(_pair_variables(self.optimizer.variables, fresh.optimizer.variables))
+        assignments = []
+        for paired in pairs:
+            if paired is None:
+                return False
+            for mine, theirs in paired:
+                assignments.append((unwrap_variable(mine), unwrap_variable(theirs)))
+        assigned = {id(mine) for mine, _ in assignments} | {id(unwrap_variable(v)) for v in derived}
+        if any(id(raw) not in assigned and state.was_drawn(raw) for raw in self.record.created):
             return False
-        for mine, theirs in (pair for part in pairs for pair in part or ()):
-            if unwrap_variable(mine) is not unwrap_variable(theirs):
-                state.copy_from(unwrap_variable(mine), unwrap_variable(theirs))
+        for mine, theirs in assignments:
+            if mine is not theirs:
+                state.copy_from(mine, theirs)
         return True
 
     def optimizer_copies_weights(self, state: State) -> bool:
@@ -59,19 +61,20 @@ class InitialModel:
 
         This is so for ScheduleFreeAdamW, which copies the weights.
         """
-        own = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
-        return any(
-            state.was_drawn(unwrap_variable(slot))
-            for slot in self.optimizer.variables
-            if id(unwrap_variable(slot)) not in own
-        )
+        created = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
+        slots = [unwrap_variable(slot) for slot in self.optimizer.variables]
+        return any(state.was_drawn(slot) for slot in slots if id(slot) not in created)
 
 
 def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
-    alike = len(mine) == len(theirs) and all(
-        tuple(a.shape) == tuple(b.shape) and a.dtype == b.dtype for a, b in zip(mine, theirs, strict=True)
-    )
-    return list(zip(mine, theirs, strict=True)) if alike else None
+    """Return the variables of two lists in pairs; None if numbers, shapes or types differ."""
+    if len(mine) != len(theirs):
+        return None
+    pairs = list(zip(mine, theirs, strict=True))
+    for a, b in pairs:
+        if tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
+            return None
+    return pairs
 
 
 def list_untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:

@@ -20,22 +20,22 @@ _CACHED: Any = type(functools.cache(abs))
 
 def find_namespaces(author: object) -> list[Namespace]:
     """Return the places where this author may keep values; the trainable's classes and modules come first."""
-    found: dict[int, Namespace] = {}
+    by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
-        around = _get_namespace_of(kind)
-        only = list_used_names(kind, around) if kind.__module__ == "__main__" else None
-        whole = Namespace(kind.__module__, around, only=only)
-        for namespace in (Namespace(kind.__qualname__, kind), whole, *whole.classes()):
-            found.setdefault(id(namespace.owner), namespace)
-    own = list_top_packages(author)
+        names = _get_namespace_of(kind)
+        only = list_used_names(kind, names) if kind.__module__ == "__main__" else None
+        module_namespace = Namespace(kind.__module__, names, only=only)
+        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.classes()):
+            by_owner.setdefault(id(namespace.owner), namespace)
+    packages = list_top_packages(author)
     for name, module in list(sys.modules.items()):
         if getattr(module, "__name__", "") == "__main__":
             continue  # skip it under any name that it is listed under
-        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
+        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), packages):
             namespace = Namespace(name, module)
-            for one in (namespace, *namespace.classes()):
-                found.setdefault(id(one.owner), one)
-    return [*found.values()]
+            for part in (namespace, *namespace.classes()):
+                by_owner.setdefault(id(part.owner), part)
+    return [*by_owner.values()]
 
 
 def count_cached_results(author: object) -> int:

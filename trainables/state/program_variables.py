@@ -179,14 +179,14 @@ _trained: list[State] = []  # states in this process that trials may have change
 
 def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
-    found = {
+    written = {
         id(tensor): tensor
         for op in graph.get_operations()[first:]
         if op.type not in _READING
         for i, tensor in enumerate(op.inputs)
         if tensor.dtype == tf.resource and i not in _find_read_only_inputs(op)
     }
-    handles = list(found.values())
+    handles = list(written.values())
     while hasattr(graph, "captures"):  # the body of a loop has other handles than its function
         outer = {id(internal): external for external, internal in graph.captures}
         handles, graph = [outer.get(id(handle), handle) for handle in handles], graph.outer_graph
@@ -249,9 +249,9 @@ def _find_read_only_inputs(op: Any) -> tuple[int, ...]:
         return ()
 
 
-def _make_unique(path: str, taken: Mapping[str, Any]) -> str:
+def _make_unique(path: str, used: Mapping[str, Any]) -> str:
     number, name = 1, path
-    while name in taken:
+    while name in used:
         number += 1
         name = f"{path}#{number}"
     return name
@@ -281,13 +281,13 @@ def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
 
 def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
     """Return the variables whose handles the graphs have captured, in that order."""
-    found = {}
+    captured_variables = {}
     for graph in graphs:
         known = {id(variable.handle): variable for variable in graph.variables}
         for captured in tensorflow_private.captures_of(graph):
             if captured.dtype == tf.resource and id(captured) in known:
-                found[id(captured)] = known[id(captured)]
-    return list(found.values())
+                captured_variables[id(captured)] = known[id(captured)]
+    return list(captured_variables.values())
 
 
 def _refuse_operations(graphs: Sequence[Any]) -> None:

@@ -25,21 +25,21 @@ def caching_weights() -> Iterator[None]:
     """
     load = keras.Model.load_weights
 
-    def load_weights(model: keras.Model, filepath: Any, *given: Any, **options: Any) -> Any:
-        key = _key(model, filepath, given, options)
-        kept = None if key is None else _cached_values.pop(key, None)
+    def load_weights(model: keras.Model, filepath: Any, *arguments: Any, **options: Any) -> Any:
+        key = _key(model, filepath, arguments, options)
+        cached = None if key is None else _cached_values.pop(key, None)
         if key is None:
-            return load(model, filepath, *given, **options)
-        if kept is None:
+            return load(model, filepath, *arguments, **options)
+        if cached is None:
             variables = list(model.variables)
-            kept = _load_and_compare(lambda: load(model, filepath, *given, **options), variables)
+            cached = _load_and_compare(lambda: load(model, filepath, *arguments, **options), variables)
             if len(variables) != len(model.variables):  # loading has built the model
                 return None
         else:
-            for variable, value in zip(model.variables, kept, strict=True):
+            for variable, value in zip(model.variables, cached, strict=True):
                 if value is not None:
                     variable.assign(value)
-        _cached_values[key] = kept
+        _cached_values[key] = cached
         _trim()
         return None
 
@@ -91,9 +91,11 @@ def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np
 
 
 def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    whole = value.dtype.kind != "f"
-    found = numbers.integers(2**29, 2**31 - 1, value.shape) if whole else numbers.uniform(1e3, 1e4, value.shape)
-    return np.asarray(found, value.dtype)
+    is_integer = value.dtype.kind != "f"
+    numbers_drawn = (
+        numbers.integers(2**29, 2**31 - 1, value.shape) if is_integer else numbers.uniform(1e3, 1e4, value.shape)
+    )
+    return np.asarray(numbers_drawn, value.dtype)
 
 
 def _can_hold_marker(dtype: str) -> bool:
@@ -101,7 +103,7 @@ def _can_hold_marker(dtype: str) -> bool:
     return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
-def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[Any, ...] | None:
+def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tuple[Any, ...] | None:
     """Return a key of all that determines what a file sets; None if the result cannot be cached.
 
     It cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
@@ -113,4 +115,11 @@ def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[A
     about = path.stat()
     # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
     variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
-    return str(path.resolve()), about.st_mtime_ns, about.st_size, repr(given), repr(sorted(options.items())), variables
+    return (
+        str(path.resolve()),
+        about.st_mtime_ns,
+        about.st_size,
+        repr(arguments),
+        repr(sorted(options.items())),
+        variables,
+    )

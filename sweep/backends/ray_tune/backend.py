@@ -105,7 +105,10 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials may run at once now; only this sweep's part while others wait for room."""
+        """Return how many trials may run at once now; only this sweep's part while others wait for room.
+
+        That is as many as fit on the cluster or, if trials share GPUs, `Driver.room`.
+        """
         shared = driver.room
         return self._fits() if shared is None else self._limit_to_part(shared)
 

@@ -50,14 +50,14 @@ class ProbeRank:
         return ran.returncode, ran.stdout, ran.stderr
 
 
-def try_sum_on_nodes(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
+def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
     """Return the results of the probe on both nodes."""
-    gpus = int(one.gpus >= 1 and other.gpus >= 1)
+    gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
         ray.remote(ProbeRank)
         .options(num_cpus=0, num_gpus=gpus, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
         .remote()
-        for node in (one, other)
+        for node in (first, second)
     ]
     try:
         addresses: Sequence[str] = ray.get([rank.hold.remote() for rank in ranks], timeout=START_S)

@@ -200,7 +200,7 @@ class Gang:
             self._attendance = PeerWatcher(peers, met[0].workers, start, START_S, self._find_cause)
         return met[0]
 
-    def _call_all_ranks(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
+    def _call_all_ranks(self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
         """Run a call on all ranks and return its values, rank 0 first.
 
         Arguments:
@@ -210,7 +210,7 @@ class Gang:
 
         Raises what failed on a rank, or WorkerLost if a rank is gone.
         """
-        each = given if isinstance(given, list) else [given] * len(self._peers)
+        each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
         with self._watching(calls), self._attendance.busy() if self._attendance else nullcontext():
             here, error = call_and_capture(mine)
@@ -233,22 +233,22 @@ class Gang:
     def _raise_outcome(
         self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
     ) -> None:
-        """Raise the outcome of a call on all ranks, if it is an error; of several errors, the cause."""
-        told_by = {0: here, **answers}
-        failed = {rank: one for rank, one in told_by.items() if one.error and not one.is_end}
-        causes = {rank: one for rank, one in failed.items() if not one.is_consequence}
+        """Raise the error of a call on all ranks, if any rank failed or was lost; of several errors, the first cause."""
+        results = {0: here, **answers}
+        failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
+        causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
         if 0 in causes and error is not None:
             raise error
-        for rank, one in causes.items():
-            raise _make_error(rank, one)
+        for rank, result in causes.items():
+            raise _make_error(rank, result)
         for rank, why in lost.items():
             raise WorkerLost(f"rank {rank}: {why}")
-        for rank, one in failed.items():
-            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {one.error}: {one.text}")
-        for rank, one in answers.items():
-            if one.error != here.error:
+        for rank, result in failed.items():
+            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}")
+        for rank, result in answers.items():
+            if result.error != here.error:
                 self._break_apart(
-                    f"rank {rank} ended with {one.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}"
+                    f"rank {rank} ended with {result.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}"
                 )
         if error is not None:
             raise error
@@ -278,7 +278,7 @@ class Gang:
 
     @contextmanager
     def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers while this rank is in a call, where it waits for sums that a lost peer never joins."""
+        """Watch the peers inside the block, in which this rank runs a call; if one is lost, end the wait for its sums."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
@@ -307,11 +307,11 @@ def _is_gone(call: Any) -> bool:
     return False
 
 
-def _make_error(rank: int, one: CallResult) -> Exception:
+def _make_error(rank: int, result: CallResult) -> Exception:
     """Return another rank's error under its own name, with a note of where it was raised."""
-    text = f"{one.text} (rank {rank})"
-    error = OutOfMemory(f"{one.error}: {text}") if one.is_short else type(one.error, (Exception,), {})(text)
-    error.add_note(f"On rank {rank}:\n{one.trace}")
+    text = f"{result.text} (rank {rank})"
+    error = OutOfMemory(f"{result.error}: {text}") if result.is_short else type(result.error, (Exception,), {})(text)
+    error.add_note(f"On rank {rank}:\n{result.trace}")
     return error
 
 

@@ -50,7 +50,7 @@ def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager
 
 
 def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Give a Ray node created inside the block `START_S` to start; Ray gives up after 30 s, however busy it is."""
+    """Give a Ray node that is created inside the block `START_S` seconds to start; Ray itself gives up after 30."""
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         until = time.monotonic() + START_S
@@ -132,7 +132,7 @@ class _BackgroundStart:
         self._starts.put(start)
 
     def run(self) -> None:
-        """Call what is added, until `end_thread` is called."""
+        """Call the added functions one after another, until `end_thread` is called."""
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := self._starts.get()) is not None:
@@ -152,5 +152,5 @@ class _BackgroundStart:
         self._starts.join()
 
     def end_thread(self) -> None:
-        """Make `run` return after what was added before."""
+        """Make `run` return after it has called the functions that were added so far."""
         self._starts.put(None)

@@ -157,19 +157,19 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
     return None
 
 
-def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
+def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return its result or, as text, why the machine could not run it."""
-    calls = [(node, _call_on_node(node, function, given)) for node in nodes]
+    calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
         ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
     return [(node, _get_result(call)) for node, call in calls]
 
 
-def _call_on_node(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
+def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str, ...]) -> Any:
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
-    return task.remote(*given, node.id) if function is _probe_folder else task.remote(*given)
+    return task.remote(*arguments, node.id) if function is _probe_folder else task.remote(*arguments)
 
 
 def _get_result(call: Any) -> Any:

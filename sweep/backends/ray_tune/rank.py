@@ -194,6 +194,6 @@ class TrialRank:
             ray.kill(self._first)
 
 
-def get_compared_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
+def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
     """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
-    return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None
+    return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None
