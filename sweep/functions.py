@@ -72,7 +72,7 @@ class Reporter:
         self._splits = False  # whether the function has read `accumulate`
         self._checkpoint: Checkpoint | None = None  # as passed to the last report
         self._over = False  # whether the trial is to end
-        self._told: SimpleQueue[EpochReported | _End] = SimpleQueue()
+        self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._since = time.perf_counter()
 
@@ -135,7 +135,7 @@ class Reporter:
         if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
             raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
         self.epoch, self._checkpoint = self.epoch + 1, checkpoint
-        self._told.put(
+        self._messages.put(
             EpochReported(
                 trial=self.trial,
                 epoch=self.epoch,
@@ -150,15 +150,15 @@ class Reporter:
         self._since = time.perf_counter()
         return not self._over
 
-    def _heard(self) -> EpochReported | _End:
+    def _wait_for_message(self) -> EpochReported | _End:
         """Return the next message of the function's thread. Waits in short intervals so that Ctrl-C is handled."""
         while True:
             try:
-                return self._told.get(timeout=_LISTEN_S)
+                return self._messages.get(timeout=_LISTEN_S)
             except Empty:
                 continue
 
-    def _returned(self, value: object) -> None:
+    def _report_returned(self, value: object) -> None:
         """Report the return value of a function that has made no report: its metrics, or the objective alone."""
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
@@ -240,7 +240,7 @@ class FunctionTrainable:
         if self._waits:
             self._waits = False
             run._answers.put(True)
-        while isinstance(told := run._heard(), EpochReported):
+        while isinstance(told := run._wait_for_message(), EpochReported):
             self._waits = True
             self._train_s += told.time_s
             self._count(told)
@@ -277,7 +277,7 @@ class FunctionTrainable:
             return ""
         self._waits = False
         run._answers.put(False)
-        told = run._heard()
+        told = run._wait_for_message()
         error = told.error if isinstance(told, _End) else None
         return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
 
@@ -342,12 +342,12 @@ class FunctionTrainable:
             try:
                 returned = self._function(*given)
                 if run.epoch == self._epoch and not run._over:
-                    run._returned(returned)
+                    run._report_returned(returned)
             except _Over:
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
-            run._told.put(_End(error))
+            run._messages.put(_End(error))
 
         threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
@@ -425,7 +425,7 @@ def trainable_maker(target: object, name: str) -> Callable[[], Trainable]:
             raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
         takes_report(target)
         return partial(FunctionTrainable, target)
-    missing = lacking(target)
+    missing = list_missing_methods(target)
     if missing:
         raise TrainableError(
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
@@ -437,7 +437,7 @@ def trainable_maker(target: object, name: str) -> Callable[[], Trainable]:
     return lambda: cast(Trainable, wrap(target()))
 
 
-def lacking(kind: type) -> list[str]:
+def list_missing_methods(kind: type) -> list[str]:
     """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
     if callable(getattr(kind, "__trainable__", None)):
         return []

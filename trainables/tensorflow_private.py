@@ -245,7 +245,7 @@ def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
 
 
 def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -> Any:
-    """Call a function of a graph for all trials at once and return its outputs; ``call`` is the converter's argument."""
+    """Call a function of a graph for all trials at once and return its outputs; ``call`` is that of the converter."""
     count, operations = tf.constant(trials), function.graph.get_operations()
     each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
     return _pfor._convert_function_call(function, each, inputs)

@@ -461,7 +461,7 @@ class CheckpointKeeper:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Keep or delete the checkpoints of a trial that has ended; ignore other changes, except that a trial reopens."""
+        """Keep or delete the checkpoints of a trial that has ended; note when a trial is reopened."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):

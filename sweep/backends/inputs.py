@@ -15,7 +15,7 @@ from sweep import native_readers
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
-from sweep.read_recorder import Reads, fingerprint_file, listing_digest, recorder
+from sweep.read_recorder import Reads, digest_listing, fingerprint_file, recorder
 
 _RELATIVE = "./"
 
@@ -91,7 +91,7 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
         if fingerprint_file(_make_absolute(path, folders)) != before:
             return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
     for path, before in inputs.folders.items():
-        if listing_digest(_make_absolute(path, folders)) != before:
+        if digest_listing(_make_absolute(path, folders)) != before:
             return f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
     for name, before in inputs.environment.items():
         if recorder.digest_of_variable(name) != before:

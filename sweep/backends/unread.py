@@ -22,8 +22,8 @@ class UnreadParameters:
         self._seen: set[str] = set()  # names read so far, including those that do not exist
         self.now: set[str] = set()  # names read by the present trial
 
-    def record_reads(self, params: Params) -> Params:
-        """Return the parameters for the trainable, in a mapping that records what is read."""
+    def wrap_params(self, params: Params) -> Params:
+        """Return the parameters of a trial that begins in a mapping that records which of them its trainable reads."""
         self.now, self._present = set(), frozenset(params)
         return RecordedParams(params, self.now)
 

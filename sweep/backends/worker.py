@@ -195,7 +195,7 @@ class Worker:
             return progress
 
     def pause(self) -> None:
-        """Make the trial continue in the next step, although it could have trained on in this one."""
+        """End the present step of the trial after its present epoch; the trial continues in the next step."""
         if self._trial is not None:
             self._trial.paused = True
 
@@ -415,7 +415,7 @@ class Worker:
         return self._conclude_step(trial, epochs, stop_reason)
 
     def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
-        """Begin the trial. Return its state if nothing must be trained in this step, None otherwise."""
+        """Begin the trial. Return its status after this step if nothing is to be trained in it, otherwise None."""
         if self.job.stop_file.exists():
             return Status.INTERRUPTED, "stopped before it began", None
         if self._node.leaving():
@@ -629,7 +629,7 @@ class Worker:
         profile = self.job.folder / "profile" if self.job.profile and trial.number == 0 else None
         return dataclasses.replace(
             trial.order.assignment,
-            params=self._unread.record_reads(trial.order.assignment.params),
+            params=self._unread.wrap_params(trial.order.assignment.params),
             accumulate=trial.accumulate,
             shared=self.job.shared_folder,
             stop_file=self.job.stop_file,

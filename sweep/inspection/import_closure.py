@@ -116,7 +116,9 @@ class _Closure:
         """Return the source of code that is in no module file; otherwise as `of`."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
-        source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        source = self.closed(
+            trainable, [*filter(self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE))))]
+        )
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
     def take(self, module: str) -> bool:
@@ -127,7 +129,7 @@ class _Closure:
         """Return the source of everything added so far, and of what the queued modules import."""
         seen = set(queue)
         while queue:
-            for name in self._imported(queue.pop()):
+            for name in self._follow_imports(queue.pop()):
                 if name not in seen:
                     seen.add(name)
                     if self._add(name):
@@ -139,7 +141,7 @@ class _Closure:
         packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
         return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
 
-    def _imported(self, module: str) -> Iterator[str]:
+    def _follow_imports(self, module: str) -> Iterator[str]:
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
@@ -152,9 +154,9 @@ class _Closure:
             return
         if module in self._files:
             self._trees[module] = tree
-        yield from self._named(tree, module, path)
+        yield from self._list_imported_modules(tree, module, path)
 
-    def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
+    def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
         """Yield the modules that a tree imports, with their parent packages."""
         if get_top_package(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree)))

@@ -54,7 +54,7 @@ def test_fronts_are_those_of_the_definition_after_each_trial(objectives: int, le
             one: place for place, front in enumerate(expected, start=1) for one in front
         }
     assert sorted(order.list_best(len(known))) == sorted(known)
-    assert order.list_best(7) == order.best(60)[:7]
+    assert order.list_best(7) == order.list_best(60)[:7]
 
 
 def test_within_a_front_the_farthest_from_those_before_comes_next() -> None:

@@ -344,7 +344,7 @@ class Walk:
 
         Its batches are not cut into micro-batches.
         """
-        share = self.share and self.share.whole()
+        share = self.share and self.share.without_micro_batches()
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
     def count_passes(self, epochs: int) -> float:

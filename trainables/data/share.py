@@ -40,7 +40,7 @@ class Share:
     rank: int
     micro_batches: int = 1
 
-    def whole(self) -> Share:
+    def without_micro_batches(self) -> Share:
         """Return the share of batches that are not cut into micro-batches."""
         return replace(self, micro_batches=1)
 

@@ -113,7 +113,7 @@ def _flatten(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """Undo `_flatten`: reshape a batch of all trials to (trials, *static), with None in ``static`` for unknown sizes."""
+    """Undo `_flatten`: reshape a batch of all trials to (trials, *static); None in ``static`` is an unknown size."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
@@ -304,7 +304,7 @@ def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
 
 
 def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
-    """Return the shape of a loop's value, with the number of trials in front if the value is stacked."""
+    """Return the shape of a loop's value; ``trials`` is added in front if the value was stacked ``before`` the loop."""
     if not before.is_stacked or before.t.dtype == tf.variant:
         return shape
     return [trials, *shape[1:]]

@@ -170,8 +170,8 @@ class _StackPlaces:
         return next((place for place, there in enumerate(self.members) if there is member), None)
 
     @property
-    def firsts(self) -> list[int]:
-        """Return one place for each stream; a stream that all members have left gets the place of another one."""
+    def list_first_places(self) -> list[int]:
+        """Return for each stream the place of one of its members; any other member's if all of them have left."""
         taken = [place for place, member in enumerate(self.members) if member is not None]
         firsts = []
         for stream in range(self.stack.streams):
@@ -190,7 +190,7 @@ class _StackPlaces:
 
         Raises Refused if the chunks do not hold the same examples.
         """
-        tensors, firsts = chunks[0].tensors, self.firsts
+        tensors, firsts = chunks[0].tensors, self.list_first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
@@ -439,7 +439,7 @@ class FusedGroup:
 
     def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
         """Train one epoch of all trials in a stack; return a result for each place."""
-        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
         size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
@@ -466,7 +466,7 @@ class FusedGroup:
 
     def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
         """Evaluate all trials in a stack; return a result for each place, None without validation data."""
-        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
         held_out = trials[0].held_out
         if held_out is None:
             return [None] * stack.trials

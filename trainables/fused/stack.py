@@ -112,7 +112,7 @@ class Stack:
         self.train(train, np.zeros((0, self.trials), np.float32), self.zeros(training=True))
         if validation is not None:
             self.evaluate(validation, self.zeros(training=False))
-        if any(self.graph.step.measures(training=training) for training in (True, False)):
+        if any(self.graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read()
         self.trace_s = time.perf_counter() - began
 
@@ -127,7 +127,7 @@ class Stack:
     def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
         """Return what each trial reports for an epoch, or a validation, of ``examples`` examples."""
         step = self.graph.step
-        read = self._read() if step.measures(training=training) else {}
+        read = self._read() if step.counts_metrics(training=training) else {}
         metrics = {name: np.asarray(value) for name, value in read.items()}
         totals = {name: np.asarray(value) for name, value in sums.items()}
         reports = []
@@ -212,7 +212,7 @@ class Stack:
         return by_weight
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the gradient of a lookup, with one row for each looked-up place, and these places, by trial."""
+        """Return, for each trial, the rows of a lookup's gradient and the table rows that they belong to."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)

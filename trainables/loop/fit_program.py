@@ -214,7 +214,7 @@ class FitProgram(Program):
             additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]

@@ -124,7 +124,7 @@ class GraphProgram(Program):
         if number == 1:
             return None, None
         share = Share(number, len(graph.replicas.devices), rank, graph.recipe.micro_batches)
-        return None if graph.intake.mixing.mixes else share, share.whole()
+        return None if graph.intake.mixing.mixes else share, share.without_micro_batches()
 
     @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
@@ -140,7 +140,7 @@ class GraphProgram(Program):
             self._graph.step.prepare_evaluation(validation.example())
             kinds = [(Batches.of(kind, 0, size=0, seed=0, first=0),) for kind in validation.kinds()]
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
-        if any(self._graph.step.measures(training=training) for training in (True, False)):
+        if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read_metrics()
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
@@ -349,7 +349,7 @@ class GraphProgram(Program):
 
         Each output's loss is among them, as Keras averages it over slices.
         """
-        found = self._read_metrics() if self._graph.step.measures(training=training) else {}
+        found = self._read_metrics() if self._graph.step.counts_metrics(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
 
 

@@ -352,7 +352,7 @@ def find_set_rate(program: Any, before: Steering) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Set the optimizer's learning rate to the one an epoch begins with, because callbacks may read it."""
+    """Set the optimizer's learning rate to the first one of the next epoch, because callbacks may read it."""
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
@@ -391,7 +391,7 @@ def affects_next_trial(program: Any, before: Steering) -> bool:
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
-    """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
+    """Set which layers are trainable, outer layers first, as in `Steering.layers`."""
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

@@ -232,7 +232,10 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
 
 
 def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
-    """Raise Refused unless all arrays of ``part`` have one row for each of ``rows`` examples; None: not yet known."""
+    """Raise Refused unless all arrays of ``part`` have ``rows`` rows, one for each example.
+
+    ``rows`` is None if their number is not known while tracing. ``called`` and ``name`` are for the message.
+    """
     for leaf in tf.nest.flatten(part):
         if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
             raise Refused(

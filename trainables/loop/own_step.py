@@ -104,8 +104,8 @@ class AuthorStep(Step):
         names = self._names[0 if training else 1]
         return {name: tf.constant(0.0) for name in names}
 
-    def measures(self, *, training: bool) -> bool:
-        """Return whether training, or evaluation, counts the metrics."""
+    def counts_metrics(self, *, training: bool) -> bool:
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
         return training in self._measured or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:

@@ -146,7 +146,7 @@ class Weight:
 
 
 def sum_by_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Return the same sparse gradient with each row named once."""
+    """Return a sparse gradient with the values of equal rows added up, so that each row is named once."""
     rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)

@@ -97,7 +97,7 @@ class Step(ABC):
         return True
 
     def refuse_untrained(self, update: Update) -> None:
-        """Raise Refused for an update that changes no weights, if this kind of step forbids it; by default do nothing."""
+        """Raise Refused for an update that changes no weights, if this kind of step forbids it."""
         return
 
     def zeros(self, *, training: bool) -> Shares:
@@ -119,8 +119,8 @@ class Step(ABC):
         """Return what is reported for an epoch, or a validation, of ``examples`` examples."""
         return {**metrics, **{name: float(total) / examples for name, total in sums.items()}}
 
-    def measures(self, *, training: bool) -> bool:
-        """Return whether training, or evaluation, counts the metrics."""
+    def counts_metrics(self, *, training: bool) -> bool:
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
         return True
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
@@ -128,11 +128,11 @@ class Step(ABC):
         return {name: value for name, value in read_metrics(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Count these examples in the metrics; return a constant, because a branch of `tf.cond` must return a tensor."""
+        """Update the metrics with these examples; return a constant, as branches of `tf.cond` must return a tensor."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)

@@ -315,7 +315,7 @@ class ReadyTrial:
             self._set_trainable_layers(list(Steering.of(program).layers))
 
     def _set_trainable_layers(self, layers: list[bool]) -> None:
-        """Continue training with layers trainable or frozen as given, in the order of `Wheel.layers`."""
+        """Continue training with layers trainable or frozen as given, in the order of `Steering.layers`."""
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)

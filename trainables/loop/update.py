@@ -465,7 +465,7 @@ class Graph:
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, with ``validates``, evaluation."""
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:

@@ -83,7 +83,7 @@ class AuthorData:
 
     @property
     def loaded(self) -> object:
-        """Return the present data, to compare it with that of the previous trial."""
+        """Return an object that stays the same as long as trials use the same data."""
         return self._loaded
 
     @property

@@ -18,7 +18,7 @@ KINDS = READS
 
 
 def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Return the kind of clipping that a trial asks for, if any.
+    """Return the kind of clipping that a trial asks for, or nothing.
 
     Raises: ValueError: if there is more than one.
     """
@@ -29,7 +29,10 @@ def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
 
 
 def read_bounds(hp: Hyperparameters) -> dict[str, float]:
-    """Return the bound of the trial's kind of clipping, as a number that is fixed in the graph."""
+    """Return the bound of clipping by its kind, such as ``{"clipnorm": 1.0}``; empty if the trial does not clip.
+
+    The numbers become constants of the graph.
+    """
     return {kind: hp.number(kind, standard=True) for kind in list_kinds(hp)}
 
 

@@ -138,7 +138,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
     @property
     def follows(self) -> bool:
-        """Return whether the loop's rate has an effect on any part."""
+        """Return whether the learning rate that the loop sets has an effect on any part."""
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:

@@ -132,7 +132,7 @@ def entering(piece: Slice) -> Iterator[Slice]:
 
 
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
-    """Return the rows to draw for; None for those of the whole batch."""
+    """Return the rows of the batch that random numbers are drawn for in this slice; None for the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None

@@ -373,7 +373,7 @@ class DriverClock(Callback):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the workers of trials that the driver has ended; one that is still starting is killed in a later turn."""
+        """Kill the workers of trials that the driver has ended; one that is still starting, in a later turn."""
         self._doomed.update(self._driver.tick())
         if not self._doomed:
             return

@@ -233,7 +233,7 @@ class Gang:
     def _raise_outcome(
         self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
     ) -> None:
-        """Raise the error of a call on all ranks, if any rank failed or was lost; of several errors, the first cause."""
+        """Raise the error of a call on all ranks if any rank failed or was lost; of several errors, the cause."""
         results = {0: here, **answers}
         failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
         causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
@@ -278,7 +278,7 @@ class Gang:
 
     @contextmanager
     def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers inside the block, in which this rank runs a call; if one is lost, end the wait for its sums."""
+        """Watch the peers inside the block, in which this rank runs a call; if one is lost, stop waiting for it."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
@@ -362,7 +362,10 @@ class PeerWatcher:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Mark rank 0 as busy with a call inside the block; such a call must not outlast a lost server for long."""
+        """Mark rank 0 as busy with a call inside the block.
+
+        If a server is lost during a call that does not return within `STUCK_S`, this process is ended.
+        """
         self._busy.set()
         try:
             yield
