@@ -75,7 +75,7 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
 
     from sweep.hyperparameters import Hyperparameters
     from trainables.data import chunks
-    from trainables.data.residence import shared
+    from trainables.data.residence import load_shared
     from trainables.devices.replicas import Replicas
 
     if way == "from_tensor_slices":
@@ -83,8 +83,8 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
         return lambda epoch: float(dataset.reduce(0.0, lambda total, batch: total + tf.reduce_sum(batch[0])))
 
     node = folder if way.endswith("shared") else None
-    (arrays, _), _ = shared(node, Hyperparameters({}), lambda: (_arrays(), None))
-    split = chunks.split(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
+    (arrays, _), _ = load_shared(node, Hyperparameters({}), lambda: (_arrays(), None))
+    split = chunks.make_examples(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
 
     @tf.function(reduce_retracing=True)
     def summed(x: tf.Tensor, order: tf.Tensor) -> tf.Tensor:

@@ -27,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import files, residence
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.data.share import Share
 from trainables.devices.replicas import Replicas
 
@@ -97,7 +97,7 @@ def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
     devices = [f"/cpu:{place}" for place in range(2)]
     strategy = Replicas(tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce()))
     timed = {"put": 0.0}
-    put = residence.put_each
+    put = residence.put_per_device
 
     def clocked(*given: Any) -> Any:
         began = time.perf_counter()
@@ -105,8 +105,8 @@ def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
         timed["put"] += time.perf_counter() - began
         return found
 
-    residence.put_each = clocked
-    data = split(arrays, strategy, "training data", resident_bytes=0)
+    residence.put_per_device = clocked
+    data = make_examples(arrays, strategy, "training data", resident_bytes=0)
     batch = min(BATCH, data.size)
     share, seen, number = Share(2, 2, 0), 0, 0
     for chunk in data.chunks(batch, 0, 1, 0, share):  # warms up
@@ -120,7 +120,7 @@ def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
             if time.perf_counter() - began > seconds:
                 break
     wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-    residence.put_each = put
+    residence.put_per_device = put
     share_put = timed["put"] / wall
     return (
         f"{name:34}{seen / wall:10,.0f}{seen / cpu:10,.0f}{GOALS[side]:8,}{1 - min(share_put, 1):7.0%}{share_put:7.0%}"

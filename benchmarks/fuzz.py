@@ -269,7 +269,7 @@ def _trained(recipe: Recipe) -> Values:
     if not facts.reproducible and recipe.params.get("keeps"):
         return {"said": facts.numerics["differs"]}
     program = session_of(author).trial.program
-    found |= {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
+    found |= {path: np.array(parts[0]) for path, parts in program.state.copy_all().items()}
     return found | of_the_model(program.model)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 from verdict_procedures import NOISES, PROMISED, Floats
 
-from sweep.statistics.intervals import ALPHA, interval_of_mean
+from sweep.statistics.intervals import ALPHA, compute_mean_interval
 from sweep.statistics.verdicts import Verdict, compare_configurations
 
 SHAPES = ((2, 8), (4, 6), (4, 8), (8, 8), (4, 12), (8, 12), (27, 8), (27, 12))  # configurations and seeds
@@ -89,9 +89,9 @@ def coverage(draws: int) -> bool:
                 table = NOISES[name](rng, (1, seeds, 5))[0].T
                 best = int(table.mean(axis=1).argmax())
                 other = (best + 1) % 5
-                hits[0] += _holds(interval_of_mean((table[0] - table[1]).tolist()))
-                hits[1] += _holds(interval_of_mean(table[0].tolist()))
-                hits[3] += _holds(interval_of_mean((table[other] - table[best]).tolist()))
+                hits[0] += _holds(compute_mean_interval((table[0] - table[1]).tolist()))
+                hits[1] += _holds(compute_mean_interval(table[0].tolist()))
+                hits[3] += _holds(compute_mean_interval((table[other] - table[best]).tolist()))
                 if at < few:
                     bca = stats.bootstrap((table[0],), np.mean, n_resamples=999, rng=rng, method="BCa")
                     hits[2] += _holds(tuple(bca.confidence_interval))

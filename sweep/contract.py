@@ -118,9 +118,9 @@ class Devices:
         """Return how many shares of this size fit on a machine with so many CPUs and GPUs."""
         return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
-    def memory_bytes(self, whole: float) -> float:
-        """Return the bytes of GPU memory for a trial on a GPU with ``whole`` bytes, without what CUDA itself needs."""
-        return min(self.gpus, 1.0) * whole - (0.0 if self.simulated else CUDA_BYTES)
+    def memory_bytes(self, total: float) -> float:
+        """Return the bytes of GPU memory for a trial on a GPU with ``total`` bytes, without what CUDA itself needs."""
+        return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

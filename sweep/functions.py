@@ -31,8 +31,8 @@ from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters, RecordedParams
 from sweep.patience import Plateau, is_exhausted
-from sweep.state import homes, imports
-from sweep.state.pristine import Pristine, moving
+from sweep.state import imports, namespaces
+from sweep.state.recorded_values import RecordedValues, self_changing
 from sweep.state.trials import StartingValues
 from sweep.text import shortened
 
@@ -75,7 +75,7 @@ class Reporter:
         self._splits = False  # whether the function has read `accumulate`
         self._checkpoint: Checkpoint | None = None  # as passed to the last report
         self._over = False  # whether the trial is to end
-        self._told: SimpleQueue[EpochReported | _End] = SimpleQueue()
+        self._messages: SimpleQueue[EpochReported | _End] = SimpleQueue()
         self._answers: SimpleQueue[bool] = SimpleQueue()
         self._since = time.perf_counter()
 
@@ -159,7 +159,7 @@ class Reporter:
         self.epoch, self._checkpoint = self.epoch + 1, checkpoint
         time_s = time.perf_counter() - self._since
         self._trained_s += time_s
-        self._told.put(
+        self._messages.put(
             EpochReported(
                 trial=self.trial,
                 epoch=self.epoch,
@@ -174,15 +174,15 @@ class Reporter:
         self._since = time.perf_counter()
         return not self._over
 
-    def _heard(self) -> EpochReported | _End:
+    def _wait_for_message(self) -> EpochReported | _End:
         """Return the next message of the function's thread. Waits in short intervals so that Ctrl-C is handled."""
         while True:
             try:
-                return self._told.get(timeout=_LISTEN_S)
+                return self._messages.get(timeout=_LISTEN_S)
             except Empty:
                 continue
 
-    def _returned(self, value: object) -> None:
+    def _report_returned(self, value: object) -> None:
         """Report the return value of a function that has made no report: its metrics, or the objective alone."""
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
@@ -217,7 +217,8 @@ class FunctionTrainable:
         self._started: float | None = None
         self._train_s = 0.0
         self._before_s = 0.0  # trained before the checkpoint that the trial continues from
-        self._found = StartingValues()  # undoes between trials what the function changes in the author's modules
+        # Undoes between trials what the function changes in the author's modules.
+        self._starting_values = StartingValues()
 
     @property
     def depends_on(self) -> object:
@@ -241,10 +242,13 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a new trial and end the previous one. The function itself starts at the first call of `train`."""
+        """End the previous trial and prepare a new one; the function is called at the first call of `train`."""
         self.end()
-        self._found.begin(
-            lambda: homes.of_function(self._function), of=self, listener=_listener, before_end=lambda: None
+        self._starting_values.begin_trial(
+            lambda: namespaces.list_namespaces_of_function(self._function),
+            key=self,
+            make_listener=_make_listener,
+            before_end=lambda: None,
         )
         self._waited = Plateau(assignment.maximize)
         self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
@@ -260,7 +264,7 @@ class FunctionTrainable:
         if self._waits:
             self._waits = False
             run._answers.put(True)
-        while isinstance(told := run._heard(), EpochReported):
+        while isinstance(told := run._wait_for_message(), EpochReported):
             self._waits = True
             self._train_s += told.time_s
             self._count(told)
@@ -297,7 +301,7 @@ class FunctionTrainable:
             return ""
         self._waits = False
         run._answers.put(False)
-        told = run._heard()
+        told = run._wait_for_message()
         error = told.error if isinstance(told, _End) else None
         return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
 
@@ -336,9 +340,9 @@ class FunctionTrainable:
         if visible_gpus:
             devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
         data = getattr(self._function, "data", None)
-        differs = moving.described()
+        differs = self_changing.describe()
         if not differs and self._assignment is not None:
-            differs = imports.differs(self._assignment.data_seed)
+            differs = imports.explain_difference(self._assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",
@@ -366,19 +370,19 @@ class FunctionTrainable:
             try:
                 returned = self._function(*given)
                 if run.epoch == self._epoch and not run._over:
-                    run._returned(returned)
+                    run._report_returned(returned)
             except _Over:
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
-            run._told.put(_End(error))
+            run._messages.put(_End(error))
 
         threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
 
 
-def _listener(found: Pristine) -> imports.Listener:
-    return lambda module: found.take(homes.of_module(module))
+def _make_listener(recorded: RecordedValues) -> imports.Listener:
+    return lambda module: recorded.record(namespaces.list_namespaces_of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
@@ -435,37 +439,37 @@ def load_trainable(
     itself if no module contains it. Raises TrainableError, or whatever the import raises.
     """
     make_importable(folders)
-    imports.take_for_own(trainable.partition(":")[0])
+    imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
-        found = _import_target(trainable) if given is None else given
-        note_trainable(str(getattr(found, "__module__", trainable.partition(":")[0])))
-        return trainable_maker(found, trainable)
+        loaded = _import_target(trainable) if given is None else given
+        note_trainable(str(getattr(loaded, "__module__", trainable.partition(":")[0])))
+        return trainable_maker(loaded, trainable)
 
 
-def trainable_maker(found: object, name: str) -> Callable[[], Trainable]:
+def trainable_maker(target: object, name: str) -> Callable[[], Trainable]:
     """Return a callable that makes trainables of a class or function. Raises TrainableError for anything else."""
-    if not isinstance(found, type):
-        if not callable(found):
-            raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
-        takes_report(found)
-        return partial(FunctionTrainable, found)
-    missing = lacking(found)
+    if not isinstance(target, type):
+        if not callable(target):
+            raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
+        takes_report(target)
+        return partial(FunctionTrainable, target)
+    missing = list_missing_methods(target)
     if missing:
         raise TrainableError(
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
-    wrap = getattr(found, "__trainable__", None)
+    wrap = getattr(target, "__trainable__", None)
     if wrap is None:
-        return cast(type[Trainable], found)
-    return lambda: cast(Trainable, wrap(found()))
+        return cast(type[Trainable], target)
+    return lambda: cast(Trainable, wrap(target()))
 
 
-def lacking(found: type) -> list[str]:
+def list_missing_methods(kind: type) -> list[str]:
     """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
-    if callable(getattr(found, "__trainable__", None)):
+    if callable(getattr(kind, "__trainable__", None)):
         return []
-    return [method for method in TRAINABLE_METHODS if not callable(getattr(found, method, None))]
+    return [method for method in TRAINABLE_METHODS if not callable(getattr(kind, method, None))]
 
 
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
@@ -474,9 +478,9 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
     make_importable(folders)
-    found = _import_target(trainable) if given is None else given
-    kind = getattr(found, "__trainable__", found)
-    only_an_object_tells = kind is not found and not isinstance(kind, type)
+    loaded = _import_target(trainable) if given is None else given
+    kind = getattr(loaded, "__trainable__", loaded)
+    only_an_object_tells = kind is not loaded and not isinstance(kind, type)
     return only_an_object_tells or callable(getattr(kind, method, None))
 
 

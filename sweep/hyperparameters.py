@@ -107,7 +107,7 @@ class Declaring:
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
     ) -> bool:
         """Return True or False. Raises TypeError for any other value."""
-        return _flag(
+        return _require_bool(
             name, self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
         )
 
@@ -121,7 +121,7 @@ class Declaring:
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
         """Declare that what is declared in the block applies only if a parameter has one of these values."""
         before = self._within
-        self._within = (*before, (self._prefix + parent_name, _make_tuple(parent_values)))
+        self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
         try:
             yield
         finally:
@@ -154,7 +154,7 @@ class Declaring:
         if self._declared is not None:
             when = dict(self._within)
             if parent_name is not None:
-                when[self._prefix + parent_name] = _make_tuple(parent_values)
+                when[self._prefix + parent_name] = _convert_to_tuple(parent_values)
             self._declared.append(Declaration(name, keys, default, choices, when))
         value = self.get(name, default)
         # outside trials only: a trial that reuses a compiled program runs none of this code
@@ -205,22 +205,22 @@ def _check_whole_number(name: str, value: Any) -> int:
     return int(value)
 
 
-def _flag(name: str, value: Any) -> bool:
+def _require_bool(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
     return value
 
 
-def _make_tuple(values: Any) -> tuple[Value, ...]:
+def _convert_to_tuple(values: Any) -> tuple[Value, ...]:
     return tuple(values) if isinstance(values, list | tuple) else (values,)
 
 
-def _counts_as_reading_all(method: Any) -> Any:
+def _recording_all_reads(method: Any) -> Any:
     """Wrap a method of `RecordedParams` that uses the whole mapping, so that it counts as a read of all parameters."""
 
-    def reading(watched: RecordedParams, *given: Any) -> Any:
+    def reading(watched: RecordedParams, *arguments: Any) -> Any:
         watched.seen.update(dict.keys(watched))
-        return method(watched, *given)
+        return method(watched, *arguments)
 
     return reading
 
@@ -228,9 +228,9 @@ def _counts_as_reading_all(method: Any) -> Any:
 class RecordedParams(dict[str, Value]):
     """A dict of parameters that records the names that are read; using it as a whole reads all of them."""
 
-    def __init__(self, params: Params, seen: set[str]) -> None:
+    def __init__(self, params: Params, names_read: set[str]) -> None:
         super().__init__(params)
-        self.seen = seen
+        self.seen = names_read
 
     def __getitem__(self, name: str) -> Value:
         self.seen.add(name)
@@ -244,8 +244,8 @@ class RecordedParams(dict[str, Value]):
         self.seen.add(name)
         return super().get(name, default)
 
-    __iter__, keys, values, items = map(_counts_as_reading_all, (dict.__iter__, dict.keys, dict.values, dict.items))
-    copy, __or__, __ror__, __eq__ = map(_counts_as_reading_all, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
+    __iter__, keys, values, items = map(_recording_all_reads, (dict.__iter__, dict.keys, dict.values, dict.items))
+    copy, __or__, __ror__, __eq__ = map(_recording_all_reads, (dict.copy, dict.__or__, dict.__ror__, dict.__eq__))
 
     def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
         return dict, (dict(dict.items(self)),)  # a pickled copy is a plain dict, which records nothing
@@ -301,7 +301,7 @@ class Hyperparameters(Declaring):
 
     def __init__(self, params: Params) -> None:
         self._seen = params.seen if isinstance(params, RecordedParams) else set[str]()
-        self._hold(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
+        self._set_params(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
         self._records: list[Reads] = []
         # names changed by `but`; reading one does not read the trial's parameter
         self._changed: frozenset[str] = frozenset()
@@ -327,7 +327,7 @@ class Hyperparameters(Declaring):
             return self
         changed = Hyperparameters({})
         kept = {name: value for name, value in self._params.items() if name not in changes}
-        changed._hold(kept | {name: value for name, value in changes.items() if value is not None})
+        changed._set_params(kept | {name: value for name, value in changes.items() if value is not None})
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
         changed._live, changed._defaults, changed._lengths = self._live, self._defaults, dict(self._lengths)
         changed._ends_by_time = self._ends_by_time
@@ -341,17 +341,17 @@ class Hyperparameters(Declaring):
     def __getitem__(self, name: str) -> Value:
         value = self._read(name)
         if isinstance(value, ReadMark):
-            raise KeyError(self._missing(name))
+            raise KeyError(self._describe_missing(name))
         return value
 
     def __getattr__(self, name: str) -> Value | NestedParameters:
         if name.startswith("_"):
             raise AttributeError(name)
         if name in self._groups:
-            self._note(name, ReadMark.ABSENT)
+            self._record_read(name, ReadMark.ABSENT)
             return NestedParameters(self, name)
         if isinstance(value := self._read(name), ReadMark):
-            raise AttributeError(self._missing(name))
+            raise AttributeError(self._describe_missing(name))
         return value
 
     def __contains__(self, name: str) -> bool:
@@ -376,7 +376,7 @@ class Hyperparameters(Declaring):
         value = self._read(name)
         return default if isinstance(value, ReadMark) else value
 
-    def _given(self, name: str, default: Any, *, standard: bool = False) -> Any:
+    def _get_or_default(self, name: str, default: Any, *, standard: bool = False) -> Any:
         """Return the parameter or ``default``.
 
         Raises KeyError if it is absent and has no default, and, if ``standard``, ValueError as `number` does.
@@ -392,15 +392,15 @@ class Hyperparameters(Declaring):
         Raises TypeError if it is not a number, KeyError if it is absent without default. With ``standard=True`` it must
         be within the bounds of the standard hyperparameter of this name, or ValueError is raised.
         """
-        return _check_number(name, self._given(name, default, standard=standard))
+        return _check_number(name, self._get_or_default(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
         """Return the parameter as an int. Raises TypeError if it is not a whole number. ``standard``: see `number`."""
-        return _check_whole_number(name, self._given(name, default, standard=standard))
+        return _check_whole_number(name, self._get_or_default(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
         """Return the parameter as a string. Raises TypeError if it is not a string. ``standard``: see `number`."""
-        value = self._given(name, default, standard=standard)
+        value = self._get_or_default(name, default, standard=standard)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value
@@ -415,7 +415,7 @@ class Hyperparameters(Declaring):
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
         """Return the parameter as a bool. Raises TypeError if it is not true or false."""
-        return _flag(name, self._given(name, default))
+        return _require_bool(name, self._get_or_default(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
         """Return the parameter, which must be one of ``choices``.
@@ -447,7 +447,9 @@ class Hyperparameters(Declaring):
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
-        return table.as_number(name, self._given(name, default), meaning, table.within(name, bounds, standard=standard))
+        return table.as_number(
+            name, self._get_or_default(name, default), meaning, table.within(name, bounds, standard=standard)
+        )
 
     def serve_live(self, source: Callable[..., Any]) -> None:
         """Make `live` return what ``source`` returns: a number that the compiled program can change."""
@@ -473,7 +475,7 @@ class Hyperparameters(Declaring):
 
     def agree(self, record: Reads) -> bool:
         """Return whether the same reads would return the same values here. Adds nothing to any record."""
-        return all(self._same(name, then) for name, then in record.items())
+        return all(self._agrees(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | ReadMark:
         """Return the value, or `ReadMark.ABSENT`.
@@ -483,21 +485,21 @@ class Hyperparameters(Declaring):
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
-    def _hold(self, params: dict[str, Value]) -> None:
+    def _set_params(self, params: dict[str, Value]) -> None:
         self._params = params
         self._groups = {key[:end] for key in params for end, letter in enumerate(key) if letter == "."}
 
     def _below(self, name: str) -> tuple[str, ...]:
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
-    def _note(self, name: str, found: Value | ReadMark) -> None:
+    def _record_read(self, name: str, value: Value | ReadMark) -> None:
         for record in self._records:
             if name in self._groups:  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, ReadMark.PRESENT)
             else:
-                record[name] = found
+                record[name] = value
 
-    def _same(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
+    def _agrees(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
         now = self.peek(name)
         if isinstance(then, tuple):
             self._seen.update(then)
@@ -509,10 +511,10 @@ class Hyperparameters(Declaring):
     def _read(self, name: str) -> Value | ReadMark:
         """Return the trial's value; while declarations are collected, the declared default if the trial has none."""
         value = self.peek(name)
-        self._note(name, value)
+        self._record_read(name, value)
         return self._defaults.get(name, value) if isinstance(value, ReadMark) else value
 
-    def _missing(self, name: str) -> str:
+    def _describe_missing(self, name: str) -> str:
         if why := table.LENGTHS.get(name):
             reason = "the sweep file has minutes and no epochs" if self._ends_by_time else why
             return f"hp.{name} is not known here: {reason}"

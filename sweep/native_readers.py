@@ -139,11 +139,11 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
     return call
 
 
-def _note_call(given: Sequence[Any], reader: NativeReader) -> None:
-    paths = list(_list_paths(given[0]))
+def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
+    paths = list(_list_paths(arguments[0]))
     match reader.use:
         case "hdf5":
-            _note_hdf5(given, paths, reader)
+            _note_hdf5(arguments, paths, reader)
         case "file":
             recorder.note_native_read(paths, reader=reader.name)
         case "prefix":
@@ -160,12 +160,12 @@ def _note_call(given: Sequence[Any], reader: NativeReader) -> None:
                 recorder.note_native_write(path)
         case "copied":
             recorder.note_native_read(paths, reader=reader.name)
-            recorder.note_native_write(given[1])
+            recorder.note_native_write(arguments[1])
 
 
-def _note_hdf5(given: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
-    if _is_writing(given):
-        recorder.note_native_write(given[0])
+def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
+    if _is_writing(arguments):
+        recorder.note_native_write(arguments[0])
         return
     # others are open files or parts of one, which were recorded when they were opened
     texts = [path for path in paths if isinstance(path, str)]
@@ -187,9 +187,9 @@ def _get_folder(pattern: object) -> object:
     return pattern
 
 
-def _is_writing(given: Sequence[Any]) -> bool:
+def _is_writing(arguments: Sequence[Any]) -> bool:
     """Return whether an HDF5 file is opened to be created or replaced."""
-    return len(given) > 1 and given[1] in ("w", "w-", "x")
+    return len(arguments) > 1 and arguments[1] in ("w", "w-", "x")
 
 
 def _list_paths(value: Any) -> Iterable[object]:

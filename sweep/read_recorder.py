@@ -105,7 +105,7 @@ class ReadRecorder:
             return
         self._is_installed = True
         os.environ.__class__ = _RecordedEnvironment
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._on_event)
 
     def begin_session(self, name: str, modules: Container[str]) -> None:
         """Drop what trials of another sweep have read in this process, except what it may still hold.
@@ -145,7 +145,7 @@ class ReadRecorder:
 
     @contextmanager
     def apart(self) -> Iterator[Reads]:
-        """Keep reads inside the block out of the record, and yield a record of them."""
+        """Record reads inside the block separately, not in this record; yield the separate record."""
         kept, self._reads = self._reads, Reads()
         apart = self._reads
         try:
@@ -176,12 +176,12 @@ class ReadRecorder:
 
     def digest_of_variable(self, name: str) -> str:
         """Return the digest of an environment variable as set before the author's code, if any, changed it."""
-        return self._set_variables.get(name) or environment_digest(name)
+        return self._set_variables.get(name) or digest_environment_variable(name)
 
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
         """Record files that a library opens in native code; paths that are not text are unknown."""
-        with self._quiet() as is_free:
-            place = self._place() if is_free else None
+        with self._ignoring_nested_events() as is_free:
+            place = self._find_author_line() if is_free else None
             if place is None:
                 return
             for path in paths:
@@ -194,7 +194,7 @@ class ReadRecorder:
 
     def note_native_write(self, path: object) -> None:
         """Record a file as created by this process, so that reading it does not count."""
-        with self._quiet() as is_free:
+        with self._ignoring_nested_events() as is_free:
             if is_free:
                 self._note_written(path)
 
@@ -204,11 +204,11 @@ class ReadRecorder:
 
     # ---- events
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         handle = self._handlers.get(event)
         if handle is None:
             return
-        with self._quiet() as is_free:
+        with self._ignoring_nested_events() as is_free:
             if is_free:
                 try:
                     handle(args)
@@ -217,7 +217,7 @@ class ReadRecorder:
                     self._add_unknown(reason, AuthorLine(""))
 
     @contextmanager
-    def _quiet(self) -> Iterator[bool]:
+    def _ignoring_nested_events(self) -> Iterator[bool]:
         """Ignore events inside the block; yield False if already inside such a block of this thread."""
         if getattr(self._busy, "on", False):
             yield False
@@ -232,27 +232,29 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
-        is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _path(path).is_absolute()
+        is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
         if is_by_descriptor:  # of `os.open`, whose event does not name the folder
             if not _is_removal():
                 self._note_unknown("opens a file by a path that may be relative to a folder's descriptor")
             return
-        access, is_new = flags & os.O_ACCMODE, not _path(path).exists()
+        access, is_new = flags & os.O_ACCMODE, not _make_path(path).exists()
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
-            if is_new or _path(path).is_file():  # `NamedTemporaryFile` opens a folder in order to create a file in it
+            if (
+                is_new or _make_path(path).is_file()
+            ):  # `NamedTemporaryFile` opens a folder in order to create a file in it
                 self._note_written(path)
         elif access != os.O_WRONLY:  # code that only appends sees nothing of the file
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
-        if self._resolved(path) is None:  # true for most files; checked first because inspecting the stack takes longer
+        if self._resolve(path) is None:  # true for most files; checked first because inspecting the stack takes longer
             return
-        place = self._place()
+        place = self._find_author_line()
         if place is not None:
             add(path, place)
 
     def _add_file(self, path: object, place: AuthorLine) -> None:
-        resolved = self._resolved(path)
+        resolved = self._resolve(path)
         if resolved is None or self._was_written(resolved):
             return
         name = self._name_of(path, resolved)
@@ -260,24 +262,24 @@ class ReadRecorder:
         if self._reads.files.get(name, found) != found:
             self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
             return
-        for reads in self._records(place):
+        for reads in self._find_records(place):
             reads.files.setdefault(name, found)
         if len(self._reads.files) > MOST_FILES:
             self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
-        resolved = self._resolved(path)
+        resolved = self._resolve(path)
         if resolved is not None and not self._was_written(resolved):
             name = self._name_of(path, resolved)
-            for reads in self._records(place):
-                reads.folders.setdefault(name, listing_digest(resolved, self._written))
+            for reads in self._find_records(place):
+                reads.folders.setdefault(name, digest_listing(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: AuthorLine) -> None:
-        for reads in self._records(place):
+        for reads in self._find_records(place):
             reads.unknown.setdefault(reason, None)
 
-    def _records(self, place: AuthorLine) -> list[Reads]:
-        """Return the records that an event at a place belongs to."""
+    def _find_records(self, place: AuthorLine) -> list[Reads]:
+        """Return the records to which an event caused by this line is added."""
         return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
@@ -293,12 +295,12 @@ class ReadRecorder:
             self._note_unknown("lists a folder by its descriptor")
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
-        source = self._resolved(args[0])
+        source = self._resolve(args[0])
         if source is not None and self._was_written(source):
             self._note_written(args[1])
 
     def _on_mkdir(self, args: tuple[Any, ...]) -> None:
-        if not _path(args[0]).exists():  # otherwise it fails, as `exist_ok` expects
+        if not _make_path(args[0]).exists():  # otherwise it fails, as `exist_ok` expects
             self._note_written(args[0])
 
     def _on_link(self, args: tuple[Any, ...]) -> None:
@@ -319,18 +321,18 @@ class ReadRecorder:
             path = path.removeprefix("file:").partition("?")[0]
         if not path or path == ":memory:":
             return
-        if _path(path).exists():
+        if _make_path(path).exists():
             self._note_read(path, self._add_file)
         else:
             self._note_written(path)
 
     def _on_variable_set(self, args: tuple[Any, ...]) -> None:
         name = os.fsdecode(args[0])
-        if name not in self._set_variables and self._place() is not None:
-            self._set_variables[name] = environment_digest(name)
+        if name not in self._set_variables and self._find_author_line() is not None:
+            self._set_variables[name] = digest_environment_variable(name)
 
     def _on_program(self, args: tuple[Any, ...]) -> None:
-        if not _tells_about_the_machine(args):
+        if not _reports_on_machine(args):
             self.note_process()
 
     def _on_network(self, args: tuple[Any, ...]) -> None:
@@ -342,43 +344,43 @@ class ReadRecorder:
             return
         file = Path(code.co_filename)
         if is_author_file(code.co_filename) and file.is_file():
-            place = self._place(importing=True)
+            place = self._find_author_line(importing=True)
             if place is not None:  # the module's name may have been computed
                 self._add_file(file, place)
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
-    def hear_environment(self, name: object) -> None:
+    def note_environment_read(self, name: object) -> None:
         """Record an environment variable as read if a line of the author's asked for it directly."""
         if not isinstance(name, str) or name in self._reads.environment:
             return
-        with self._quiet() as is_free:
-            place = self._asked_at() if is_free else None
+        with self._ignoring_nested_events() as is_free:
+            place = self._find_asking_line() if is_free else None
             if place is not None:
-                for reads in self._records(place):
+                for reads in self._find_records(place):
                     reads.environment.setdefault(name, self.digest_of_variable(name))
 
     # ---- what counts
 
     def _note_unknown(self, what: str) -> None:
-        place = self._place()
+        place = self._find_author_line()
         if place is not None:
             self._add_unknown(f"{place.line}{what}", place)
 
     def _note_written(self, path: object) -> None:
-        resolved = self._resolved(path)
+        resolved = self._resolve(path)
         if resolved is None:
             return
         names = {resolved, self._name_of(path, resolved)}
         is_known = not names.isdisjoint({*self._reads.files, *self._reads.folders})
-        if not is_known and self._place() is not None:
+        if not is_known and self._find_author_line() is not None:
             self._written.add(resolved)
 
     def _was_written(self, name: str) -> bool:
         """Return whether this process has created a file or one of the folders that contain it."""
         return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
 
-    def _resolved(self, path: object) -> str | None:
-        """Return the resolved path of a file; None if it does not count."""
+    def _resolve(self, path: object) -> str | None:
+        """Return the absolute path of a file without links; None if reading the file does not count."""
         if not isinstance(path, str | bytes | os.PathLike):
             return None
         name = os.path.realpath(os.fsdecode(path))
@@ -389,7 +391,7 @@ class ReadRecorder:
 
         A link on the path may lead elsewhere later. Links that this process has created are resolved.
         """
-        name = os.path.normpath(_path(path).absolute())
+        name = os.path.normpath(_make_path(path).absolute())
         is_same_file = os.path.realpath(name) == resolved  # false if `..` follows a link
         return name if is_same_file and not self._was_written(name) else resolved
 
@@ -404,7 +406,7 @@ class ReadRecorder:
             or is_own_file(name)
         )
 
-    def _place(self, *, importing: bool = False) -> AuthorLine | None:
+    def _find_author_line(self, *, importing: bool = False) -> AuthorLine | None:
         """Return the author's line that leads to the present event; None if there is none.
 
         File access by the import system while finding modules does not count, except with ``importing``.
@@ -423,7 +425,7 @@ class ReadRecorder:
                 return None  # it looks for modules, which are recorded as code
             is_in_library = is_in_library and _is_of_python(file)
             if is_author_file(file) and self._counts(frame):
-                return _place_of(frame)
+                return _get_line(frame)
             if file.endswith(_BOUNDARIES):
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
@@ -440,13 +442,13 @@ class ReadRecorder:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
-    def _asked_at(self) -> AuthorLine | None:
+    def _find_asking_line(self) -> AuthorLine | None:
         """Return the nearest line outside of Python's library and of this module, if it is the author's."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
             if is_author_file(file):
-                return _place_of(frame) if self._counts(frame) else None
+                return _get_line(frame) if self._counts(frame) else None
             if file != __file__ and not _is_of_python(file):
                 return None
             frame = frame.f_back
@@ -457,11 +459,11 @@ class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class
     """The environment variables; informs the recorder of each one that is read."""
 
     def __getitem__(self, name: Any) -> Any:
-        recorder.hear_environment(name)
+        recorder.note_environment_read(name)
         return super().__getitem__(name)
 
 
-def _place_of(frame: FrameType) -> AuthorLine:
+def _get_line(frame: FrameType) -> AuthorLine:
     """Return the place of a frame of the author's code."""
     code = frame.f_code
     files: dict[str, None] = {}
@@ -498,7 +500,7 @@ def fingerprint_file(path: str) -> str:
     return _hashes[key]
 
 
-def listing_digest(path: str, own: Container[str] = ()) -> str:
+def digest_listing(path: str, own: Container[str] = ()) -> str:
     """Return a digest of the names in a folder, `ABSENT` if it does not exist.
 
     Compiled code and the paths in ``own`` do not count.
@@ -525,7 +527,7 @@ def _is_removal() -> bool:
     return frame is not None and frame.f_code.co_filename == shutil.__file__ and "rmtree" in frame.f_code.co_name
 
 
-def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:
+def _reports_on_machine(args: tuple[Any, ...]) -> bool:
     """Return whether a program only reports about the machine, as scikit-learn asks for the number of cores."""
     command = args[1] if len(args) > 1 else None
     if not isinstance(command, list | tuple) or not command:
@@ -534,11 +536,11 @@ def _tells_about_the_machine(args: tuple[Any, ...]) -> bool:
     return isinstance(program, str) and Path(program).name in _MACHINE_PROGRAMS
 
 
-def _path(path: str | bytes | os.PathLike[Any]) -> Path:
+def _make_path(path: str | bytes | os.PathLike[Any]) -> Path:
     return Path(os.fsdecode(path))
 
 
-def environment_digest(name: str) -> str:
+def digest_environment_variable(name: str) -> str:
     """Return a digest of a variable's value, which may be secret; `ABSENT` if it is not set."""
     value = os.environb.get(os.fsencode(name))  # unlike `os.environ`, it is not recorded
     return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()

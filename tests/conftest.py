@@ -17,7 +17,7 @@ from object_stores import S3, SERVERS, Azure, Server, install_azurite, running
 
 from sweep.read_recorder import recorder
 from sweep.state import trials
-from sweep.state.pristine import moving
+from sweep.state.recorded_values import self_changing
 
 # Property tests are judged by what they find, not by how busy the machine is.
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
@@ -72,7 +72,7 @@ def changes_for_good_end_with_their_test() -> Iterator[None]:
     """
     yield
     trials.resisting.clear()
-    moving.names.clear()
+    self_changing.names.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -20,20 +20,20 @@ import tensorflow as tf
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.state import imports, trials
-from sweep.state.draws import entropy_taken
-from sweep.state.pristine import moving
-from trainables.data.passes import HeldOut, Walk, comes_in_parts
+from sweep.state.draws import seeding_entropy
+from sweep.state.recorded_values import self_changing
+from trainables.data.passes import HeldOut, Walk, may_split_chunks
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
-from trainables.devices.placement import Joining, choose_placement
+from trainables.devices.placement import RankJoining, choose_placement
 from trainables.export import exporting, plain_model
 from trainables.fused.group import FusedGroup
 from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
-from trainables.loop.hooks import AuthorHooks, Callbacks, checked_memory
+from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
 from trainables.loop.program import Program, ProgramOptions
-from trainables.loop.saving import Carried
+from trainables.loop.saving import CarriedWeights
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import ReadyTrial, TrialSetting, check_eager, global_batch_size, highest_rate
 from trainables.numbers.live import Live
@@ -42,7 +42,7 @@ from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, initializers, origins, owned, pristine, weights
+from trainables.state import attributes, author_globals, checkpoint, initializers, origins, program_variables, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """Attributes that this package sets on a trainable; all other attributes belong to its author."""
@@ -61,7 +61,7 @@ class Aside(NamedTuple):
     memory: dict[str, Any]
 
 
-class TrialSession(Joining):
+class TrialSession(RankJoining):
     """The `sweep.contract.Trainable` of an author's class: it trains, saves, restores and exports trials.
 
     It is an object of its own, so authors may use any names for their attributes and methods.
@@ -73,8 +73,10 @@ class TrialSession(Joining):
         self._programs = Programs()
         self.data = AuthorData(OWN)
         """The data of the trials."""
-        self._trials = pristine.Trials(OWN)
-        self._left: pristine.Left | None = None  # what hooks and callbacks of the present trial have changed
+        self._trials = author_globals.TrialSnapshot(OWN)
+        self._hook_changes: author_globals.HookChanges | None = (
+            None  # what hooks and callbacks of the present trial have changed
+        )
         self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
         self.example_read = self.targets_read = False
         """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
@@ -120,25 +122,25 @@ class TrialSession(Joining):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
-        self._trial, self._author.memory, self._number, self._left = None, {}, None, None
-        owned.undo(self._author)
-        pristine.end_trial()
-        parameter_server.let_go()
+        self._trial, self._author.memory, self._number, self._hook_changes = None, {}, None, None
+        program_variables.reset_changed_state(self._author)
+        author_globals.end_trial()
+        parameter_server.free_server_weights()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
-        precision.choose_bits(placement, deterministic=options.get("deterministic") is True)
-        dtype = precision.resolve(str(options.get("precision", "auto")), placement)
+        precision.set_determinism(placement, deterministic=options.get("deterministic") is True)
+        dtype = precision.choose_policy(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        with global_settings.of_a_trial(dtype, trains=assignment.trains):
-            train, validation = self.data.splits(self._author, hp, placement, assignment)
+        with global_settings.trial_settings(dtype, trains=assignment.trains):
+            train, validation = self.data.load_splits(self._author, hp, placement, assignment)
         self._trials.begin(self._author, self.data.loaded, trains=assignment.trains)
         stopwatch.lap("data")
         told: Reads = {}
         with hp.recording(told):
-            self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self.data.reads)
+            self._spans = phases.plan_spans(self._author.phases(hp), assignment.epochs, self.data.reads)
             self._number = assignment.trial
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
         before = self.data.reads, told
@@ -154,10 +156,10 @@ class TrialSession(Joining):
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         hp.know(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
-        its_own = global_settings.of_a_trial(dtype, trains=assignment.trains)
-        with placement.replicas.scope(), its_own, keras_corrections.numbering_kept():
+        its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
+        with placement.replicas.scope(), its_own, keras_corrections.keeping_numbering():
             self._number = None
-            initializers.follow_the_trial(self._trials.objects(), assignment.seed)
+            initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
         stopwatch.lap("build")
@@ -183,8 +185,8 @@ class TrialSession(Joining):
             reads=(*before, structure.reads, reads),
             peak=peak,
             schedule=schedule,
-            warmup=schedules.warmup_updates(hp, walk.per_epoch),
-            reduction=schedules.reduction(hp, maximize=assignment.maximize),
+            warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
+            reduction=schedules.make_reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement, assignment.devices),
             span=span,
@@ -194,9 +196,9 @@ class TrialSession(Joining):
         )
         trial.prepare()
         if trial.hooks or callbacks:
-            self._left = self._left or pristine.Left(self._author)
-            self._left.enter_phase()
-            trial.left = self._left
+            self._hook_changes = self._hook_changes or author_globals.HookChanges(self._author)
+            self._hook_changes.enter_phase()
+            trial.hook_changes = self._hook_changes
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
         epochs = assignment.epochs if assignment.counts_epochs else None
         callbacks.watch(self._author, program.model, epochs=epochs, updates=walk.per_epoch)
@@ -208,11 +210,11 @@ class TrialSession(Joining):
     def enter_next_phase(self) -> ReadyTrial:
         """Enter the next phase of the present trial, which continues with the present weights; return the trial."""
         trial = self.trial
-        carried = Carried(trial.program)
-        owned.undo(self._author)
+        carried = CarriedWeights(trial.program)
+        program_variables.reset_changed_state(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
-        carried.give(following.program)
-        following.go_on_from(trial)
+        carried.assign_to(following.program)
+        following.continue_from(trial)
         self._trial = following
         return following
 
@@ -225,7 +227,7 @@ class TrialSession(Joining):
             self._train(report)
         finally:
             if self.trial.finished:
-                trials.rest()
+                trials.record_changes()
 
     def _train(self, report: Report) -> None:
         trial = self.trial
@@ -239,17 +241,17 @@ class TrialSession(Joining):
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy the state of the trial and return a function that writes it as a checkpoint, from any thread."""
-        return saving.save(folder, self.trial, checked_memory(self._author.memory), self.data.fingerprint)
+        return saving.save(folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint and return its epoch.
 
         Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
         """
-        trial, (phase, data) = self.trial, checkpoint.before(folder)
-        self.data.check(data, folder.name)
+        trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
+        self.data.check_fingerprint(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
-            owned.undo(self._author)
+            program_variables.reset_changed_state(self._author)
             trial = self._trial = self._enter(self._spans[phase])
         about = saving.restore(folder, trial)
         self._author.memory = dict(about.get("memory", {}))
@@ -259,7 +261,9 @@ class TrialSession(Joining):
         """Return where and how the present trial runs."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
-        differs = differs or trial.lost or imports.differs(trial.assignment.data_seed) or moving.described()
+        differs = (
+            differs or trial.lost or imports.explain_difference(trial.assignment.data_seed) or self_changing.describe()
+        )
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -267,7 +271,7 @@ class TrialSession(Joining):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=precision.numerics(trial.placement)
+            numerics=precision.describe_numerics(trial.placement)
             | trial.program.numerics
             | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
             | ({"differs": differs} if differs else {}),
@@ -373,12 +377,16 @@ class TrialSession(Joining):
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author, trial, live = self._author, self.trial, self._author.live
         seeded = imports.seed_imports(trial.assignment.data_seed)
-        with attributes.as_left(author, OWN, self.data.bare), pristine.unmade(), seeded:
+        with (
+            attributes.attributes_replaced(author, OWN, self.data.bare),
+            author_globals.without_model_changes(),
+            seeded,
+        ):
             try:
-                initializers.follow_the_trial(self._trials.objects(), trial.assignment.seed)
-                with pristine.making(author):
-                    plain = plain_model.rebuilt(author, trial)
-                return plain_model.of_raw_inputs(author, trial, plain, self.data)
+                initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)
+                with author_globals.making_model(author):
+                    plain = plain_model.rebuild_model(author, trial)
+                return plain_model.add_features(author, trial, plain, self.data)
             finally:
                 author.live = live
 
@@ -390,28 +398,28 @@ class TrialSession(Joining):
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
-        compiles = xla.asked(assignment.training, placement)
+        compiles = xla.choose_xla(assignment.training, placement)
         check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self.data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
-        alone = fit or served or callbacks.hear_batches  # other loops, whose programs are not kept
+        alone = fit or served or callbacks.want_batches  # other loops, whose programs are not kept
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
-        record, used = origins.CreatedVariables(seed), cache.memory_used(placement)
+        record, used = origins.CreatedVariables(seed), cache.measure_memory(placement)
         attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
-        recording = origins.recording(record, seeds_on_host=not (fit or served))
-        with pristine.making(self._author) as left, recording, entropy_taken(seed) as entropy:
+        recording = origins.recording_variables(record, seeds_on_host=not (fit or served))
+        with author_globals.making_model(self._author) as changes, recording, seeding_entropy(seed) as entropy:
             copies = self._copy_fitted()
             with hp.recording(key.reads):
-                made = building.make(self._author, hp, seed, record)
-                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
-                attributes_kept = attributes.kept(self._author, OWN)
+                made = building.make_author_parts(self._author, hp, seed, record)
+                recipe = building.make_recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
+                attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # part of what XLA compiles, so it must be recorded as read
                 wanted = ProgramOptions(
@@ -419,10 +427,16 @@ class TrialSession(Joining):
                 )
                 built = building.build_program(made, wanted)
                 stopwatch.lap("build")
-                built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
+                built.compile(
+                    train, validation, placement.replicas, loose=may_split_chunks(hp)
+                )  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
-        own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self.data.left}
+        own = {
+            name: value
+            for name, value in attributes.get_author_attributes(self._author, OWN).items()
+            if name not in self.data.left
+        }
         own |= copies
         example = key.example if self.example_read else None
         targets = key.targets if self.targets_read else None
@@ -435,14 +449,14 @@ class TrialSession(Joining):
             made_with=made.read,
             drew=drew,
             attributes=own,
-            made=left,
+            changes=changes,
             example=example,
             targets=targets,
         )
         if built.kept:
-            most = cache.room(placement, assignment.devices)
+            most = cache.compute_room(placement, assignment.devices)
             weights.limit_cache(most["host"] / 2)  # weights count towards the memory of the first program
-            share = cache.share_of_room(used, cache.memory_used(placement), most)
+            share = cache.compute_share_of_room(used, cache.measure_memory(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
@@ -461,7 +475,7 @@ class TrialSession(Joining):
             self._programs.remove(program)
             return None
         attributes.replace_all(self._author, OWN, {**self.data.bare, **structure.attributes})
-        structure.made.have()
+        structure.changes.redo()
         return kept
 
     def _copy_fitted(self) -> dict[str, object]:
@@ -469,7 +483,7 @@ class TrialSession(Joining):
 
         The copies belong to the program that is being made.
         """
-        copies = author_data.fitted_copies(self.data.bare)
+        copies = author_data.copy_fitted_layers(self.data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies
@@ -477,9 +491,9 @@ class TrialSession(Joining):
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
         """Prepare a used program for a trial that begins; return False if a new program is needed.
 
-        `owned.undo` has reset the program to the start of its first trial. With another seed, the author's methods run
-        again and the program takes over their initial values, unless they have drawn numbers, which may be constants of
-        the graph.
+        `reset_changed_state` has reset the program to the start of its first trial. With another seed, the author's
+        methods run again and the program takes over their initial values, unless they have drawn numbers, which may be
+        constants of the graph.
         """
         if program.parts.record.seed == seed:
             return True
@@ -487,10 +501,10 @@ class TrialSession(Joining):
             return False
         record = origins.CreatedVariables(seed)
         attributes.replace_all(self._author, OWN, self.data.bare)
-        to_copy = not program.parts.follows(program.state)
-        with pristine.making(self._author), origins.recording(record, to_copy=to_copy):
+        to_copy = not program.parts.optimizer_copies_weights(program.state)
+        with author_globals.making_model(self._author), origins.recording_variables(record, to_copy=to_copy):
             self._copy_fitted()
-            return program.begin_as(building.make(self._author, hp, seed, record).parts)
+            return program.begin_as(building.make_author_parts(self._author, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:
         """Return the hyperparameters of the present trial, for traces.

@@ -224,7 +224,7 @@ def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
 
 
 def wrap_tensor(tensor: Any, stacked: bool) -> Any:
-    """Return a tensor as converters exchange it, with whether it has one entry for each trial."""
+    """Wrap a tensor in the type that converters take and return; ``stacked``: it has one entry for each trial."""
     return _pfor.wrap(tensor, stacked)
 
 
@@ -245,7 +245,7 @@ def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
 
 
 def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -> Any:
-    """Return the outputs of a function within a converter's call, computed for all trials at once."""
+    """Call a function of a graph for all trials at once and return its outputs; ``call`` is that of the converter."""
     count, operations = tf.constant(trials), function.graph.get_operations()
     each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
     return _pfor._convert_function_call(function, each, inputs)

@@ -22,7 +22,7 @@ from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
 from sweep.space.objectives import objective
-from sweep.statistics.intervals import Z, interval_of_mean, interval_of_share, shared_by_folds
+from sweep.statistics.intervals import Z, compute_fold_correction, compute_mean_interval, compute_share_interval
 from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
 from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
@@ -322,8 +322,8 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
         if values:
             std = stdev(values) if len(values) > 1 else None
             folds = sweep.info.folds
-            shared = shared_by_folds(folds) if folds else 0.0
-            interval = interval_of_mean(values, shared=shared)
+            shared = compute_fold_correction(folds) if folds else 0.0
+            interval = compute_mean_interval(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()
@@ -446,7 +446,7 @@ def noise_of_metric(
     if is_share(metric) and 0 <= level <= 1:
         method = "Wilson"
         deviation = math.sqrt(level * (1 - level))
-        low, high = interval_of_share(level * examples, examples)
+        low, high = compute_share_interval(level * examples, examples)
     elif metric == LOSS and loss_deviation is not None:
         method = "bootstrap"
         deviation = loss_deviation

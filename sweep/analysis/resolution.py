@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sweep.analysis.ranking import Ranking, SamplingError, noise_of
-from sweep.statistics.power import LEAST, detectable_difference, spread_over_seeds
+from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
 from sweep.store.tables import Tables
 
 
@@ -35,9 +35,9 @@ def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> Dete
     With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
     """
     scores = [row.scores[0].values for row in ranking.rows if row.completed and row.scores]
-    spread = spread_over_seeds(scores)
+    spread = compute_spread(scores)
     by_seeds = None
     if spread is not None and seeds >= LEAST:
-        by_seeds = detectable_difference(spread, seeds, configurations=2)
+        by_seeds = compute_detectable_difference(spread, seeds, configurations=2)
     examples = noise_of(ranking, read)
     return DetectionLimits(by_seeds, None if examples is None else examples.difference, spread, examples)

@@ -28,7 +28,7 @@ from sweep.api.loading import load_folders
 from sweep.api.trainables import NamedTrainable, claim_process, kept_process
 from sweep.errors import InputError, InterruptedByUser, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.events import Event
-from sweep.export import followers
+from sweep.export import create_followers
 from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session, sweep_files
@@ -412,7 +412,7 @@ def _options(function: str, how: How) -> Options:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
-    return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
+    return Options(**given, followers=create_followers(tensorboard=how.get("tensorboard", False)), embedded=True)
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:

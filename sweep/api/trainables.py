@@ -16,7 +16,7 @@ from typing import Any
 from sweep import author_code
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
-from sweep.inspection import HERE, Source, import_folder, importable, inspect_given
+from sweep.inspection import HERE, Source, find_import_folder, get_import_target, inspect_object
 from sweep.runner import planning, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
@@ -45,7 +45,7 @@ def accept_trainable(trainable: object) -> NamedTrainable:
         trainable_maker(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
-    target = importable(trainable)
+    target = get_import_target(trainable)
     folder = _find_import_folder(target.partition(":")[0]) if target else None
     if target and folder != Path():
         return NamedTrainable(target, folders=(folder,) if folder else ())
@@ -74,7 +74,7 @@ def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[P
     """
     if given.itself is None:
         return planning.check_trainable(spec, where, folders, here=here)
-    source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
+    source = inspect_object(given.target, given.itself, folders, planning.own_optimizers(spec))
     planning.check_source(spec, where, source, here=here)
     return source
 
@@ -85,7 +85,7 @@ def _find_import_folder(module: str) -> Path | None:
     if file is None:
         return Path()
     path = Path(file).resolve()
-    home = import_folder(path, module)
+    home = find_import_folder(path, module)
     if author_code.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))

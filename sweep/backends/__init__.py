@@ -7,9 +7,9 @@ and a session's stop and share files are copied through the object store. The fo
 machine share data is named by the sweep and deleted with its session.
 """
 
-from sweep.backends.gpu_shares import MOVE_S, wanted_elsewhere, write_shares
+from sweep.backends.gpu_shares import MOVE_S, must_move, write_shares
 from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
-from sweep.backends.messages import hear_messages, messages_sent
+from sweep.backends.messages import sending_messages, start_receiving_messages
 from sweep.backends.protocol import (
     Backend,
     Continues,
@@ -52,14 +52,14 @@ __all__ = [
     "Surroundings",
     "SweepStatus",
     "WorkerNode",
-    "hear_messages",
     "is_released",
-    "messages_sent",
+    "must_move",
     "orders",
     "refill",
     "remove_shared_data",
+    "sending_messages",
     "shared_data_name",
     "shared_data_prefix",
-    "wanted_elsewhere",
+    "start_receiving_messages",
     "write_shares",
 ]

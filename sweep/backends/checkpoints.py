@@ -57,17 +57,17 @@ class Manifest:
     trained_s: float = 0.0  # seconds of its epochs until then, of a trial with minutes
 
 
-def of_trial(results_folder: Path, trial: int) -> Path:
+def get_trial_folder(results_folder: Path, trial: int) -> Path:
     """Return the folder of a trial's checkpoints."""
     return results_folder / copies.trial_key(trial)
 
 
-def newest_first(results_folder: Path, trial: int) -> list[Path]:
+def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
     """Return a trial's checkpoints on this machine, newest first."""
-    return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
+    return sorted(get_trial_folder(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
-def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
+def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
     """Yield a trial's checkpoints, newest first; those in an object store are copied here one by one.
 
     Raises:
@@ -75,25 +75,25 @@ def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterat
     """
     store = store_of(results_folder)
     if store is None:
-        return iter(newest_first(results_folder, trial))
-    return copies.fetch(store, results_folder, trial, patience_s)
+        return iter(list_newest_first(results_folder, trial))
+    return copies.fetch_from_store(store, results_folder, trial, patience_s)
 
 
-def bring(results_folder: Path, checkpoint: Path) -> None:
+def ensure_local(results_folder: Path, checkpoint: Path) -> None:
     """Copy a checkpoint from the object store if this machine lacks it.
 
     Rank 0 may have copied it on another machine.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
-        next((path for path in fetched(results_folder, trial) if path == checkpoint), None)
+        next((path for path in fetch_checkpoints(results_folder, trial) if path == checkpoint), None)
 
 
-def names(results_folder: Path, trial: int) -> list[str]:
+def list_names(results_folder: Path, trial: int) -> list[str]:
     """Return the names of a trial's checkpoints, newest first, wherever they are."""
     store = store_of(results_folder)
     if store is None:
-        return [path.name for path in newest_first(results_folder, trial)]
+        return [path.name for path in list_newest_first(results_folder, trial)]
     return list(copies.list_checkpoints(store, trial))
 
 
@@ -105,7 +105,7 @@ def list_trials(results_folder: Path) -> set[int]:
     return {int(name) for name in found if name.isdecimal()}
 
 
-def begun(results_folder: Path) -> set[int]:
+def list_trials_with_files(results_folder: Path) -> set[int]:
     """Return the trials that have any files of checkpoints, complete or not."""
     if (store := store_of(results_folder)) is not None:
         return copies.list_stored_trials(store)
@@ -115,7 +115,7 @@ def begun(results_folder: Path) -> set[int]:
 def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
     name = f"epoch-{epoch:06d}"
-    return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
+    return f"{copies.trial_key(trial)}/{name}" if name in list_names(results_folder, trial) else None
 
 
 def begin_checkpoint(
@@ -145,7 +145,7 @@ def begin_checkpoint(
         return partial(finish, save(aside))
 
 
-def verify(checkpoint: Path) -> Manifest:
+def read_verified_manifest(checkpoint: Path) -> Manifest:
     """Return the manifest of a checkpoint after checking every byte. Raises `Damaged`."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
@@ -179,9 +179,9 @@ def keep_best(results_folder: Path, trial: int) -> int:
     """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
     store = store_of(results_folder)
     if store is None:
-        folder = of_trial(results_folder, trial)
+        folder = get_trial_folder(results_folder, trial)
         trim(folder, keep=1)
-        return size(folder)
+        return measure_bytes(folder)
     return sum(entry.size for files in trim_in_store(store, trial, keep=1).values() for entry in files)
 
 
@@ -190,7 +190,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     there = copies.list_checkpoints(store, trial)
     if len(there) > keep:
         keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
-        losses = {name: _loss_of(data) for name, data in zip(there, store.get_all(keys), strict=True)}
+        losses = {name: _parse_loss(data) for name, data in zip(there, store.get_all(keys), strict=True)}
         spared = _select_kept([*there], losses, keep)
         copies.delete_epochs(store, trial, [name for name in there if name not in spared])
         there = {name: there[name] for name in there if name in spared}
@@ -200,25 +200,25 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
     """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
 
-    Never raises. If something cannot be deleted now, `clean` or the next session's `CheckpointKeeper` tries again.
+    Never raises. What cannot be deleted now is left to `delete_remains` or the next session's `CheckpointKeeper`.
     """
     if (store := store_of(results_folder)) is not None:
         with suppress(StoreAway):
             copies.delete_stored_checkpoints(store, trial)
-    doomed = of_trial(results_folder, trial)
+    doomed = get_trial_folder(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
         doomed.rename(aside)  # at once, so that whoever writes there writes into the deleted folder
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def clean(results_folder: Path) -> None:
+def delete_remains(results_folder: Path) -> None:
     """Delete what `delete_checkpoints` could not."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def size(folder: Path) -> int:
+def measure_bytes(folder: Path) -> int:
     """Return the total bytes of all files in a folder."""
     total = 0
     for path in folder.rglob("*"):
@@ -227,29 +227,29 @@ def size(folder: Path) -> int:
     return total
 
 
-def send(results_folder: Path, trial: int) -> None:
+def upload(results_folder: Path, trial: int) -> None:
     """Upload a trial's checkpoints if this folder is the local copy of an object store. Raises `StoreError`."""
     if (store := store_of(results_folder)) is not None:
-        sender = Sender(store, of_trial(results_folder, trial), trial, lambda: None)
+        sender = Sender(store, get_trial_folder(results_folder, trial), trial, lambda: None)
         sender.send()
         sender.settle()
-        release(results_folder, trial)
+        delete_local_copy(results_folder, trial)
 
 
-def release(results_folder: Path, trial: int) -> None:
+def delete_local_copy(results_folder: Path, trial: int) -> None:
     """Delete the local files of a trial's checkpoints if they are in an object store."""
     if store_of(results_folder) is not None:
-        shutil.rmtree(of_trial(results_folder, trial), ignore_errors=True)
+        shutil.rmtree(get_trial_folder(results_folder, trial), ignore_errors=True)
 
 
 def _read_loss(checkpoint: Path) -> float:
     try:
-        return _loss_of((checkpoint / MANIFEST).read_bytes())
+        return _parse_loss((checkpoint / MANIFEST).read_bytes())
     except OSError:
         return math.inf
 
 
-def _loss_of(manifest: bytes | None) -> float:
+def _parse_loss(manifest: bytes | None) -> float:
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
@@ -290,10 +290,10 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
 def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
     """Return the size and CRC-32 of every file, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(folder).as_posix(): _sum(path) for path in paths}
+    return {path.relative_to(folder).as_posix(): _compute_checksum(path) for path in paths}
 
 
-def _sum(path: Path) -> list[int]:
+def _compute_checksum(path: Path) -> list[int]:
     size = total = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -346,8 +346,8 @@ class Saver:
         if self.epoch == manifest.epoch:
             return
         began = time.monotonic()
-        with disk_faults():
-            write = self._sending(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
+        with raising_disk_faults():
+            write = self._then_upload(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
@@ -362,7 +362,7 @@ class Saver:
         if self._writing is None:
             return
         began, writing, self._writing = time.monotonic(), self._writing, None
-        with disk_faults():
+        with raising_disk_faults():
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
 
@@ -372,14 +372,14 @@ class Saver:
             self.settle()
             if self.sender is not None and kept:
                 began = time.monotonic()
-                with disk_faults():
+                with raising_disk_faults():
                     self.sender.settle()
                 self.blocked_s += time.monotonic() - began
         finally:
             if self.sender is not None:
                 self.sender.close()
 
-    def _sending(self, write: Callable[[], Path]) -> Callable[[], Path]:
+    def _then_upload(self, write: Callable[[], Path]) -> Callable[[], Path]:
         def written() -> Path:
             path = write()
             if self.sender is not None:
@@ -390,7 +390,7 @@ class Saver:
 
 
 @contextmanager
-def disk_faults() -> Iterator[None]:
+def raising_disk_faults() -> Iterator[None]:
     """Raise `DiskFault` if the block fails because of a disk or an object store."""
     try:
         yield
@@ -415,7 +415,7 @@ GB = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Kept:
+class _KeptCheckpoints:
     """Checkpoints of a completed trial."""
 
     loss: float
@@ -429,9 +429,9 @@ class CheckpointKeeper:
     def __init__(self, folder: Path, spec: Spec) -> None:
         self._folder, self._objective = folder, spec.objectives[0]
         self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
-        self._kept: list[_Kept] = []  # best first
+        self._kept: list[_KeptCheckpoints] = []  # best first
         self._ended: set[int] = set()  # trials without checkpoints
-        self._past = begun(folder)  # trials that had some before this session
+        self._past = list_trials_with_files(folder)  # trials that had some before this session
         self._recalled: dict[int, Ended] = {}  # last logged end of each of these trials
         self._later: list[tuple[float, int]] = []  # completed trials for which the store was unavailable
         self._size = 0
@@ -459,18 +459,18 @@ class CheckpointKeeper:
 
     def close(self) -> None:
         """Delete what workers have stored for trials after these had ended."""
-        self._catch_up()
+        self._retry_later_ones()
         with suppress(StoreAway):
-            for trial in begun(self._folder) & self._ended:
+            for trial in list_trials_with_files(self._folder) & self._ended:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Update the checkpoints after a change."""
+        """Keep or delete the checkpoints of a trial that has ended; note when a trial is reopened."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
             return
-        self._catch_up()
+        self._retry_later_ones()
         trial, number = change.trial, change.trial.number
         loss = self._objective.standing(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
@@ -483,7 +483,7 @@ class CheckpointKeeper:
         self._ended.add(trial)
         delete_checkpoints(self._folder, trial)
 
-    def _catch_up(self) -> None:
+    def _retry_later_ones(self) -> None:
         waiting, self._later = self._later, []
         for loss, trial in waiting:
             self._keep(loss, trial)
@@ -491,7 +491,7 @@ class CheckpointKeeper:
     def _keep(self, loss: float, trial: int) -> None:
         self._ended.discard(trial)
         try:
-            kept = _Kept(loss, trial, keep_best(self._folder, trial))
+            kept = _KeptCheckpoints(loss, trial, keep_best(self._folder, trial))
         except StoreAway:
             self._later.append((loss, trial))
             return

@@ -17,24 +17,24 @@ MOVE_S = 15.0
 """Approximate time to continue in a new process; trials that need less than this stay where they are."""
 
 
-def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
+def write_shares(job: Job, shares: Mapping[int, float]) -> None:
     """Tell running trials their new shares."""
     with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
-        aside.write_text(json.dumps(wanted))
+        aside.write_text(json.dumps(shares))
 
 
-def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
+def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial has been told a different share and has enough work left to be worth moving."""
-    given = order.assignment
-    left_s = (given.epochs - epoch.epoch) * epoch.time_s
+    assignment = order.assignment
+    left_s = (assignment.epochs - epoch.epoch) * epoch.time_s
     used = get_share(epoch.measures)
-    if used is not None and given.minutes is not None:
-        left_s = min(left_s, (1 - used) * 60 * given.minutes)
+    if used is not None and assignment.minutes is not None:
+        left_s = min(left_s, (1 - used) * 60 * assignment.minutes)
     if not order.shares or left_s < MOVE_S:
         return False
     try:
-        wanted = json.loads(job.share_file.read_text())
+        shares = json.loads(job.share_file.read_text())
     except (OSError, ValueError):  # no trial was told anything
         return False
-    share = wanted.get(str(given.trial))
-    return share is not None and share != given.devices.gpus
+    share = shares.get(str(assignment.trial))
+    return share is not None and share != assignment.devices.gpus

@@ -30,29 +30,29 @@ class WorkerGroup:
         self._job, self._make = job, make
         self._group: Group | None = None
         self._free: list[Worker] = []
-        self._taken: dict[int, Worker] = {}  # by trial
+        self._workers: dict[int, Worker] = {}  # by trial
         self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker drops the trainable of a failed one
         self._spoilt: str | None = None
-        self._parted = False  # a trial did not fit together with the present ones
+        self._has_apart_trial = False  # a trial did not fit together with the present ones
         self._together = job.together
         self._notices: list[str] = []
-        self._told: set[str] = set()
+        self._sent_notices: set[str] = set()
 
     def take(self, orders: Iterable[Order]) -> None:
         """Accept trials; nothing happens before their first step."""
         for order in orders:
-            worker = self._free.pop() if self._free else self._worker()
+            worker = self._free.pop() if self._free else self._create_worker()
             worker.take(order)
-            self._taken[order.assignment.trial] = worker
+            self._workers[order.assignment.trial] = worker
             if self._group is not None:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
         """Release all trials except these, because the driver has ended the others."""
-        kept = set(trials)
-        for trial in [trial for trial in self._taken if trial not in kept]:
-            worker = self._taken.pop(trial)
-            worker.let_go()
+        kept_trials = set(trials)
+        for trial in [trial for trial in self._workers if trial not in kept_trials]:
+            worker = self._workers.pop(trial)
+            worker.release()
             if self._group is not None:
                 self._group.leave(self._members.pop(trial))
             self._free.append(worker)
@@ -60,40 +60,46 @@ class WorkerGroup:
     def step(self) -> Steps:
         """Train one step of all trials. Exceptions of the trainable are returned as ends of trials."""
         if self._group is None:
-            found = {trial: worker.step() for trial, worker in self._taken.items()}
+            results = {trial: worker.step() for trial, worker in self._workers.items()}
         else:
-            with next(iter(self._taken.values())).surroundings.inside(anyhow=True):
-                found = self._step_together(self._group)
-        spoilt = next((one.spoilt for one in found.values() if one.spoilt is not None), None)
+            with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
+                results = self._step_together(self._group)
+        spoilt = next((result.spoilt for result in results.values() if result.spoilt is not None), None)
         self._spoilt = self._spoilt or spoilt
-        if len(self._taken) > 1:  # the worker still trains the others
-            found = {trial: dataclasses.replace(one, spoilt=None) for trial, one in found.items()}
-        self.keep([trial for trial, one in found.items() if not is_released(one)])
-        self._parted = bool(self._taken) and (self._parted or any(isinstance(one, Moves) for one in found.values()))
-        told = {trial: self._told_once(one) for trial, one in found.items()}
-        is_open = self._group is not None and not self._parted and self._spoilt is None and self._group.is_open
-        return Steps(told, self._spoilt, self._together, is_open)
+        if len(self._workers) > 1:  # the worker still trains the others
+            results = {trial: dataclasses.replace(result, spoilt=None) for trial, result in results.items()}
+        self.keep([trial for trial, result in results.items() if not is_released(result)])
+        self._has_apart_trial = bool(self._workers) and (
+            self._has_apart_trial or any(isinstance(result, Moves) for result in results.values())
+        )
+        results_with_notices = {trial: self._remove_repeated_notices(result) for trial, result in results.items()}
+        is_open = self._group is not None and not self._has_apart_trial and self._spoilt is None and self._group.is_open
+        return Steps(results_with_notices, self._spoilt, self._together, is_open)
 
     @property
     def is_idle(self) -> bool:
         """True if it has no trial."""
-        return not self._taken
+        return not self._workers
 
-    def _told_once(self, progress: Progress) -> Progress:
+    def _remove_repeated_notices(self, progress: Progress) -> Progress:
         """Remove notices that other trials' workers have already sent, and add those of the group."""
-        new = [text for text in (*self._notices, *progress.notices) if self._group is None or text not in self._told]
-        self._told.update(new)
+        new = [
+            text
+            for text in (*self._notices, *progress.notices)
+            if self._group is None or text not in self._sent_notices
+        ]
+        self._sent_notices.update(new)
         self._notices.clear()
         return dataclasses.replace(progress, notices=tuple(new))
 
     def close(self) -> None:
         """Release all trials and stop receiving the driver's messages."""
-        for worker in (*self._taken.values(), *self._free):
+        for worker in (*self._workers.values(), *self._free):
             worker.close()
 
     # ---- internals
 
-    def _worker(self) -> Worker:
+    def _create_worker(self) -> Worker:
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
@@ -113,17 +119,17 @@ class WorkerGroup:
 
         Each worker runs until it needs training; those are trained together, until every step has ended.
         """
-        found: dict[int, Progress] = {}
+        ended: dict[int, Progress] = {}
         waiting: dict[int, tuple[_Steps, Report]] = {}
-        for trial, worker in self._taken.items():
-            _go_on(trial, worker.steps(), None, waiting, found)
+        for trial, worker in self._workers.items():
+            _continue_step(trial, worker.steps(), None, waiting, ended)
         while waiting:
             turn, waiting = waiting, {}
             for trial, error in self._train(group, {trial: hear for trial, (_, hear) in turn.items()}).items():
                 if error is None:
-                    self._taken[trial].pause()
-                _go_on(trial, turn[trial][0], error, waiting, found)
-        return found
+                    self._workers[trial].pause()
+                _continue_step(trial, turn[trial][0], error, waiting, ended)
+        return ended
 
     def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
         """Train these trials together; return the exception of each, None if it has none.
@@ -139,7 +145,7 @@ class WorkerGroup:
             first, *others = reports
             if not others:
                 return {first: error}
-            short = memory.is_short(error)
+            short = memory.is_out_of_memory(error)
             self._together = max(len(reports) // 2, 1) if short else 1
             why = f"{len(reports)} trials at once do not fit into memory" if short else first_line(error)
             self._notices.append(why)
@@ -151,17 +157,17 @@ class WorkerGroup:
         return {trial: raised.get(by_trial[trial]) for trial in reports}
 
 
-def _go_on(
+def _continue_step(
     trial: int,
     steps: _Steps,
     error: BaseException | None,
     waiting: dict[int, tuple[_Steps, Report]],
-    found: dict[int, Progress],
+    ended: dict[int, Progress],
 ) -> None:
     """Run a trial's step until it needs training, or until its end."""
     try:
-        hear = next(steps) if error is None else steps.throw(error)
+        report = next(steps) if error is None else steps.throw(error)
     except StopIteration as end:
-        found[trial] = end.value
+        ended[trial] = end.value
     else:
-        waiting[trial] = steps, hear
+        waiting[trial] = steps, report

@@ -15,7 +15,7 @@ from sweep import native_readers
 from sweep.backends import Job
 from sweep.errors import TrainableError
 from sweep.events import Inputs
-from sweep.read_recorder import Reads, fingerprint_file, listing_digest, recorder
+from sweep.read_recorder import Reads, digest_listing, fingerprint_file, recorder
 
 _RELATIVE = "./"
 
@@ -28,34 +28,34 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
     """
     recorder.install()
     native_readers.install()
-    recorder.begin_session(f"{job.folder} {job.session}", module_files(job).values())
+    recorder.begin_session(f"{job.folder} {job.session}", list_module_files(job).values())
     recorder.exclude(job.folder)
     if is_own_process:
         recorder.record_always()
 
 
-def of_process(job: Job, declared: Sequence[str] | None) -> Inputs:
+def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return what this process has read so far.
 
     ``declared`` are the paths that the trainable names in ``depends_on``, or None. They replace the reasons why reads
     of other programs and servers are unknown.
     """
     reads, folders = recorder.reads, _list_folder_names(job.working_folder, job.import_folders)
-    known_as_code = {os.path.realpath(file) for file in module_files(job).values()}
+    known_as_code = {os.path.realpath(file) for file in list_module_files(job).values()}
     read = {path: value for path, value in reads.files.items() if os.path.realpath(path) not in known_as_code}
-    files = {_shortened(path, folders): value for path, value in read.items()}
-    for path in _expanded(declared or (), folders):
-        files.setdefault(_shortened(path, folders), fingerprint_file(path))
-    unknown = () if declared is not None else (*reads.unknown, *_imported_unseen(job))
+    files = {_make_relative(path, folders): value for path, value in read.items()}
+    for path in _expand(declared or (), folders):
+        files.setdefault(_make_relative(path, folders), fingerprint_file(path))
+    unknown = () if declared is not None else (*reads.unknown, *_list_unobserved_imports(job))
     return Inputs(
         files=files,
-        folders={_shortened(path, folders): value for path, value in reads.folders.items()},
+        folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
         environment=dict(reads.environment),
         unknown=unknown,
     )
 
 
-def declared_by(trainable: object) -> tuple[str, ...] | None:
+def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
     """Return the paths that a trainable names in ``depends_on``; None if it has no such attribute.
 
     Raises:
@@ -69,12 +69,12 @@ def declared_by(trainable: object) -> tuple[str, ...] | None:
     return tuple(paths)
 
 
-def absorb(inputs: Inputs, job: Job) -> None:
+def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
     """Add what the same trial has read in another process."""
     folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
-    reads.files = {_full(path, folders): value for path, value in inputs.files.items()}
-    reads.folders = {_full(path, folders): value for path, value in inputs.folders.items()}
+    reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
+    reads.folders = {_make_absolute(path, folders): value for path, value in inputs.folders.items()}
     reads.environment = dict(inputs.environment)
     reads.unknown = dict.fromkeys(inputs.unknown)
     recorder.absorb(reads)
@@ -88,10 +88,10 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
         return f"{inputs.unknown[0]}; if that cannot change their results, name what can in depends_on"
     folders = _list_folder_names(working_folder, import_folders)
     for path, before in inputs.files.items():
-        if fingerprint_file(_full(path, folders)) != before:
+        if fingerprint_file(_make_absolute(path, folders)) != before:
             return f"they have read {path.removeprefix(_RELATIVE)}, which has changed"
     for path, before in inputs.folders.items():
-        if listing_digest(_full(path, folders)) != before:
+        if digest_listing(_make_absolute(path, folders)) != before:
             return f"they have listed {path.removeprefix(_RELATIVE)}, where other files are now"
     for name, before in inputs.environment.items():
         if recorder.digest_of_variable(name) != before:
@@ -106,7 +106,7 @@ def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Pat
     return list(dict.fromkeys(both))
 
 
-def _shortened(path: str, folders: Sequence[str]) -> str:
+def _make_relative(path: str, folders: Sequence[str]) -> str:
     """Return a path relative to the first of these folders that contains it; otherwise unchanged."""
     for folder in folders:
         if path.startswith(f"{folder}{os.sep}"):
@@ -114,15 +114,15 @@ def _shortened(path: str, folders: Sequence[str]) -> str:
     return path
 
 
-def _full(path: str, folders: Sequence[str]) -> str:
-    """Undo `_shortened`: return the path in the first folder that has it, else in the first folder."""
+def _make_absolute(path: str, folders: Sequence[str]) -> str:
+    """Undo `_make_relative`: return the path in the first folder that has it, else in the first folder."""
     if not path.startswith(_RELATIVE) or not folders:
         return path
     candidates = [f"{folder}{os.sep}{path.removeprefix(_RELATIVE)}" for folder in folders]
     return next((candidate for candidate in candidates if Path(candidate).exists()), candidates[0])
 
 
-def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
+def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """Return the files that these paths and patterns name; folders stand for all files below them.
 
     Paths that do not exist are kept.
@@ -139,20 +139,20 @@ def _expanded(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     return found
 
 
-def module_files(job: Job) -> dict[str, str]:
+def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of the trainable's modules that this process has imported, by name."""
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in job.code}
     return {name: file for name, file in files.items() if file is not None}
 
 
-def changed_modules(job: Job) -> tuple[str, ...]:
+def list_changed_modules(job: Job) -> tuple[str, ...]:
     """Return the author's imported modules whose source differs from that at the start of the session."""
-    imported = {name: recorder.digest_of_module(file) for name, file in module_files(job).items()}
+    imported = {name: recorder.digest_of_module(file) for name, file in list_module_files(job).items()}
     return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
 
 
-def _imported_unseen(job: Job) -> Iterable[str]:
+def _list_unobserved_imports(job: Job) -> Iterable[str]:
     """Yield a reason for each module of the trainable that was imported before reads were recorded."""
-    for name, file in module_files(job).items():
+    for name, file in list_module_files(job).items():
         if recorder.digest_of_module(file) is None:
             yield f"{name} was imported before sweep, so that what it read then is not known"

@@ -34,11 +34,11 @@ def measure_memory() -> int:
 
 
 def divide_memory(workers: int) -> int:
-    """Return the bytes that each of ``workers`` workers on this machine may use."""
+    """Return the bytes of memory that each of ``workers`` worker processes on this machine may use."""
     return int(BOUND * (memory_bytes() or sys.maxsize) / workers)
 
 
-def is_short(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an error says that a device or the machine is out of memory."""
     if is_disk_fault(error):
         return False
@@ -49,7 +49,7 @@ DEFAULT_BATCH = 32
 """Batch size of a trial without such a parameter: that of the standard hyperparameters."""
 
 
-def batch_size(params: Params, replicas: int) -> int | None:
+def get_batch_size(params: Params, replicas: int) -> int | None:
     """Return the examples in a trial's batch, over all its replicas; None if its parameter is not a whole number."""
     if "per_replica_batch_size" in params:
         size = params["per_replica_batch_size"]

@@ -16,7 +16,7 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 
 
 @contextmanager
-def messages_sent(job: Job) -> Iterator[None]:
+def sending_messages(job: Job) -> Iterator[None]:
     """Copy the driver's stop and share files to workers on all machines, inside the block.
 
     Does nothing if all machines see the results folder.
@@ -34,7 +34,7 @@ def messages_sent(job: Job) -> Iterator[None]:
             last = now
 
     job.prepare()
-    stop = repeat(partial(_if_it_can, send), _SEND_S, "messages to workers")
+    stop = repeat(partial(_try_once, send), _SEND_S, "messages to workers")
     try:
         yield
     finally:
@@ -43,27 +43,27 @@ def messages_sent(job: Job) -> Iterator[None]:
             store.delete([key])
 
 
-def hear_messages(job: Job) -> Callable[[], None]:
+def start_receiving_messages(job: Job) -> Callable[[], None]:
     """Start copying the driver's stop and share files to this machine; return a function that stops it."""
     if job.store is None:
         return lambda: None
     store, key = ObjectStore(job.store), _make_message_key(job)
 
     def look() -> None:
-        found = store.get(key)
-        if found is None:
+        stored = store.get(key)
+        if stored is None:
             return
-        told = json.loads(found[0])
-        if told["stop"]:
+        message = json.loads(stored[0])
+        if message["stop"]:
             job.stop_file.touch()
-        if told["shares"] != _read_granted_share(job):
+        if message["shares"] != _read_granted_share(job):
             with replacing(job.share_file) as aside:
-                aside.write_text(told["shares"])
+                aside.write_text(message["shares"])
 
-    return repeat(partial(_if_it_can, look), _HEAR_S, "messages of the driver")
+    return repeat(partial(_try_once, look), _HEAR_S, "messages of the driver")
 
 
-def _if_it_can(turn: Callable[[], None]) -> None:
+def _try_once(turn: Callable[[], None]) -> None:
     with suppress(StoreError, OSError, ValueError):  # the store is away or a disk full: the next attempt may succeed
         turn()
 

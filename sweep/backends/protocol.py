@@ -110,7 +110,7 @@ class Driver(Protocol):
 
     @property
     def room(self) -> int | None:
-        """Number of trials that may run at once by their GPU shares; None: as many as fit."""
+        """Number of trials that may run at once, if trials share GPUs; otherwise None: as many as fit."""
 
     @property
     def left(self) -> int | None:

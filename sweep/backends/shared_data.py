@@ -15,7 +15,10 @@ def shared_data_name(results_folder: Path) -> str:
 
 
 def shared_data_prefix(results_folder: Path) -> str:
-    """Return the common prefix of such names for all sessions of a sweep; the path must be the driver's."""
+    """Return the prefix of the names by `shared_data_name` that all sessions of a sweep have in common.
+
+    ``results_folder`` must be the path that the driver uses.
+    """
     digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
     return f"sweep-data-{digest[:16]}-"
 

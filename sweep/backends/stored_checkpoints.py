@@ -51,18 +51,18 @@ def list_stored_trials(store: ObjectStore) -> set[int]:
     return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
 
 
-def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
+def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
     """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
 
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / trial_key(trial)
     for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
-        if patiently(partial(_have, store, here / name, trial, files), patience_s):
+        if patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
             yield here / name
 
 
-def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
+def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
     """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
@@ -102,7 +102,7 @@ def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
     return theirs is not None and theirs[0] == mine
 
 
-class _GivenUp(Exception):
+class _NoLongerNeeded(Exception):
     """The checkpoint is no longer needed."""
 
 
@@ -115,41 +115,44 @@ class Sender:
     trial: int
     trim: Callable[[], object]  # deletes superseded checkpoints in the store
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender"))
-    _turns: list[Future[None]] = field(default_factory=list)
+    _uploads: list[Future[None]] = field(default_factory=list)
     _sent: set[str] = field(default_factory=set)
-    _given_up: threading.Event = field(default_factory=threading.Event)
+    _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
         """Start to upload the present checkpoints. Raises `StoreError` if an earlier upload has failed."""
-        done, self._turns = [turn for turn in self._turns if turn.done()], [t for t in self._turns if not t.done()]
+        done, self._uploads = (
+            [turn for turn in self._uploads if turn.done()],
+            [t for t in self._uploads if not t.done()],
+        )
         for turn in done:
             turn.result()
-        self._turns.append(self._pool.submit(self._turn))
+        self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:
         """Wait for all uploads. Raises `StoreError` if one fails."""
-        turns, self._turns = self._turns, []
+        turns, self._uploads = self._uploads, []
         for turn in turns:
             turn.result()
 
     def close(self) -> None:
         """Start no further uploads."""
-        self._given_up.set()
+        self._is_closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _turn(self) -> None:
+    def _upload_patiently(self) -> None:
         try:
-            patiently(self._copy, AWAY_S, self._look)
-        except _GivenUp:
+            patiently(self._upload, AWAY_S, self._check_needed)
+        except _NoLongerNeeded:
             pass
         except StoreAway as error:
             raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
 
-    def _look(self) -> None:
-        if self._given_up.is_set():
-            raise _GivenUp
+    def _check_needed(self) -> None:
+        if self._is_closed.is_set():
+            raise _NoLongerNeeded
 
-    def _copy(self) -> None:
+    def _upload(self) -> None:
         here = {path.name: path for path in self.folder.glob("epoch-*")}
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items()):
@@ -163,6 +166,6 @@ class Sender:
             except FileNotFoundError:  # deleted meanwhile: without a manifest, it does not count
                 continue
             self._sent.add(name)
-            if self._given_up.is_set():
+            if self._is_closed.is_set():
                 return
         self.trim()

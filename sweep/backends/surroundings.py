@@ -32,7 +32,7 @@ class Surroundings:
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
-        self._settings = imports.follow(settings.SavedSettings())
+        self._settings = imports.adopt_library_settings(settings.SavedSettings())
         self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
         self._of_trial: settings.Values = {}  # settings made by the present trial
         self._is_inside = False
@@ -56,7 +56,7 @@ class Surroundings:
             os.chdir(self._at if self._at.is_dir() else self._start)
         sys.stdout, sys.stderr = self._streams or before
         if not self._alone:
-            self._settings.again()
+            self._settings.save_present()
             settings.apply_settings(self._of_trial)
         self._is_inside = True
         try:
@@ -65,8 +65,8 @@ class Surroundings:
         finally:
             self._is_inside = False
             if not self._alone:
-                self._of_trial = self._settings.own()
-                self._settings.put_back()
+                self._of_trial = self._settings.find_changed()
+                self._settings.restore()
             with suppress(FileNotFoundError):  # the trial has deleted it
                 self._at = Path.cwd()
             now = (sys.stdout, sys.stderr)
@@ -82,14 +82,14 @@ class Surroundings:
         os.dup2(self._outputs[stream], stream)
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
-    def imported(self) -> None:
+    def keep_import_effects(self) -> None:
         """Make all trials begin with the present folder and settings, as importing the author's code has left them."""
         if not self._imported:
             self._start, self._imported = Path.cwd(), True
         if self._alone:
-            self._settings.again()
+            self._settings.save_present()
         else:
-            self._of_import = self._settings.own()
+            self._of_import = self._settings.find_changed()
 
     def reset(self) -> None:
         """Undo what a trial has done to the working folder, the standard streams and the settings."""
@@ -98,7 +98,7 @@ class Surroundings:
             os.dup2(copy, stream)
         self._of_trial = self._of_import
         if self._alone or self._is_inside:
-            self.resisting += self._settings.put_back()
+            self.resisting += self._settings.restore()
             settings.apply_settings(self._of_import)
 
 

@@ -16,14 +16,14 @@ class UnreadParameters:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._open = {*job.unsure, *job.sometimes}
-        self._open_settings = [*job.settings]  # keys of `training` not yet reported on
+        self._unreported = {*job.unsure, *job.sometimes}
+        self._unreported_settings = [*job.settings]  # keys of `training` not yet reported on
         self._present: frozenset[str] = frozenset()  # parameters of the present trial
         self._seen: set[str] = set()  # names read so far, including those that do not exist
         self.now: set[str] = set()  # names read by the present trial
 
-    def watched(self, params: Params) -> Params:
-        """Return the parameters for the trainable, in a mapping that records what is read."""
+    def wrap_params(self, params: Params) -> Params:
+        """Return the parameters of a trial that begins in a mapping that records which of them its trainable reads."""
         self.now, self._present = set(), frozenset(params)
         return RecordedParams(params, self.now)
 
@@ -32,7 +32,7 @@ class UnreadParameters:
         """The parameters that differ between trials and that the present trial has read."""
         return self.now & {"epochs", *self._job.varying}
 
-    def hangs_on_the_file(self, error: Incompatible) -> bool:
+    def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether a refusal of the present trial follows from the file and the code alone.
 
         If the error names the parameters that it is about, it follows from these and the code, provided that no
@@ -44,23 +44,23 @@ class UnreadParameters:
         about = self._present & {*error.about}
         return about <= {*self._job.constant} and not self.now & {*self._job.choosing}
 
-    def told_of_settings(self, read: Container[str]) -> list[str]:
+    def report_unread_settings(self, read: Container[str]) -> list[str]:
         """Return a line for each key of `training` that a function did not read in its first epoch; only once each."""
-        unread, self._open_settings = [key for key in self._open_settings if key not in read], []
+        unread, self._unreported_settings = [key for key in self._unreported_settings if key not in read], []
         return [f"nothing has read training.{key} in a whole epoch, so it has no effect" for key in unread]
 
-    def told(self, params: Params) -> list[str]:
+    def report_unread(self, params: Params) -> list[str]:
         """Return a line for each parameter of a trial that no trial has read so far; each is returned once.
 
         Call it after the trial has trained an epoch.
         """
         self._seen |= self.now
-        due = sorted(self._open & set(params))
+        due = sorted(self._unreported & set(params))
         if self.now & {*self._job.choosing}:  # with another choice, these may be read
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
-        self._open -= set(due)
-        return [self._line(name, params) for name in due if name not in self._seen]
+        self._unreported -= set(due)
+        return [self._describe_unread(name, params) for name in due if name not in self._seen]
 
-    def _line(self, name: str, params: Params) -> str:
+    def _describe_unread(self, name: str, params: Params) -> str:
         hint = "" if name in self._job.sometimes else guess(name, self._seen - set(params))
         return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -34,7 +34,7 @@ from sweep.backends import (
     checkpoints,
     inputs,
     memory,
-    wanted_elsewhere,
+    must_move,
 )
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
@@ -56,7 +56,7 @@ from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.progress import SHARE, count_units, passes_any
 from sweep.state import imports, trials
-from sweep.state.pristine import line_of_stale
+from sweep.state.recorded_values import describe_stale_names
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 from sweep.text import printable
@@ -81,7 +81,7 @@ class _Trial:
     decided: bool = False  # its last epoch has reached a decision epoch
     paused: bool = False
     moves: bool = False  # another worker continues it
-    again: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
+    restored_reports: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
     history: list[EpochReported] = dataclasses.field(default_factory=list)  # those, and all epochs trained since
 
     @property
@@ -142,7 +142,7 @@ class Worker:
     ) -> None:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
-        self._hearing = backends.hear_messages(job)
+        self._stop_receiving = backends.start_receiving_messages(job)
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -152,7 +152,9 @@ class Worker:
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # number of trials accepted
-        self._keeps = False  # whether the trainable has had earlier trials, and may still hold memory for them
+        self._has_earlier_trials = (
+            False  # whether the trainable has had earlier trials, and may still hold memory for them
+        )
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._price = None if job.price is None else prices.per_gpu_hour(job.price, self._node.labels)
@@ -164,37 +166,37 @@ class Worker:
             )
         self._unread = UnreadParameters(job)
         self._changed_modules: tuple[str, ...] = ()
-        self._stop_seeding = imports.seed(job.data_seed)
+        self._stop_seeding = imports.start_seeding(job.data_seed)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
-        self.let_go()
+        self.release()
         self.surroundings.reset()
         self._taken += 1
         self._held_since = time.monotonic()
-        self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
+        self._trial = _Trial(order, self._create_saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
-        self._keeps = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
+        self._has_earlier_trials = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
     def close(self) -> None:
         """Release the last trial and stop receiving the driver's messages."""
-        self.let_go()
-        self._hearing()
+        self.release()
+        self._stop_receiving()
         self._stop_seeding()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the present trial, because the driver has ended it."""
         trial = self._trial
         self._trial = None
         if trial is not None:
-            self._settle(trial, kept=False)
+            self._clean_up(trial, kept=False)
 
     @property
     def trainable(self) -> Trainable:
         """The object that trains the trials, created at its first use."""
         with self.surroundings.inside(anyhow=True):
-            return self._loaded()
+            return self._get_trainable()
 
     def step(self) -> Progress:
         """Train one step. Exceptions of the trainable are returned as the end of the trial."""
@@ -207,7 +209,7 @@ class Worker:
             hear = next(steps)
             while True:
                 try:
-                    self._loaded().train(hear)
+                    self._get_trainable().train(hear)
                 except BaseException as error:  # `steps` handles all exceptions of the user's code
                     hear = steps.throw(error)
                 else:
@@ -217,7 +219,7 @@ class Worker:
             return progress
 
     def pause(self) -> None:
-        """Make the trial continue in the next step, although it could have trained on in this one."""
+        """End the present step of the trial after its present epoch; the trial continues in the next step."""
         if self._trial is not None:
             self._trial.paused = True
 
@@ -239,7 +241,7 @@ class Worker:
             status, reason, error = yield from self._advance_or_diverge(trial, epochs)
             if status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()
-            facts = self._facts(trial, status)
+            facts = self._collect_facts(trial, status)
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
@@ -248,16 +250,17 @@ class Worker:
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as caught:  # any error of the user's code is recorded with the trial
-            status = Status.OOM if memory.is_short(caught) else Status.FAILED
+            status = Status.OOM if memory.is_out_of_memory(caught) else Status.FAILED
             reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
-            incompatible = self._refuses_all(trial, caught)
+            incompatible = self._is_refused_in_all(trial, caught)
         if status is Status.RUNNING:
             return self._report_running(trial, epochs, facts)
-        self._settle(trial)
+        self._clean_up(trial)
         if status in ERRORED:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
-        early = status is Status.COMPLETED and not trial.is_whole and self._reached(trial, epochs) is not None
+        ends_early = status is Status.COMPLETED and not trial.is_whole
+        early = ends_early and self._describe_target(trial, epochs) is not None
         end = TrialEnded(
             trial=trial.number,
             status=status,
@@ -275,7 +278,7 @@ class Worker:
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
         """Release a trial that must begin again in another process."""
-        self._settle(trial)
+        self._clean_up(trial)
         notices = self._take_notices()
         match cause:
             case _TooLarge():
@@ -288,7 +291,7 @@ class Worker:
     def _report_running(self, trial: _Trial, epochs: list[EpochReported], facts: Facts) -> Progress:
         """Return the progress of a trial that continues, here or on another worker."""
         if trial.moves:
-            self._settle(trial)
+            self._clean_up(trial)
             leaves = self._node.leaving()
             return Moves(epochs=tuple(epochs), facts=facts, notices=self._take_notices(), spoilt=leaves)
         notices = self._take_notices()
@@ -300,43 +303,43 @@ class Worker:
         """Return why this process must not train another trial after one with this status; None if it may."""
         if status in ERRORED:
             return f"its trial ended as {status}"
-        reason = self._node.leaving() or self._full()
+        reason = self._node.leaving() or self._explain_memory()
         if not reason and self._alone:
-            return self._stale() or None
+            return self._describe_stale() or None
         return reason
 
-    def _stale(self) -> str:
+    def _describe_stale(self) -> str:
         """Return what earlier trials have changed permanently in this process; empty if nothing."""
-        return trials.stale() or line_of_stale(self.surroundings.resisting)
+        return trials.describe_stale() or describe_stale_names(self.surroundings.resisting)
 
-    def _refuses_all(self, trial: _Trial, error: BaseException) -> bool:
+    def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
         """Return whether every trial of the search would be refused for the same reason."""
         of_the_search = not trial.order.whole
-        return of_the_search and isinstance(error, Incompatible) and self._unread.hangs_on_the_file(error)
+        return of_the_search and isinstance(error, Incompatible) and self._unread.depends_on_file_alone(error)
 
-    def _full(self) -> str | None:
+    def _explain_memory(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
         used, most = memory.measure_memory(), self._memory_bytes
         if most is None or used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
-    def _inputs(self) -> Inputs:
+    def _collect_inputs(self) -> Inputs:
         """Return what the present trial may have read, in this process, in its other ranks and in earlier processes."""
         absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
         if absorb_reads is not None:
             absorb_reads()
-        return inputs.of_process(self.job, inputs.declared_by(self._trainable))
+        return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
 
-    def _absorb(self, read_before: Inputs | None) -> None:
+    def _add_earlier_inputs(self, read_before: Inputs | None) -> None:
         """Add what the trial had read before its checkpoint was written."""
         if read_before is None:
             read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
-        inputs.absorb(read_before, self.job)
+        inputs.add_earlier_inputs(read_before, self.job)
 
     def _note_changed_modules(self) -> None:
         """Add a notice about modules imported in another version than the session began with, once for each."""
-        changed = inputs.changed_modules(self.job)
+        changed = inputs.list_changed_modules(self.job)
         new = [name for name in changed if name not in self._changed_modules]
         self._changed_modules = changed
         if new:
@@ -352,11 +355,11 @@ class Worker:
         self._notices = []
         return notices
 
-    def _settle(self, trial: _Trial, *, kept: bool = True) -> None:
+    def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
         """Stop writing for a trial that has ended, and undo its changes to the process."""
         try:
             trial.saver.finish(kept=kept)
-            checkpoints.release(self.job.folder, trial.number)
+            checkpoints.delete_local_copy(self.job.folder, trial.number)
         except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable):
@@ -366,8 +369,8 @@ class Worker:
         if self._alone:
             trials.restore_names()
         else:
-            trials.rest()  # the process's owner may inspect what the last trial has left
-        self._notices += trials.lines()
+            trials.record_changes()  # the process's owner may inspect what the last trial has left
+        self._notices += trials.take_messages()
         self.surroundings.reset()
 
     def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
@@ -388,12 +391,12 @@ class Worker:
             try:
                 return (yield from self._advance(trial, epochs))
             except Exception as error:
-                if not memory.is_short(error):
+                if not memory.is_out_of_memory(error):
                     raise
-                batch = memory.batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
+                batch = memory.get_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
                 parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
-                if self._keeps and self._make is None:
-                    self._empty(trial, epochs, "without what earlier trials left")
+                if self._has_earlier_trials and self._make is None:
+                    self._begin_again(trial, epochs, "without what earlier trials left")
                     continue
                 if trial.order.shares and asked.devices.gpus < 1:
                     raise _Crowded("its trial needs more of a GPU") from error
@@ -401,17 +404,17 @@ class Worker:
                     raise
             # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
             trial.accumulate = parts or asked.accumulate
-            self._empty(trial, epochs, f"with each batch in {parts} parts" if parts else "in a fresh process")
+            self._begin_again(trial, epochs, f"with each batch in {parts} parts" if parts else "in a fresh process")
             if parts is None or self._make is not None:
                 raise _TooLarge("its trial does not fit")
 
-    def _empty(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
+    def _begin_again(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
         """Drop the trainable and everything it holds, so that the trial begins again."""
         self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
         epochs.clear()  # they are trained again in the new way
         self._trainable = None
-        self._keeps = False
+        self._has_earlier_trials = False
         gc.collect()
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
@@ -422,10 +425,10 @@ class Worker:
             state = self._prepare(trial, epochs)
             if state is not None:
                 return state
-        if not self._done(trial, epochs):
+        if not self._is_done(trial, epochs):
             trial.paused = False
             try:
-                yield lambda epoch: self._hear(trial, epoch, epochs, started)
+                yield lambda epoch: self._process_epoch(trial, epoch, epochs, started)
             except Stopped as stopped:
                 stop_reason = first_line(str(stopped))
         if epochs:
@@ -433,7 +436,7 @@ class Worker:
         return self._conclude_step(trial, epochs, stop_reason)
 
     def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
-        """Begin the trial. Return its state if nothing must be trained in this step, None otherwise."""
+        """Begin the trial. Return its status after this step if nothing is to be trained in it, otherwise None."""
         if self.job.stop_file.exists():
             return Status.INTERRUPTED, "stopped before it began", None
         if self._node.leaving():
@@ -443,34 +446,34 @@ class Worker:
             self._begin(trial)
         except contract.NotBegun:
             return Status.INTERRUPTED, "stopped before it began", None
-        epochs.extend(trial.again)
-        if self._done(trial, epochs):
+        epochs.extend(trial.restored_reports)
+        if self._is_done(trial, epochs):
             return None
         # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
         known_data = trial.order.known_data
-        if epochs or (known_data is not None and self._loaded().facts().data == known_data):
+        if epochs or (known_data is not None and self._get_trainable().facts().data == known_data):
             return Status.RUNNING, "", None
         return None
 
     def _note_unread_parameters(self, trial: _Trial) -> None:
         """Add notices about parameters and settings that the trainable has not read in its epochs."""
-        self._notices += self._unread.told(trial.order.assignment.params)
+        self._notices += self._unread.report_unread(trial.order.assignment.params)
         if isinstance(self._trainable, FunctionTrainable):
-            self._notices += self._unread.told_of_settings(self._trainable.training_read)
+            self._notices += self._unread.report_unread_settings(self._trainable.training_read)
 
     def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
         """Return the state of the trial after a step, and save it if it must be saved.
 
         ``stop_reason`` is what the trainable gave as the reason if it has stopped by itself.
         """
-        reason = self._divergence(epochs)
+        reason = self._describe_divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
         if trial.is_whole:
             return self._complete(trial, epochs, "")
-        reached = self._reached(trial, epochs)
+        reached = self._describe_target(trial, epochs)
         if reached is not None:
             return self._complete(trial, epochs, reached)
         if not trial.paused:
@@ -497,27 +500,27 @@ class Worker:
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest intact checkpoint if it has one."""
-        inputs.declared_by(self._loaded())  # an invalid one ends the trial before it trains
+        inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         trial.saver.finish(kept=False)
         trial.done, trial.trained_s, trial.decided = 0, 0.0, False
-        trial.again = ()
+        trial.restored_reports = ()
         trial.paused = False
-        kept = checkpoints.fetched(self.job.folder, trial.number, AWAY_S)
+        kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
         while True:
-            with checkpoints.disk_faults():
+            with checkpoints.raising_disk_faults():
                 path = next(kept, None)
-            trainable = self._loaded()
+            trainable = self._get_trainable()
             trial.since = time.monotonic()
             if path is None:
-                trainable.begin(self._assignment(trial))
+                trainable.begin(self._make_assignment(trial))
                 break
             try:
-                manifest = checkpoints.verify(path)
+                manifest = checkpoints.read_verified_manifest(path)
             except checkpoints.Damaged as error:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
-            trainable.begin(self._assignment(trial))
+            trainable.begin(self._make_assignment(trial))
             try:
                 done = trainable.restore(path)
                 if done != manifest.epoch:
@@ -525,21 +528,21 @@ class Worker:
             except OtherData:  # the logged epochs would not belong to this trial either
                 raise
             except Exception as error:  # whatever is wrong with it, the one before may work
-                if memory.is_short(error):
+                if memory.is_out_of_memory(error):
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
             trial.done, trial.trained_s = done, manifest.trained_s
             trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
-            trial.again = manifest.reports
-            self._absorb(manifest.inputs)
+            trial.restored_reports = manifest.reports
+            self._add_earlier_inputs(manifest.inputs)
             break
-        trial.history = [*trial.again]
-        trial.saver = self._saver(trial.number, trial.done, trial.again)
+        trial.history = [*trial.restored_reports]
+        trial.saver = self._create_saver(trial.number, trial.done, trial.restored_reports)
         trial.begun = True
 
-    def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
-        """Process one epoch; return whether to train on within this step."""
+    def _process_epoch(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
+        """Check and record an epoch that the trainable has reported; return whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
         epoch = structs.replace(
@@ -555,12 +558,12 @@ class Worker:
         epochs.append(epoch)
         trial.history.append(epoch)
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and (self._node.leaving() is not None or wanted_elsewhere(self.job, trial.order, epoch))
+        trial.moves = saves and (self._node.leaving() is not None or must_move(self.job, trial.order, epoch))
         go_on = (
             not trial.decided
-            and not self._done(trial, epochs)
+            and not self._is_done(trial, epochs)
             and time.monotonic() - began < STEP_S
-            and not self._divergence(epochs[-1:])
+            and not self._describe_divergence(epochs[-1:])
             and not self.job.stop_file.exists()
             and not trial.moves
         )
@@ -585,16 +588,16 @@ class Worker:
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 
-    def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
+    def _is_done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
         """Return whether a trial has all its epochs, or all its minutes, or has reached the target."""
-        return trial.is_whole or self._reached(trial, epochs) is not None
+        return trial.is_whole or self._describe_target(trial, epochs) is not None
 
-    def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
+    def _describe_target(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
         return self.job.objective.reached(self.job.target, epochs[-1].metrics) if epochs else None
 
-    def _divergence(self, epochs: list[EpochReported]) -> str:
+    def _describe_divergence(self, epochs: list[EpochReported]) -> str:
         """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
         return next(filter(None, map(self.job.objective.diverged, epochs)), "")
 
@@ -604,14 +607,14 @@ class Worker:
         loss = self._loss(epochs[-1]) if epochs else math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
         reports = tuple(epochs if self.job.store is None else trial.history)
-        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._inputs(), trial.trained_s)
-        trial.saver.save(self._loaded(), manifest, beside=beside)
+        manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._collect_inputs(), trial.trained_s)
+        trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
-    def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
+    def _create_saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """Return the saver of a trial that begins, or continues from the checkpoint of ``epoch``."""
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
-        folder = checkpoints.of_trial(job.folder, trial)
+        folder = checkpoints.get_trial_folder(job.folder, trial)
         sender = None
         if job.store is not None:
             store = ObjectStore(job.store)
@@ -623,16 +626,16 @@ class Worker:
     def _loss(self, epoch: EpochReported) -> float:
         return self.job.objective.ranked(epoch.metrics)
 
-    def _facts(self, trial: _Trial, status: Status) -> Facts:
+    def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = structs.replace(
             self._trainable.facts(),
-            inputs=self._inputs(),
-            other_code=inputs.changed_modules(self.job),
+            inputs=self._collect_inputs(),
+            other_code=inputs.list_changed_modules(self.job),
             lived_s=time.monotonic() - trial.since,
         )
-        stale = self._stale()
+        stale = self._describe_stale()
         if not stale and trial.order.assignment.minutes is not None:
             stale = BY_TIME
         if stale:
@@ -643,28 +646,28 @@ class Worker:
         if trial.accumulate > 1:
             facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoints.newest_first(self.job.folder, trial.number)):
+        if is_kept and (newest := checkpoints.list_newest_first(self.job.folder, trial.number)):
             facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self.job.folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 
-    def _assignment(self, trial: _Trial) -> Assignment:
+    def _make_assignment(self, trial: _Trial) -> Assignment:
         profile = self.job.folder / "profile" if self.job.profile and trial.number == 0 else None
         return dataclasses.replace(
             trial.order.assignment,
-            params=self._unread.watched(trial.order.assignment.params),
+            params=self._unread.wrap_params(trial.order.assignment.params),
             accumulate=trial.accumulate,
             shared=self.job.shared_folder,
             stop_file=self.job.stop_file,
             profile=profile,
         )
 
-    def _import(self) -> Callable[[], Trainable]:
+    def _load_trainable(self) -> Callable[[], Trainable]:
         job = self.job
         return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
 
-    def _loaded(self) -> Trainable:
+    def _get_trainable(self) -> Trainable:
         if self._trainable is None:
-            self._trainable = (self._make or self._import())()
-            self.surroundings.imported()
+            self._trainable = (self._make or self._load_trainable())()
+            self.surroundings.keep_import_effects()
         return self._trainable

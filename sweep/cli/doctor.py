@@ -81,26 +81,26 @@ def examine(given: Round) -> Iterator[Finding]:
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
     machine = host_checks.gather_facts(given.environ)
-    yield from host_checks.versions(machine)
-    yield from host_checks.disk(host_checks.disk_of(given.results))
+    yield from host_checks.check_versions(machine)
+    yield from host_checks.check_disk(host_checks.probe_disk(given.results))
     driver = nvidia.gather_gpus(given.run)
-    shown = nvidia.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
-    yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
+    shown = nvidia.list_visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    yield from host_checks.check_shared_memory(machine, several_gpus=len(shown) > 1)
     tensorflow = probes.probe_tensorflow(given.run, given.timeout_s)
-    yield from host_checks.keras(machine, tensorflow)
+    yield from host_checks.check_keras(machine, tensorflow)
     if isinstance(tensorflow, probes.ProbeFailure):
         return
-    yield from gpu_checks.presence(driver, shown, tensorflow)
-    yield from gpu_checks.driver(shown, tensorflow)
-    yield from gpu_checks.libraries(shown, tensorflow)
-    yield from gpu_checks.capability(shown, tensorflow)
-    yield from gpu_checks.health(driver, shown)
-    yield from gpu_checks.memory(driver, shown)
-    yield from gpu_checks.gauges(tensorflow)
-    yield from gpu_checks.links(driver, shown)
+    yield from gpu_checks.check_presence(driver, shown, tensorflow)
+    yield from gpu_checks.check_driver(shown, tensorflow)
+    yield from gpu_checks.check_libraries(shown, tensorflow)
+    yield from gpu_checks.check_capability(shown, tensorflow)
+    yield from gpu_checks.check_health(driver, shown)
+    yield from gpu_checks.check_memory(driver, shown)
+    yield from gpu_checks.check_gauges(tensorflow)
+    yield from gpu_checks.check_links(driver, shown)
     gpus = len(tensorflow.capabilities)
     if gpus:
-        yield from gpu_checks.mps(gpu_checks.mps_state(given.run, given.environ))
+        yield from gpu_checks.check_mps(gpu_checks.read_mps_state(given.run, given.environ))
     yield from _ray(given, (machine.cpus, gpus))
     yield from _devices(given, gpus)
 
@@ -111,11 +111,11 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
 
     if given.address is None:
         folder, name = ray_folder.get_ray_folder(given.environ)
-        yield from host_checks.ray_folder(f"{name} {folder}".strip(), ray_folder.fault_of(folder))
-        yield from host_checks.ray(here, usable=int(here[1]), address=None)
+        yield from host_checks.check_ray_folder(f"{name} {folder}".strip(), ray_folder.find_fault(folder))
+        yield from host_checks.check_ray(here, usable=int(here[1]), address=None)
         return
-    answer = probes.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
-    yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
+    answer = probes.probe_cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
+    yield from host_checks.check_ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probes.ProbeFailure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
         met = probes.probe_node_pairs(given.run, given.timeout_s, given.address, most_s)
@@ -129,16 +129,16 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
         tried[name] = probes.probe_device(given.run, given.timeout_s, name)
-        yield from gpu_checks.device(name, tried[name])
-    yield from gpu_checks.pace(tried)
+        yield from gpu_checks.check_device(name, tried[name])
+    yield from gpu_checks.check_pace(tried)
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
         yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
     count = gpus or 2
     several = None if gpus == 1 else probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
-        yield from gpu_checks.together(several, count=count, simulated=not gpus)
+        yield from gpu_checks.check_together(several, count=count, simulated=not gpus)
     if gpus:
         alone = probes.probe_training(given.run, given.timeout_s, 1, simulated=False)
         yield from gpu_checks.check_one_gpu(alone)
         if several is not None:
-            yield from gpu_checks.scaling(alone, several, gpus)
+            yield from gpu_checks.check_scaling(alone, several, gpus)

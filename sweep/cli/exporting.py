@@ -94,7 +94,7 @@ def _csv(folder: ResultsFolder, target: Path) -> _Written:
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
     from sweep.export import mlflow_runs, runs
 
-    address = mlflow_runs.local_uri(target) if uri is None else uri
+    address = mlflow_runs.make_local_uri(target) if uri is None else uri
     done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), address)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)

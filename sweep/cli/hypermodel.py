@@ -287,7 +287,7 @@ def _load(target: str, folder: Path) -> HyperModel:
         declare(hp)
         return build(hp)
 
-    is_trainable = named is kind and not functions.lacking(kind)
+    is_trainable = named is kind and not functions.list_missing_methods(kind)
     notes = _note_unused_fit(kind, is_trainable=is_trainable)
     return HyperModel(target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes)
 

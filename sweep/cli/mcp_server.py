@@ -39,9 +39,9 @@ def mcp(ctx: click.Context) -> None:
     An agent starts it and talks to it by standard input and output; it works in the current folder, like the commands
     themselves. It needs the extra mcp.
     """
-    from sweep.export.runs import extra
+    from sweep.export.runs import import_extra
 
-    extra("mcp.server.lowlevel", "mcp", "mcp")
+    import_extra("mcp.server.lowlevel", "mcp", "mcp")
     import anyio
 
     group = ctx.find_root().command

@@ -144,7 +144,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
 def _take_options(given: dict[str, Any]) -> Options:
     """Remove the options of a session from click's arguments and return them as `Options`."""
-    from sweep.export import followers
+    from sweep.export import create_followers
     from sweep.runner import Options
 
     return Options(
@@ -159,5 +159,5 @@ def _take_options(given: dict[str, Any]) -> Options:
         quiet=given.pop("quiet") or given["as_json"],
         verbose=given.pop("verbose"),
         events=given.pop("events"),
-        followers=followers(tensorboard=given.pop("tensorboard")),
+        followers=create_followers(tensorboard=given.pop("tensorboard")),
     )

@@ -18,7 +18,7 @@ from sweep.text import counted
 GOOD, POOR = 0.8, 0.5  # shares of perfect scaling
 
 
-def device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
+def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
     """Report the results of one device."""
     if isinstance(tried, ProbeFailure):
         todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
@@ -33,7 +33,7 @@ def device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Finding]:
         yield Finding("device", Severity.OK, found)
 
 
-def pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
+def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
     """Report devices much slower than the fastest, which would slow down a trial on all of them."""
     speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, DeviceResult)}
     fastest = max(speeds.values(), default=0.0)
@@ -44,7 +44,7 @@ def pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
         yield Finding("device", Severity.WARNING, found, todo)
 
 
-def together(several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool) -> Iterator[Finding]:
+def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simulated: bool) -> Iterator[Finding]:
     """Report whether several devices work together in one trial."""
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2
@@ -64,7 +64,7 @@ def together(several: CollectiveResult | ProbeFailure, *, count: int, simulated:
         yield Finding("together", Severity.OK, f"{what} sum and train")
 
 
-def scaling(
+def check_scaling(
     alone: CollectiveResult | ProbeFailure, several: CollectiveResult | ProbeFailure, count: int
 ) -> Iterator[Finding]:
     """Report the gain of several GPUs over one."""
@@ -112,7 +112,7 @@ INSTALL = 'python -m pip install -c constraints.txt -e ".[gpu]"'
 FAST_LINKS = ("NV", "PIX", "PXB")
 
 
-def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report the GPUs of the machine, those visible to CUDA, and whether the visible ones differ."""
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
@@ -125,7 +125,7 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
         found = f"{sees}; there is no nvidia-smi, so links, memory and driver are not checked"
         yield Finding("gpus", Severity.NOTE, found, "install nvidia-smi, which comes with the driver")
     else:
-        yield Finding("gpus", Severity.OK, _inventory(nvidia.gpus))
+        yield Finding("gpus", Severity.OK, _describe_gpus(nvidia.gpus))
         if len(shown) < len(nvidia.gpus) and not nvidia.mig_devices:
             found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {counted(len(nvidia.gpus), 'GPU')} to use"
             yield Finding("gpus", Severity.NOTE, found, "unset it to use all of them")
@@ -134,25 +134,25 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
             yield Finding("gpus", Severity.WARNING, found, "give each trial one GPU, or set CUDA_VISIBLE_DEVICES")
 
 
-def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report whether the driver is recent enough for the CUDA version of TensorFlow."""
     if not shown or tensorflow.cuda is None:
         return
-    cuda = _version(tensorflow.cuda)[:2]
-    installed = _version(shown[0].driver)
+    cuda = _parse_version(tensorflow.cuda)[:2]
+    installed = _parse_version(shown[0].driver)
     least = TOOLKIT_DRIVERS.get((cuda[0], 0))
     own = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
     found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
     if least is None or own is None:
         yield Finding("driver", Severity.NOTE, f"{found}: no rule is known for this CUDA")
-    elif installed < _version(least):
+    elif installed < _parse_version(least):
         yield Finding(
             "driver",
             Severity.ERROR,
             f"{found}, which needs {least}",
             f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
         )
-    elif installed < _version(TOOLKIT_DRIVERS[own]) and any(_by_ptx(gpu, tensorflow) for gpu in shown):
+    elif installed < _parse_version(TOOLKIT_DRIVERS[own]) and any(_runs_by_ptx(gpu, tensorflow) for gpu in shown):
         # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
         found += ", whose PTX an older driver cannot compile, and these GPUs need it"
         todo = f"install driver {TOOLKIT_DRIVERS[own]} or newer"
@@ -161,7 +161,7 @@ def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
         yield Finding("driver", Severity.OK, found)
 
 
-def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
@@ -181,7 +181,7 @@ def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]
         yield Finding("libraries", Severity.ERROR, found + said, todo)
 
 
-def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report whether the build has code for each kind of GPU, and the precision that suits it."""
     if tensorflow.cuda is None:
         return
@@ -194,10 +194,10 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
         code = _check_build(f"{name}, compute capability {version[0]}.{version[1]}", version, tensorflow.architectures)
         yield code
         if code.level is not Severity.ERROR:
-            yield _precision(name, version)
+            yield _recommend_precision(name, version)
 
 
-def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
+def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
     """Report which measurements of GPUs trials can make, such as utilization and power."""
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
@@ -215,7 +215,7 @@ def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
         yield Finding("gauges", Severity.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
 
 
-def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report the links between the GPUs of one trial, over which gradients are summed."""
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
@@ -238,11 +238,11 @@ def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     yield Finding("links", Severity.WARNING, found, todo)
 
 
-def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report GPU memory in use by other programs, which trials cannot use."""
     for gpu in shown:
         if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
-            holders = "; ".join(map(_holder, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
+            holders = "; ".join(map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
             found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
                 f" by {holders}" if holders else ", by programs that the driver does not name"
             )
@@ -250,17 +250,17 @@ def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
             yield Finding("memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES")
 
 
-def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """Report MIG partitions and memory errors."""
     sliced = [gpu.index for gpu in shown if gpu.mig]
     if sliced and not nvidia.mig_devices:
-        found = f"MIG is on for GPU {_list(sliced)}, with no instance: nothing can run there"
+        found = f"MIG is on for GPU {_format_indices(sliced)}, with no instance: nothing can run there"
         todo = f"create instances, or switch it off: sudo nvidia-smi -i {sliced[0]} -mig 0"
         yield Finding("mig", Severity.ERROR, found, todo)
     elif sliced:
         found = (
-            f"MIG is on for GPU {_list(sliced)} ({len(nvidia.mig_devices)} instances): a process uses one instance "
-            "at most, so no trial can use several, and Ray counts whole GPUs"
+            f"MIG is on for GPU {_format_indices(sliced)} ({len(nvidia.mig_devices)} instances): a process uses one "
+            "instance at most, so no trial can use several, and Ray counts whole GPUs"
         )
         todo = f"run one sweep per instance with CUDA_VISIBLE_DEVICES=MIG-..., or sudo nvidia-smi -i {sliced[0]} -mig 0"
         yield Finding("mig", Severity.WARNING, found, todo)
@@ -270,7 +270,7 @@ def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
             todo = "reset it (sudo nvidia-smi --gpu-reset) or reboot; have it replaced if they come back"
             yield Finding("ecc", Severity.ERROR, found, todo)
     if off := [gpu.index for gpu in shown if gpu.ecc is False]:
-        yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_list(off)}")
+        yield Finding("ecc", Severity.NOTE, f"error correction is switched off for GPU {_format_indices(off)}")
 
 
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
@@ -292,7 +292,7 @@ def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[
             return Finding("capability", Severity.ERROR, found, todo)
 
 
-def _precision(name: str, capability: tuple[int, int]) -> Finding:
+def _recommend_precision(name: str, capability: tuple[int, int]) -> Finding:
     if capability >= (8, 0):
         return Finding("precision", Severity.OK, f"{name}: precision auto trains in mixed_bfloat16")
     if capability >= (7, 0):
@@ -304,25 +304,25 @@ def _precision(name: str, capability: tuple[int, int]) -> Finding:
     )
 
 
-def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
+def _runs_by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
     return gpu.capability is not None and (find_coverage(gpu.capability, tensorflow.architectures) is Coverage.PTX)
 
 
-def _holder(process: Process) -> str:
+def _describe_process(process: Process) -> str:
     used = "" if process.used_mib is None else f", {process.used_mib} MiB"
     return f"{process.name} (process {process.pid}{used})"
 
 
-def _inventory(gpus: Sequence[Gpu]) -> str:
+def _describe_gpus(gpus: Sequence[Gpu]) -> str:
     counts = Counter(gpu.name for gpu in gpus)
     return ", ".join(f"{count} x {name}" for name, count in counts.items())
 
 
-def _list(indices: Sequence[int]) -> str:
+def _format_indices(indices: Sequence[int]) -> str:
     return ", ".join(map(str, indices))
 
 
-def _version(text: str) -> Version:
+def _parse_version(text: str) -> Version:
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
@@ -339,20 +339,20 @@ class Mps:
     pipes_exist: bool = True
 
 
-def mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
+def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
     """Return whether its daemon is running; does not start it."""
     ran, pipes = run(["pgrep", "-f", DAEMON], 10.0), environ.get(PIPES)
     return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
 
 
-def mps(found: Mps) -> Iterator[Finding]:
+def check_mps(mps: Mps) -> Iterator[Finding]:
     """Report whether trials that share a GPU compute at the same time."""
-    if not found.pipes_exist:
-        what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
+    if not mps.pipes_exist:
+        what = f"{PIPES} is {mps.pipes}, which does not exist: CUDA may not start in any trial"
         yield Finding("mps", Severity.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
-    elif found.runs:
+    elif mps.runs:
         yield Finding("mps", Severity.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
-    elif found.runs is False:
+    elif mps.runs is False:
         what = "the MPS daemon does not run: trials that share a GPU (resources.gpus below 1, or auto) take turns"
         todo = f"nothing for whole GPUs; else start it before the sweep: {DAEMON} -d"
         yield Finding("mps", Severity.NOTE, what, todo)

@@ -61,7 +61,7 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
     )
 
 
-def disk_of(folder: Path) -> Disk:
+def probe_disk(folder: Path) -> Disk:
     """Try to write in the results folder, or in the closest existing folder above it."""
     existing = folder.absolute()
     while not existing.exists():
@@ -82,7 +82,7 @@ LEAST_FREE = 2**30
 SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
-def versions(host: Host) -> Iterator[Finding]:
+def check_versions(host: Host) -> Iterator[Finding]:
     """Report whether each package has a tested version."""
     wrong = []
     for text in host.requirements:
@@ -103,7 +103,7 @@ def versions(host: Host) -> Iterator[Finding]:
         yield Finding("versions", Severity.OK, found)
 
 
-def keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
+def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding]:
     """Report whether ``import keras`` gives Keras 3 on TensorFlow."""
     if isinstance(tensorflow, ProbeFailure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
@@ -120,7 +120,7 @@ def keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[Finding
         yield Finding("keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
 
 
-def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
+def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     """Report whether /dev/shm has room for Ray's object store and NCCL's buffers."""
     if host.shared_free_bytes is None:
         yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
@@ -137,7 +137,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
         yield Finding("shared memory", Severity.OK, found)
 
 
-def disk(disk: Disk) -> Iterator[Finding]:
+def check_disk(disk: Disk) -> Iterator[Finding]:
     """Report whether results can be written."""
     found = f"{disk.folder}: {_format_size(disk.free_bytes)} free"
     if disk.failure:
@@ -150,17 +150,17 @@ def disk(disk: Disk) -> Iterator[Finding]:
         yield Finding("results", Severity.OK, found)
 
 
-def ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
+def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
     """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
-    if isinstance(there, ProbeFailure):
-        found = f"no cluster at {address}: {there.reason}"
-        todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+    if isinstance(resources, ProbeFailure):
+        found = f"no cluster at {address}: {resources.reason}"
+        todo = resources.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
         yield Finding("ray", Severity.ERROR, found, todo)
         return
-    share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
+    share = f"{resources[0]:g} CPUs and {resources[1]:g} GPUs"
     if address is None:
         yield Finding("ray", Severity.OK, f"a sweep starts its own Ray here, with {share} for trials")
-    elif there[1] < usable:
+    elif resources[1] < usable:
         todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
         found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
         yield Finding("ray", Severity.WARNING, found, todo)
@@ -168,23 +168,23 @@ def ray(there: Resources | ProbeFailure, usable: int, address: str | None) -> It
         yield Finding("ray", Severity.OK, f"the cluster at {address} has {share}")
 
 
-def ray_folder(folder: str, fault: str) -> Iterator[Finding]:
+def check_ray_folder(folder: str, fault: str) -> Iterator[Finding]:
     """Report if a Ray that a sweep starts itself cannot store its files."""
     if fault:
         todo = "export RAY_TMPDIR=DIR, a short folder that can be written; a sweep takes /tmp where it can"
         yield Finding("ray", Severity.WARNING, f"{folder} {fault}", todo)
 
 
-def check_node_pairs(met: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
+def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterator[Finding]:
     """Report whether a trial can have workers on several nodes, and the cost of summing between them."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
-    if isinstance(met, ProbeFailure):
-        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
+    if isinstance(pairs, ProbeFailure):
+        yield Finding("nodes", Severity.ERROR, f"nothing is known of sums between nodes: {pairs.reason}", todo)
         return
-    if not met:
+    if not pairs:
         yield Finding("nodes", Severity.OK, "one node has CPUs for trials: there is nothing between nodes to try")
         return
-    for one in met:
+    for one in pairs:
         names = " and ".join(one.nodes)
         if one.failure:
             yield Finding("nodes", Severity.ERROR, f"{names} do not train together: {one.failure}", todo)

@@ -73,14 +73,14 @@ def gather_gpus(run: Run) -> Nvidia:
         return Nvidia()
     if ran.code != 0:
         return Nvidia(failure=ran.reason)
-    gpus = tuple(_gpu(dict(zip(fields, _cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
+    gpus = tuple(_parse_gpu(dict(zip(fields, _split_cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
     processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
     has_mig = any(gpu.mig for gpu in gpus)
     listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if has_mig else None
     topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S) if len(gpus) > 1 else None
     return Nvidia(
         gpus=gpus,
-        processes=tuple(map(_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),
+        processes=tuple(map(_parse_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),
         links=parse_links(topology.out) if topology and topology.code == 0 else {},
         mig_devices=parse_mig_devices(listed.out) if listed else {},
     )
@@ -99,14 +99,14 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
     return links
 
 
-def visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
+def list_visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
     """Return the GPUs that CUDA shows with this CUDA_VISIBLE_DEVICES (None: not set), in its order."""
     known = {gpu.index: gpu for gpu in nvidia.gpus}
     shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
     return tuple(known[index] for index in shown)
 
 
-def _gpu(row: Mapping[str, str]) -> Gpu:
+def _parse_gpu(row: Mapping[str, str]) -> Gpu:
     capability = re.fullmatch(r"(\d+)\.(\d+)", row.get("compute_cap", ""))
     return Gpu(
         index=int(row["index"]),
@@ -122,8 +122,8 @@ def _gpu(row: Mapping[str, str]) -> Gpu:
     )
 
 
-def _process(line: str) -> Process:
-    uuid, pid, *name, used = _cells(line)
+def _parse_process(line: str) -> Process:
+    uuid, pid, *name, used = _split_cells(line)
     return Process(uuid, pid, ", ".join(name), _parse_count(used))
 
 
@@ -131,7 +131,7 @@ def _skip_empty_lines(text: str) -> Iterable[str]:
     return (line for line in text.splitlines() if line.strip())
 
 
-def _cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(", ")]
 
 

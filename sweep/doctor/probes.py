@@ -131,13 +131,13 @@ def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeF
     return MemoryShareResult(answer["limit_bytes"], answer["refused"], answer["works"])
 
 
-def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
+def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
     """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
     _, answer = _run_probe(run, timeout_s, MODULE, "tpu")
     return answer if isinstance(answer, ProbeFailure) else tuple(answer["missing"])
 
 
-def cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
+def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
     """Query the resources of the Ray cluster at an address."""
     ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
@@ -163,11 +163,11 @@ def probe_node_pairs(
     met = []
     for pair in answer["pairs"]:
         ran = [CommandResult(*one) for one in pair["ran"]]
-        met.append(_met(pair["nodes"], ran))
+        met.append(_parse_node_pair(pair["nodes"], ran))
     return tuple(met)
 
 
-def _met(nodes: list[str], ran: list[CommandResult]) -> NodePairResult:
+def _parse_node_pair(nodes: list[str], ran: list[CommandResult]) -> NodePairResult:
     both = (nodes[0], nodes[1])
     for node, one in zip(nodes, ran, strict=True):
         if one.code != 0:

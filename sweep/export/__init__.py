@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from sweep.store.folder import ResultsFolder
 
 
-def followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+def create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
     """Return the exporters that follow a sweep while it runs. Raises `InputError` if a library is missing."""
     if not tensorboard:
         return ()
-    from sweep.export.tensorboard import LiveEventFiles, require
+    from sweep.export.tensorboard import LiveEventFiles, import_events
 
-    require()
+    import_events()
     return (LiveEventFiles,)

@@ -55,7 +55,7 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
     Later errors are passed to ``say``. Raises `InputError` if the port is taken, a sweep cannot be shown or
     optuna-dashboard is not installed, and `StoreError` if a log is damaged.
     """
-    library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
+    library = runs.import_extra("optuna_dashboard", "optuna-dashboard", "dashboard")
     sweeps = [FollowedSweep(folder, say, name) for name, folder in told_apart(folders).items()]
     # Optuna's warnings about experimental features, which do not concern users of the page
     warnings.simplefilter("ignore")

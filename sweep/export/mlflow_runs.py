@@ -19,7 +19,7 @@ from typing import Any
 from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
 from sweep.export import runs
-from sweep.export.runs import ExportedTrial, SweepState, allowed
+from sweep.export.runs import ExportedTrial, SweepState, make_allowed_names
 from sweep.space.domains import key
 from sweep.store.disk import storing
 from sweep.store.sweep_info import SweepInfo
@@ -42,7 +42,7 @@ _STATUS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ExportResult:
     """The result of an export."""
 
     new: int
@@ -50,14 +50,14 @@ class Done:
     renamed: Mapping[str, str]  # names that MLflow does not allow, with their replacements
 
 
-def local_uri(target: Path) -> str:
+def make_local_uri(target: Path) -> str:
     """Return the address of a database in a folder, creating the folder. Raises `StoreError`."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
 
 
-def export_to_mlflow(sweep: SweepState, uri: str) -> Done:
+def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     """Bring the runs at a tracking URI up to date with the sweep.
 
     Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
@@ -69,19 +69,19 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> Done:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's warnings about its own dependencies
-        library = runs.extra("mlflow.tracking", "mlflow-skinny", "mlflow")
+        library = runs.import_extra("mlflow.tracking", "mlflow-skinny", "mlflow")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         try:
             client = library.MlflowClient(tracking_uri=uri)
-            experiment = _experiment(client, sweep, uri)
+            experiment = _get_experiment(client, sweep, uri)
         except InputError:
             raise
         except Exception as error:  # from a database driver, the network or MLflow
             what = first_line(error)
             raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
         try:
-            return _Export(client, experiment, sweep).all()
+            return _Export(client, experiment, sweep).export_all()
         except Exception as error:
             raise StoreError(f"{uri}: MLflow could not take a run: {first_line(error)}") from error
 
@@ -91,28 +91,28 @@ class _Export:
         self._client = client
         self._experiment = experiment
         self._sweep = sweep
-        self._entities = runs.extra("mlflow.entities", "mlflow-skinny", "mlflow")
+        self._entities = runs.import_extra("mlflow.entities", "mlflow-skinny", "mlflow")
         names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
-        self._params = mlflow_names(names)
-        self._metrics = mlflow_names([*runs.names_of_scalars(sweep.tables.metrics).values()])
+        self._params = make_mlflow_names(names)
+        self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
-    def all(self) -> Done:
-        known = self._known()
-        parent = self._parent(known.pop("", None))
+    def export_all(self) -> ExportResult:
+        known = self._find_runs()
+        parent = self._write_parent(known.pop("", None))
         new = unchanged = 0
         for run in self._sweep.runs():
             old = known.get(str(run.trial.trial))
-            if old is not None and old.data.tags.get(_DONE) == self._state(run):
+            if old is not None and old.data.tags.get(_DONE) == self._describe_state(run):
                 unchanged += 1
                 continue
             if old is not None:
                 self._client.delete_run(old.info.run_id)
-            self._write(run, parent)
+            self._write_trial(run, parent)
             new += 1
         safe_names = {**self._params, **self._metrics}
-        return Done(new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe})
+        return ExportResult(new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe})
 
-    def _known(self) -> dict[str, Any]:
+    def _find_runs(self) -> dict[str, Any]:
         """Return the runs of an earlier export by trial number, as text; "" is the run of the sweep."""
         by_trial: dict[str, Any] = {}
         token = None
@@ -125,12 +125,12 @@ class _Export:
             if not token:
                 return by_trial
 
-    def _parent(self, known: Any) -> str:
+    def _write_parent(self, known: Any) -> str:
         """Create or update the run of the sweep itself, with its best values and provenance; return its id."""
         sweep = self._sweep
         started, last = sweep.tables.history.started or 0.0, sweep.tables.history.last
         if known is None:
-            known = self._client.create_run(self._experiment, _ms(started), {_ID: sweep.identity}, sweep.name)
+            known = self._client.create_run(self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name)
         run_id = str(known.info.run_id)
         best = next(iter(sweep.ranking.best), None)
         tags = {
@@ -141,15 +141,15 @@ class _Export:
         if best is not None:
             tags |= {"sweep.best_trial": str(best.trials[0].trial)}
             tags |= {f"sweep.best.{self._metrics[score.metric]}": repr(score.mean) for score in best.scores}
-        self._client.log_batch(run_id, tags=self._tags({name: text for name, text in tags.items() if text}))
+        self._client.log_batch(run_id, tags=self._make_tags({name: text for name, text in tags.items() if text}))
         if sweep.state == "running":
             self._client.update_run(run_id, "RUNNING")
         else:
             ended = "FINISHED" if sweep.state == "finished" else "KILLED"
-            self._client.set_terminated(run_id, ended, None if last is None else _ms(last))
+            self._client.set_terminated(run_id, ended, None if last is None else _to_ms(last))
         return run_id
 
-    def _write(self, run: ExportedTrial, parent: str) -> None:
+    def _write_trial(self, run: ExportedTrial, parent: str) -> None:
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -164,39 +164,39 @@ class _Export:
             **({"mlflow.note.content": run.trial.note} if run.trial.note else {}),
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
-        created = self._client.create_run(self._experiment, _ms(run.started), _shorten_tags(tags), name)
+        created = self._client.create_run(self._experiment, _to_ms(run.started), _shorten_tags(tags), name)
         run_id = created.info.run_id
         params = [self._entities.Param(self._params[name], _format_param(value)) for name, value in run.params.items()]
         batches = zip_longest(
-            _split_into_batches(self._values(run), _METRICS), _split_into_batches(params, _PARAMS), fillvalue=()
+            _split_into_batches(self._list_metrics(run), _METRICS), _split_into_batches(params, _PARAMS), fillvalue=()
         )
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
-        self._client.set_tag(run_id, _DONE, self._state(run))  # set last; a run without it was interrupted
-        status = self._status(run)
+        self._client.set_tag(run_id, _DONE, self._describe_state(run))  # set last; a run without it was interrupted
+        status = self._get_status(run)
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
         else:
-            self._client.set_terminated(run_id, status, _ms(run.ended))
+            self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
-    def _status(self, run: ExportedTrial) -> str:
+    def _get_status(self, run: ExportedTrial) -> str:
         """Return a trial's status in MLflow; a running trial without a driver counts as scheduled."""
         is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
         return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
 
-    def _state(self, run: ExportedTrial) -> str:
-        return f"{run.trial.status.value} {run.trial.epochs} {self._status(run)}"
+    def _describe_state(self, run: ExportedTrial) -> str:
+        return f"{run.trial.status.value} {run.trial.epochs} {self._get_status(run)}"
 
-    def _values(self, run: ExportedTrial) -> Iterator[Any]:
+    def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
         for epoch in run.epochs:
             for name, value in epoch.scalars.items():
-                yield self._entities.Metric(self._metrics[name], value, _ms(epoch.time), epoch.number)
+                yield self._entities.Metric(self._metrics[name], value, _to_ms(epoch.time), epoch.number)
 
-    def _tags(self, tags: Mapping[str, str]) -> list[Any]:
+    def _make_tags(self, tags: Mapping[str, str]) -> list[Any]:
         return [self._entities.RunTag(name, value) for name, value in _shorten_tags(tags).items()]
 
 
-def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
+def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:
         artifacts = None
@@ -209,9 +209,9 @@ def _experiment(client: Any, sweep: SweepState, uri: str) -> str:
     return str(experiment.experiment_id)
 
 
-def mlflow_names(names: Sequence[str]) -> dict[str, str]:
+def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
     """Map names to names that MLflow allows: allowed characters only, and unchanged when normalized as a path."""
-    return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
+    return make_allowed_names(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
 def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
@@ -242,5 +242,5 @@ def _split_into_batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
         yield some
 
 
-def _ms(seconds: float) -> int:
+def _to_ms(seconds: float) -> int:
     return round(seconds * 1000)

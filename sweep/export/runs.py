@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def extra(module: str, package: str, extra: str) -> ModuleType:
+def import_extra(module: str, package: str, extra: str) -> ModuleType:
     """Import a module of a package that one of sweep's extras installs. Raises `InputError` if it is missing."""
     try:
         return import_module(module)
@@ -51,7 +51,7 @@ class Epoch:
 
     number: int
     time: float  # seconds since 1970
-    scalars: Mapping[str, float]  # named by `names_of_scalars`
+    scalars: Mapping[str, float]  # named by `name_scalars`
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
     return SweepState(sweep, info, sweep.state, identity, tables)
 
 
-def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
+def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Map each name to one in which no character matches ``pattern``; clashes of changed names are numbered."""
     taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
     new_names = {name: name for name in taken}
@@ -129,7 +129,7 @@ def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     return new_names
 
 
-def names_of_scalars(metrics: pa.Table) -> dict[str, str]:
+def name_scalars(metrics: pa.Table) -> dict[str, str]:
     """Return the name of each column of epochs: metrics keep their names, other columns get the prefix ``run/``."""
     own = [name for name in metrics.column_names if name not in NOT_MEASURED]
     of_metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
@@ -144,7 +144,7 @@ class _Epochs:
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
         edges = [*first.tolist(), read.metrics.num_rows]
         self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
-        self._names = names_of_scalars(read.metrics)
+        self._names = name_scalars(read.metrics)
 
     def of(self, trial: int) -> list[Epoch]:
         if trial not in self._rows:

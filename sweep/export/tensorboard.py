@@ -33,10 +33,10 @@ _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
 
 
-def require() -> ModuleType:
+def import_events() -> ModuleType:
     """Return the module that makes events. Raises `InputError` if TensorBoard is not installed."""
-    runs.extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
-    return runs.extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
+    runs.import_extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
+    return runs.import_extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class EventFiles:
     """The event files of one sweep. Not for several threads or processes at once."""
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
-        self._events = require()
+        self._events = import_events()
         self._sweep = sweep
         self._target = target
         space = studies.space_of(sweep)
@@ -80,7 +80,7 @@ class EventFiles:
             if log.is_another(path, self._log_bytes, self._mark):
                 self._start_over()
             for change, end in self._ledger.follow(path, self._log_bytes):
-                self._take(change)
+                self._process_change(change)
                 before, self._log_bytes = self._log_bytes, end
                 if end // FLUSH_BYTES > before // FLUSH_BYTES:
                     self._flush()
@@ -102,11 +102,11 @@ class EventFiles:
             for number, (size, end) in known["trials"].items():
                 self._trials[int(number)] = _Written(size, end)
             for number, one in self._trials.items():
-                size = self._file(number).stat().st_size
+                size = self._get_path(number).stat().st_size
                 if size < one.size:
                     raise ValueError("a file is shorter than it was")
                 if size > one.size:
-                    os.truncate(self._file(number), one.size)
+                    os.truncate(self._get_path(number), one.size)
             for _, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
                 if end >= self._log_bytes:
                     break
@@ -134,18 +134,18 @@ class EventFiles:
         with replacing(self._target / "written.json") as path:
             path.write_text(json.dumps(known), encoding="utf-8")
 
-    def _take(self, change: Change) -> None:
+    def _process_change(self, change: Change) -> None:
         match change:
             case Started(trial, start):
                 self._trials[trial.number] = _Written()
                 group = trial.role.value if trial.place is None else f"{trial.place // self._trials_each:05d}"
-                self._add(trial.number, self._events.encode_start(start, self._hparams, group))
+                self._append(trial.number, self._events.encode_start(start, self._hparams, group))
             case Reported(trial, report):
-                self._add(trial.number, self._events.encode_epoch(report))
-                self._name([*report.metrics])
+                self._append(trial.number, self._events.encode_epoch(report))
+                self._announce_metrics([*report.metrics])
             case Ended(trial, end):
                 self._trials[trial.number].end = self._trials[trial.number].size
-                self._add(trial.number, self._events.encode_end(end, trial.epoch))
+                self._append(trial.number, self._events.encode_end(end, trial.epoch))
             case Reopened(trial):  # remove the record of its end
                 self._flush()
                 one = self._trials[trial.number]
@@ -153,32 +153,34 @@ class EventFiles:
                 self._touched.discard(trial.number)
 
     @property
-    def _first(self) -> TrialStarted:
+    def _get_first_start(self) -> TrialStarted:
         return next(iter(self._ledger.trials.values())).start
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:
-        return dict.fromkeys(self._first.params) if self._domains is None else self._domains
+        return dict.fromkeys(self._get_first_start.params) if self._domains is None else self._domains
 
-    def _name(self, metrics: list[str]) -> None:
+    def _announce_metrics(self, metrics: list[str]) -> None:
         """Announce new metrics to the HParams tab."""
         new = [metric for metric in metrics if metric not in self._metrics]
         if not new and self._metrics:
             return
         objectives = [metric for metric, _ in self._sweep.read_info().objectives]
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
-        content = self._events.encode_experiment(self._hparams, self._first.params, self._metrics, self._first.time)
+        content = self._events.encode_experiment(
+            self._hparams, self._get_first_start.params, self._metrics, self._get_first_start.time
+        )
         with replacing(self._target / _FILE.format(0)) as path:
             path.write_bytes(content)
 
-    def _add(self, trial: int, content: bytes) -> None:
+    def _append(self, trial: int, content: bytes) -> None:
         self._pending.setdefault(trial, bytearray()).extend(content)
         self._trials[trial].size += len(content)
 
     def _flush(self) -> None:
         """Write the pending events to their files."""
         for trial, content in self._pending.items():
-            path = self._file(trial)
+            path = self._get_path(trial)
             with storing(path):
                 if trial in self._touched:
                     with path.open("ab") as file:
@@ -193,7 +195,7 @@ class EventFiles:
                 self._touched.add(trial)
         self._pending.clear()
 
-    def _file(self, trial: int) -> Path:
+    def _get_path(self, trial: int) -> Path:
         return self._target / f"{trial:05d}" / _FILE.format(1)
 
 

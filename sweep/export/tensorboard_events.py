@@ -32,16 +32,22 @@ _STATUS = {
 
 
 def encode_experiment(
-    domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float
+    domains: Mapping[str, Domain | None], example: Params, metrics: Sequence[str], started: float
 ) -> bytes:
-    """Return the file that declares parameters with their types, and metrics; ``seen`` are some trial's parameters."""
+    """Return the file that declares parameters with their types, and metrics.
+
+    ``domains`` are those of the sweep file, and ``example`` has the parameters of some trial, for those without a
+    domain. ``started`` is the time of the first trial, in seconds since 1970.
+    """
     made = api_pb2.Experiment(
         time_created_secs=started,
-        hparam_infos=[_hparam(name, domain, seen.get(name)) for name, domain in domains.items()],
+        hparam_infos=[_make_hparam_info(name, domain, example.get(name)) for name, domain in domains.items()],
         metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=encodable(metric))) for metric in metrics],
     )
     data = plugin_data_pb2.HParamsPluginData(experiment=made)
-    return _encode_file_version(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
+    return _encode_file_version(started) + _encode_event(
+        started, 0, [_make_hparams_value(metadata.EXPERIMENT_TAG, data)]
+    )
 
 
 def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
@@ -49,13 +55,15 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
-            _set(info.hparams[encodable(name)], event.params[name], _type(domain, event.params[name]))
+            _set_value(info.hparams[encodable(name)], event.params[name], _choose_type(domain, event.params[name]))
     data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
-    return _encode_file_version(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
+    return _encode_file_version(event.time) + _encode_event(
+        event.time, 0, [_make_hparams_value(metadata.SESSION_START_INFO_TAG, data)]
+    )
 
 
 def encode_epoch(event: EpochReported) -> bytes:
-    """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
+    """Return the scalars of one epoch as TensorBoard records; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -66,11 +74,11 @@ def encode_epoch(event: EpochReported) -> bytes:
     values = [
         summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)) for tag, number in scalars.items()
     ]
-    return _event(event.time, event.epoch, values)
+    return _encode_event(event.time, event.epoch, values)
 
 
 def encode_end(event: TrialEnded, epochs: int) -> bytes:
-    """Return the end of a trial: its status for the HParams tab, and as a sentence for the Text tab."""
+    """Return the last records of a trial's file: its status for the HParams tab, and a sentence for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
@@ -83,24 +91,24 @@ def encode_end(event: TrialEnded, epochs: int) -> bytes:
             string_val=[encodable(words).encode()],
         ),
     )
-    return _event(event.time, epochs, [_hparams(metadata.SESSION_END_INFO_TAG, data), text])
+    return _encode_event(event.time, epochs, [_make_hparams_value(metadata.SESSION_END_INFO_TAG, data), text])
 
 
 def _encode_file_version(time: float) -> bytes:
-    return _record(event_pb2.Event(wall_time=time, file_version="brain.Event:2"))
+    return _frame_record(event_pb2.Event(wall_time=time, file_version="brain.Event:2"))
 
 
-def _event(time: float, step: int, values: Iterable[Any]) -> bytes:
-    return _record(event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values)))
+def _encode_event(time: float, step: int, values: Iterable[Any]) -> bytes:
+    return _frame_record(event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values)))
 
 
-def _record(event: Any) -> bytes:
+def _frame_record(event: Any) -> bytes:
     file = io.BytesIO()
     RecordWriter(file).write(event.SerializeToString(deterministic=True))
     return file.getvalue()
 
 
-def _hparams(tag: str, data: Any) -> Any:
+def _make_hparams_value(tag: str, data: Any) -> Any:
     data.version = metadata.PLUGIN_DATA_VERSION
     # the package's own function does not serialize deterministically
     content = data.SerializeToString(deterministic=True)
@@ -109,29 +117,29 @@ def _hparams(tag: str, data: Any) -> Any:
     return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
 
 
-def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
-    kind = _type(domain, seen)
+def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
+    kind = _choose_type(domain, example)
     info = api_pb2.HParamInfo(name=encodable(name), type=kind)
     match domain:
         case Categorical():
             for value in list_choices(domain) or ():
-                _set(info.domain_discrete.values.add(), value, kind)
+                _set_value(info.domain_discrete.values.add(), value, kind)
         case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
             info.domain_interval.min_value, info.domain_interval.max_value = low, high
     return info
 
 
-def _type(domain: Domain | None, seen: Value) -> int:
+def _choose_type(domain: Domain | None, example: Value) -> int:
     """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
-    values = list_choices(domain) or () if isinstance(domain, Categorical) else (seen,)
+    values = list_choices(domain) or () if isinstance(domain, Categorical) else (example,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
     return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)
 
 
-def _set(target: struct_pb2.Value, value: Value, kind: int) -> None:
+def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:
     if kind == api_pb2.DATA_TYPE_BOOL and isinstance(value, bool):
         target.bool_value = value
     elif kind == api_pb2.DATA_TYPE_FLOAT64 and is_number(value):

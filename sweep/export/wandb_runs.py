@@ -38,17 +38,17 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     Raises `StoreError` if the disk cannot be written.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
-    records: Any = runs.extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
     with storing(target):
         found = target.glob(f"offline-run-*-{sweep.identity}-*")
         earlier = {path.name.split("-", 3)[3]: path for path in found}  # by run id
     count = 0
     for run in sweep.runs():
-        identity = run_id(sweep, run.trial.trial)
+        identity = make_run_id(sweep, run.trial.trial)
         began = datetime.fromtimestamp(run.started, UTC)
-        made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
+        made = [record.SerializeToString(deterministic=True) for record in _make_records(records, sweep, run, identity)]
         path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
-        _write_run(path, framed(made), earlier.get(identity))
+        _write_run(path, frame_records(made), earlier.get(identity))
         count += 1
     return count
 
@@ -65,12 +65,12 @@ def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
         aside.write_bytes(content)
 
 
-def run_id(sweep: SweepState, trial: int) -> str:
+def make_run_id(sweep: SweepState, trial: int) -> str:
     """Return an id that is unique to this trial of this sweep and the same in every export."""
     return f"{sweep.identity}-{trial:05d}"
 
 
-def framed(records: Iterable[bytes]) -> bytes:
+def frame_records(records: Iterable[bytes]) -> bytes:
     """Encode records as a W&B file: split at block ends, each part with length, type and checksum."""
     out = bytearray(MAGIC)
     for record in records:
@@ -93,7 +93,7 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
     return _LAST if is_last else _MIDDLE
 
 
-def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
+def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
     """Yield the records that wandb itself would have written for a run."""
     number = 0
 
@@ -108,13 +108,14 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
     for epoch in run.epochs:
         row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
         items = [
-            known.HistoryItem(nested_key=[encodable(name)], value_json=_json(value)) for name, value in row.items()
+            known.HistoryItem(nested_key=[encodable(name)], value_json=_encode_json(value))
+            for name, value in row.items()
         ]
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
     last_epoch = run.epochs[-1].time if run.epochs else run.started
     lasted_s = (run.ended or last_epoch) - run.started
     summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
-    items = [known.SummaryItem(key=encodable(name), value_json=_json(value)) for name, value in summary.items()]
+    items = [known.SummaryItem(key=encodable(name), value_json=_encode_json(value)) for name, value in summary.items()]
     yield numbered(summary=known.SummaryRecord(update=items))
     if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
         exit_code = 1 if run.trial.status in LOST else 0
@@ -124,11 +125,12 @@ def _records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -
 def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
     trial = run.trial
     config = [
-        known.ConfigItem(key=encodable(name), value_json=_json(value)) for name, value in _config(sweep, run).items()
+        known.ConfigItem(key=encodable(name), value_json=_encode_json(value))
+        for name, value in _make_config(sweep, run).items()
     ]
     record = known.RunRecord(
         run_id=identity,
-        project=_project(sweep.name),
+        project=_make_project_name(sweep.name),
         config=known.ConfigRecord(update=config),
         run_group=encodable(sweep.name)[:128],
         job_type="trial",
@@ -155,7 +157,7 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     return {**last, **best, **outcome, **facts}
 
 
-def _config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
+def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
     """Return the parameters, and other facts about the trial under ``sweep``."""
     trial = run.trial
     own: Mapping[str, object] = {
@@ -171,24 +173,24 @@ def _config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
     return {**run.params, key: own}
 
 
-def _project(name: str) -> str:
+def _make_project_name(name: str) -> str:
     """Return a valid project name: at most 128 characters, with slashes, backslashes and # ? % : replaced."""
     return re.sub(r"[/\\#?%:]", "_", encodable(name))[:128]
 
 
-def _json(value: object) -> str:
+def _encode_json(value: object) -> str:
     """Encode as JSON, with W&B's words for numbers that are not finite."""
-    return json.dumps(_finite(value), allow_nan=False)
+    return json.dumps(_replace_infinite(value), allow_nan=False)
 
 
-def _finite(value: object) -> object:
+def _replace_infinite(value: object) -> object:
     match value:
         case float() if not math.isfinite(value):
             if math.isnan(value):
                 return "NaN"
             return "Infinity" if value > 0 else "-Infinity"
         case list():
-            return [_finite(item) for item in value]
+            return [_replace_infinite(item) for item in value]
         case dict():
-            return {name: _finite(item) for name, item in value.items()}
+            return {name: _replace_infinite(item) for name, item in value.items()}
     return value

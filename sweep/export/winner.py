@@ -18,7 +18,7 @@ from sweep.backends import checkpoints
 from sweep.contract import Exported
 from sweep.errors import InputError, RefusedError, in_short
 from sweep.events import Value
-from sweep.inspection import Source, import_folder
+from sweep.inspection import Source, find_import_folder
 from sweep.runner import restoring
 from sweep.runner.restoring import KeptCheckpoint, Restored, Which
 from sweep.spec import resolved
@@ -42,28 +42,32 @@ class CardFacts:
     with_checkpoint: bool
 
 
-def card(facts: CardFacts) -> str:
+def format_card(facts: CardFacts) -> str:
     """Return the model card in Markdown; names and values are escaped so that they format nothing."""
     kept = facts.kept
     parts = [
-        _front_matter(facts),
+        _format_front_matter(facts),
         f"# {_escape_markdown(kept.sweep.folder.name)}, trial {kept.trial}\n",
         _summarize_winner(facts),
-        _section("Use", [_usage(facts)]),
-        _section("Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]),
-        _section("Result", _result(facts)),
-        _section("Data", _data(facts)),
-        _section("Preprocessing", _preprocessing(facts)),
-        _section("Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]),
-        _section("Training", _format_training(facts)),
-        _section("Provenance", _format_provenance(facts)),
+        _format_section("Use", [_format_usage(facts)]),
+        _format_section(
+            "Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]
+        ),
+        _format_section("Result", _format_result(facts)),
+        _format_section("Data", _format_data(facts)),
+        _format_section("Preprocessing", _format_preprocessing(facts)),
+        _format_section(
+            "Hyperparameters", [_format_table(("parameter", "value"), _format_values(kept.started.params))]
+        ),
+        _format_section("Training", _format_training(facts)),
+        _format_section("Provenance", _format_provenance(facts)),
     ]
     if facts.notes:
-        parts.append(_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
+        parts.append(_format_section("Notes", [f"- {_escape_markdown(note)}" for note in facts.notes]))
     return "\n".join(part for part in parts if part)
 
 
-def _front_matter(facts: CardFacts) -> str:
+def _format_front_matter(facts: CardFacts) -> str:
     library = "tensorflow" if facts.exported.files else "other"
     if "keras" in facts.exported.files:
         library = "keras"
@@ -86,8 +90,8 @@ def _summarize_winner(facts: CardFacts) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _usage(facts: CardFacts) -> str:
-    blocks = [_fenced(lines, "python") for lines in facts.exported.usage.values()]
+def _format_usage(facts: CardFacts) -> str:
+    blocks = [_format_block(lines, "python") for lines in facts.exported.usage.values()]
     if "saved_model" in facts.exported.files:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
     if facts.exported.needs:
@@ -100,7 +104,7 @@ def _usage(facts: CardFacts) -> str:
     return "\n\n".join(blocks)
 
 
-def _result(facts: CardFacts) -> list[str]:
+def _format_result(facts: CardFacts) -> list[str]:
     kept = facts.kept
     row = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
     answer = verdict.summarize_ranking(facts.ranking)
@@ -136,14 +140,14 @@ def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, st
     return "", "", ""
 
 
-def _data(facts: CardFacts) -> list[str]:
+def _format_data(facts: CardFacts) -> list[str]:
     rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
     if facts.kept.facts.data:
         rows.append(("fingerprint", facts.kept.facts.data))
     return [_format_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
 
 
-def _preprocessing(facts: CardFacts) -> list[str]:
+def _format_preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
     file = f", file {_format_code(path.name)}" if path else ""
@@ -154,7 +158,7 @@ def _preprocessing(facts: CardFacts) -> list[str]:
         "Augmentation, dropout and other noise of training are off when the model predicts.",
     ]
     if facts.exported.preprocessing:
-        lines += ["In the author's words:", _fenced(facts.exported.preprocessing, "text")]
+        lines += ["In the author's words:", _format_block(facts.exported.preprocessing, "text")]
     return lines
 
 
@@ -181,14 +185,14 @@ def _format_training(facts: CardFacts) -> list[str]:
 def _format_provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
-    git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
+    git, packages = _require_mapping(about.get("git")), _require_mapping(about.get("packages"))
     commit = str(git.get("commit", "unknown"))
     if git.get("dirty"):
         commit += " and uncommitted changes"
     gpus = about.get("gpus")
     gpu_names = []
     if isinstance(gpus, list):
-        gpu_names = [str(_mapping(gpu).get("name")) for gpu in gpus]
+        gpu_names = [str(_require_mapping(gpu).get("name")) for gpu in gpus]
     facts_by_name: dict[str, object] = {
         "sweep": facts.kept.sweep.folder.name,
         "trial": f"{facts.kept.trial} ({facts.kept.started.trial_id})",
@@ -205,7 +209,7 @@ def _format_provenance(facts: CardFacts) -> list[str]:
     return [_format_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _require_mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
@@ -221,7 +225,7 @@ def _format_number(value: float | None) -> str:
     return "" if value is None else f"{value:.9g}"
 
 
-def _section(title: str, parts: Iterable[str]) -> str:
+def _format_section(title: str, parts: Iterable[str]) -> str:
     body = list(parts)
     between = "\n" if body and body[0].startswith("- ") else "\n\n"
     return f"## {title}\n\n{between.join(part for part in body if part)}\n"
@@ -232,11 +236,11 @@ def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return ""
     lines = [" | ".join(map(_escape_markdown, head)), " | ".join("---" for _ in head)]
     for row in rows:
-        lines.append(" | ".join(_cell(text) for text in row))
+        lines.append(" | ".join(_format_cell(text) for text in row))
     return "\n".join(f"| {line} |" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     return _format_code(text) if text else ""
 
 
@@ -249,20 +253,20 @@ def _escape_markdown(value: str) -> str:
 def _format_code(value: str) -> str:
     """Return a text as inline code, also usable in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
-    fence = _fence(flat, "`")
+    fence = _choose_fence(flat, "`")
     space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-def _fence(value: str, fence: str) -> str:
+def _choose_fence(value: str, fence: str) -> str:
     """Return a fence that is long enough not to occur in the text."""
     while fence in value:
         fence += "`"
     return fence
 
 
-def _fenced(value: str, language: str) -> str:
-    fence = _fence(value, "```")
+def _format_block(value: str, language: str) -> str:
+    fence = _choose_fence(value, "```")
     return f"{fence}{language}\n{printable(value).strip()}\n{fence}"
 
 
@@ -306,7 +310,7 @@ def export_winner(
     except OSError as error:
         raise InputError.one(str(target), f"cannot be written ({error.strerror})", "name another folder") from error
     with removed_if_it_fails(aside):
-        winner = _fill(kept, aside, target, formats)
+        winner = _write_export(kept, aside, target, formats)
         aside.rename(target)
     return winner
 
@@ -321,21 +325,31 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
         raise RefusedError.one(str(target), "exists already", "name a new folder")
 
 
-def _fill(kept: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
+def _write_export(checkpoint: KeptCheckpoint, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
     with runner.redirected(log):
-        restored = restoring.begin_trial(kept)
+        restored = restoring.begin_trial(checkpoint)
         exported = _export_model(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]
-    _check_metrics(kept, exported, notes)
+    _check_metrics(checkpoint, exported, notes)
     if "checkpoint" in formats:
-        shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
-    (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    ranked = ranking.rank([analysis.read_sweep(kept.sweep.folder)])
-    facts = CardFacts(kept, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
-    (aside / CARD).write_text(card(facts), encoding="utf-8")
-    return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))
+        shutil.copytree(
+            checkpoint.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST)
+        )
+    (aside / SWEEP).write_text(_format_sweep_file(restored), encoding="utf-8")
+    ranked = ranking.rank([analysis.read_sweep(checkpoint.sweep.folder)])
+    facts = CardFacts(checkpoint, ranked, exported, restored.source, tuple(notes), "checkpoint" in formats)
+    (aside / CARD).write_text(format_card(facts), encoding="utf-8")
+    return Winner(
+        target,
+        checkpoint.sweep.folder.name,
+        checkpoint.trial,
+        checkpoint.epoch,
+        checkpoint.metrics,
+        exported,
+        tuple(notes),
+    )
 
 
 def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Exported:
@@ -359,15 +373,15 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     return exported
 
 
-def _check_metrics(kept: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
+def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
     """Compare the model's metrics with the log.
 
     A difference is an error, or a note if it was trained on other devices.
     """
     wrong = [
-        f"{name} is {value:.9g}, {kept.metrics[name]:.9g} in the log"
+        f"{name} is {value:.9g}, {checkpoint.metrics[name]:.9g} in the log"
         for name, value in exported.metrics.items()
-        if name in kept.metrics and not _close(value, kept.metrics[name])
+        if name in checkpoint.metrics and not _are_close(value, checkpoint.metrics[name])
     ]
     if not wrong:
         return
@@ -375,14 +389,16 @@ def _check_metrics(kept: KeptCheckpoint, exported: Exported, notes: list[str]) -
         notes.append(f"evaluated here {'; '.join(wrong[:3])}")
         return
     why = "; ".join(notes)
-    raise InputError.one(kept.where, f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}", why)
+    raise InputError.one(
+        checkpoint.where, f"not exported: its model is not what was validated: {'; '.join(wrong[:3])}", why
+    )
 
 
-def _close(a: float, b: float) -> bool:
+def _are_close(a: float, b: float) -> bool:
     return (math.isnan(a) and math.isnan(b)) or a == b or abs(a - b) <= CLOSE * max(1.0, abs(b))
 
 
-def _sweep_file(restored: Restored) -> str:
+def _format_sweep_file(restored: Restored) -> str:
     """Return the trial as a sweep file for one trial; running it reproduces the numbers."""
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
@@ -390,7 +406,7 @@ def _sweep_file(restored: Restored) -> str:
     again = "the same numbers on the same hardware" if kept.facts.reproducible else "never the same numbers twice"
     file = restored.source.files.get(module)
     # quoted for a shell
-    root = "FOLDER" if file is None else shlex.quote(str(import_folder(file.absolute(), module)))
+    root = "FOLDER" if file is None else shlex.quote(str(find_import_folder(file.absolute(), module)))
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",

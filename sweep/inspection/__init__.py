@@ -4,8 +4,8 @@ Importing the trainable would import TensorFlow. So `plan`, and every check befo
 trees.
 """
 
-from sweep.inspection.dependencies import importable
-from sweep.inspection.import_closure import import_folder, inspect, inspect_given
+from sweep.inspection.dependencies import get_import_target
+from sweep.inspection.import_closure import find_import_folder, inspect, inspect_object
 from sweep.inspection.source import HERE, KERAS_TRAINABLE, Source
 
-__all__ = ["HERE", "KERAS_TRAINABLE", "Source", "import_folder", "importable", "inspect", "inspect_given"]
+__all__ = ["HERE", "KERAS_TRAINABLE", "Source", "find_import_folder", "get_import_target", "inspect", "inspect_object"]

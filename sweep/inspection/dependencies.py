@@ -26,7 +26,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from sweep.inspection.hyperparameter_reads import last_name
+from sweep.inspection.hyperparameter_reads import get_last_name
 from sweep.inspection.syntax_nodes import list_nodes
 
 _STDLIB = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
@@ -51,16 +51,16 @@ class Search:
         self._tops: dict[str, PackageLocation | None] = {}
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
-    def top(self, name: str) -> PackageLocation | None:
+    def locate_top(self, name: str) -> PackageLocation | None:
         """Return the location of a top-level name; None if it does not exist."""
         if name not in self._tops:
-            self._tops[name] = self._by_path(name) or self._by_hook(name)
+            self._tops[name] = self._locate_on_path(name) or self._locate_by_hooks(name)
         return self._tops[name]
 
     def find(self, module: str) -> Path | None:
         """Return the file of a module; None if it has none or does not exist."""
         top, *rest = module.split(".")
-        place = self.top(top)
+        place = self.locate_top(top)
         if place is None or not rest:
             return place.file if place else None
         file, folders = place.file, place.folders
@@ -73,10 +73,10 @@ class Search:
 
     def is_standard(self, name: str) -> bool:
         """Return whether a top-level name belongs to the standard library and is not hidden by another module."""
-        place = self.top(name)
+        place = self.locate_top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
-    def _by_path(self, name: str) -> PackageLocation | None:
+    def _locate_on_path(self, name: str) -> PackageLocation | None:
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
@@ -84,7 +84,7 @@ class Search:
         inside = folders[0] if folders else file
         return None if inside is None else PackageLocation(inside.parent, file, folders)
 
-    def _by_hook(self, name: str) -> PackageLocation | None:
+    def _locate_by_hooks(self, name: str) -> PackageLocation | None:
         """Ask the import hooks, such as that of an editable installation; for a top-level name they import nothing."""
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
@@ -158,13 +158,13 @@ class Distributions:
     """All distributions in the folders of a search path."""
 
     def __init__(self, entries: Iterable[Path]) -> None:
-        self._by_entry = {entry: list(_installed(entry)) for entry in entries}
+        self._by_entry = {entry: list(_list_installed(entry)) for entry in entries}
         self._by_name: dict[str, InstalledDistribution] = {}
         for found in self._by_entry.values():
             for one in found:
                 self._by_name.setdefault(one.name, one)
 
-    def owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
+    def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that a file belongs to; None if it was not installed by one."""
         found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
         alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
@@ -173,7 +173,7 @@ class Distributions:
         # Some systems keep no file lists; then the package's name decides.
         return listing or next((one for one in alike if not one.record), None)
 
-    def needed(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
+    def list_required(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
         """Return these distributions and all installed ones that they require, directly or indirectly."""
         needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
@@ -185,7 +185,7 @@ class Distributions:
         return needed
 
 
-def _installed(entry: Path) -> Iterator[InstalledDistribution]:
+def _list_installed(entry: Path) -> Iterator[InstalledDistribution]:
     if entry.is_dir():
         yield from (
             InstalledDistribution(path)
@@ -204,33 +204,33 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
             case ast.Import(names=aliases):
                 yield from (alias.name for alias in aliases)
             case ast.ImportFrom(names=aliases):
-                if base := absolute(module, node, is_package=is_package):
+                if base := resolve_relative_import(module, node, is_package=is_package):
                     yield base
                     yield from (f"{base}.{alias.name}" for alias in aliases if alias.name != "*")
-            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if last_name(node.func) in (
+            case ast.Call(args=[ast.Constant(value=str(name)), *_]) if get_last_name(node.func) in (
                 "import_module",
                 "__import__",
             ):
                 yield name.lstrip(".")
 
 
-def absolute(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
+def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
     """Return the full name of the module in an ``import from`` statement."""
     parents = module.split(".")
     parents = parents[: len(parents) - node.level + is_package] if node.level else []
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
-def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and reason of each import that does not name its module."""
     for node in list_nodes(tree):
         match node:
-            case ast.Call() if last_name(node.func) in ("import_module", "__import__"):
+            case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):
                 if not (node.args and isinstance(node.args[0], ast.Constant)):
                     yield node.lineno, "imports a module whose name is computed"
             case ast.Call(func=ast.Name(id="exec")):
                 yield node.lineno, "runs a text as code"
-            case ast.Call() if last_name(node.func) in _LOADERS:
+            case ast.Call() if get_last_name(node.func) in _LOADERS:
                 yield node.lineno, "runs a file as code"
             case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
                 yield node.lineno, "changes where modules are found (sys.path)"
@@ -249,10 +249,10 @@ class Definitions:
     unknown: tuple[str, ...]  # values that cannot be compared between runs
 
 
-def find_definitions(given: object) -> Definitions:
+def find_definitions(target: object) -> Definitions:
     """Follow what a class or function uses, through everything that no module contains."""
     collector = _Collector()
-    collector.visit(getattr(given, "__name__", type(given).__name__), given)
+    collector.visit(getattr(target, "__name__", type(target).__name__), target)
     return Definitions(
         "\n".join([*collector.imports, *collector.texts]),
         json.dumps(collector.values, sort_keys=True),
@@ -261,14 +261,14 @@ def find_definitions(given: object) -> Definitions:
     )
 
 
-def importable(given: object) -> str | None:
+def get_import_target(target: object) -> str | None:
     """Return ``module:Name`` if another process can import the object by it, else None."""
-    module = getattr(given, "__module__", None)
-    name = getattr(given, "__qualname__", None)
+    module = getattr(target, "__module__", None)
+    name = getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
     imported = getattr(sys.modules.get(module), name, None)
-    return f"{module}:{name}" if imported is given else None
+    return f"{module}:{name}" if imported is target else None
 
 
 @dataclass(slots=True)
@@ -291,7 +291,7 @@ class _Collector:
             if id(value) in self._seen:
                 return
             self._seen.add(id(value))
-            target = importable(value)
+            target = get_import_target(value)
             if target is not None:
                 self._import(target)
                 return
@@ -323,7 +323,7 @@ class _Collector:
                 self._value(name, value)
 
     def _class(self, name: str, kind: type) -> None:
-        self._text(name, kind.__name__, _of_class(kind))
+        self._text(name, kind.__name__, _get_class_source(kind))
         for base in kind.__bases__:
             self.visit(base.__name__, base)
         own = {key: value for key, value in vars(kind).items() if not key.startswith("__") or inspect.isroutine(value)}
@@ -333,12 +333,12 @@ class _Collector:
         if "<lambda>" not in function.__qualname__ or name == "<lambda>":
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
-                self._text(name, function.__name__, _of_code(function.__code__))
+                self._text(name, function.__name__, _get_function_source(function.__code__))
         self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._visit_all(name, {free: _content(cell) for free, cell in closure})
+        self._visit_all(name, {free: _get_cell_content(cell) for free, cell in closure})
         names = set(_collect_names(function.__code__))
-        for used in dict.fromkeys(_globals(function.__code__)):
+        for used in dict.fromkeys(_list_globals(function.__code__)):
             value = function.__globals__.get(used, _ABSENT)
             if value is not _ABSENT:
                 self.visit(used, value)
@@ -369,7 +369,7 @@ class _Collector:
             self.texts[text] = None
 
 
-def _of_code(code: types.CodeType) -> str | None:
+def _get_function_source(code: types.CodeType) -> str | None:
     try:
         text = textwrap.dedent(inspect.getsource(code))
         ast.parse(text)
@@ -378,9 +378,9 @@ def _of_code(code: types.CodeType) -> str | None:
     return text
 
 
-def _of_class(kind: type) -> str | None:
+def _get_class_source(kind: type) -> str | None:
     """Return the source of a class by way of its methods: Python does not know the file of a notebook's classes."""
-    for code in _codes(kind):
+    for code in _list_codes(kind):
         try:
             lines, _ = inspect.findsource(code)
             tree = ast.parse("".join(lines))
@@ -397,21 +397,21 @@ def _of_class(kind: type) -> str | None:
         return None
 
 
-def _codes(kind: type) -> Iterator[types.CodeType]:
+def _list_codes(kind: type) -> Iterator[types.CodeType]:
     for value in vars(kind).values():
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(function, types.FunctionType) and function.__qualname__.startswith(f"{kind.__qualname__}."):
             yield function.__code__
 
 
-def _globals(code: types.CodeType) -> Iterator[str]:
+def _list_globals(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that a function and its inner functions look up."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield str(step.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _globals(constant)
+            yield from _list_globals(constant)
 
 
 def _collect_names(code: types.CodeType) -> Iterator[str]:
@@ -421,7 +421,7 @@ def _collect_names(code: types.CodeType) -> Iterator[str]:
             yield from _collect_names(constant)
 
 
-def _content(cell: types.CellType) -> object:
+def _get_cell_content(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

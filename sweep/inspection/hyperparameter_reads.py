@@ -23,9 +23,9 @@ METHODS = frozenset(dir(Hyperparameters))  # names that are not parameters when 
 NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that hold hyperparameters by convention
 
 
-def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
+def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
     """Return the parameters that a module of sweep reads, and whether it reads others whose names it computes."""
-    names = declared_in(tree) or set()
+    names = find_declared_reads(tree) or set()
     computed = False
     holders = NAMES | {arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
     for node in list_nodes(tree):
@@ -33,26 +33,26 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
             case ast.Attribute():
                 dotted = _list_attribute_names(node, holders)
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
-            case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
+            case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
                 computed |= not _is_known(key)
-                names |= texts(key)
+                names |= get_possible_texts(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
-                if last_name(owner) in holders:
+                if get_last_name(owner) in holders:
                     computed |= not _is_known(key)
-                    names |= texts(key)
-                elif last_name(owner) == "live":
-                    names |= texts(key)
+                    names |= get_possible_texts(key)
+                elif get_last_name(owner) == "live":
+                    names |= get_possible_texts(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
-                if last_name(owner) in holders:
-                    names |= {f"{text}.*" for text in texts(key)}
+                if get_last_name(owner) in holders:
+                    names |= {f"{text}.*" for text in get_possible_texts(key)}
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if (
-                last_name(right) in holders
+                get_last_name(right) in holders
             ):
-                names |= texts(key)
-    return names, computed and declared_in(tree) is None
+                names |= get_possible_texts(key)
+    return names, computed and find_declared_reads(tree) is None
 
 
-def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
+def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
     """Return every attribute, argument, name and string in some modules."""
     words: set[str] = set()
     for tree in trees.values():
@@ -65,16 +65,18 @@ def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
     return frozenset(words)
 
 
-def declared_in(tree: ast.Module) -> set[str] | None:
+def find_declared_reads(tree: ast.Module) -> set[str] | None:
     """Return the strings in a module's ``READS``; None if it has no such name."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
-                return {text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in texts(one)}
+                return {
+                    text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in get_possible_texts(one)
+                }
     return None
 
 
-def last_name(node: ast.expr) -> str:
+def get_last_name(node: ast.expr) -> str:
     """Return the last name of an expression of names and dots; "" for any other expression."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -82,7 +84,7 @@ def last_name(node: ast.expr) -> str:
     return ""
 
 
-def first_name(node: ast.expr) -> str:
+def get_first_name(node: ast.expr) -> str:
     """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func
@@ -93,13 +95,13 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
     """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; none for its methods."""
     if not isinstance(node, ast.Attribute):
         return []
-    if last_name(node.value) in holders:
+    if get_last_name(node.value) in holders:
         return [] if node.attr in METHODS else [node.attr]
     before = _list_attribute_names(node.value, holders)
     return [*before, node.attr] if before else []
 
 
-def texts(node: ast.expr) -> set[str]:
+def get_possible_texts(node: ast.expr) -> set[str]:
     """Return the string that an expression is, in a set; parts of a composed string that are unknown become ``*``."""
     match node:
         case ast.Constant(value=str(text)):
@@ -116,7 +118,7 @@ def texts(node: ast.expr) -> set[str]:
 
 
 def _is_known(key: ast.expr) -> bool:
-    return isinstance(key, ast.Constant) or bool(texts(key))
+    return isinstance(key, ast.Constant) or bool(get_possible_texts(key))
 
 
 HARMLESS = frozenset({"print", "len", "repr", "str", "bool", "isinstance", "type", "id"})
@@ -126,7 +128,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FoundReads:
     """The reads found in all modules."""
 
     names: frozenset[str]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
@@ -135,7 +137,7 @@ class Reading:
     own: frozenset[str]  # the part of `names` that the user's modules read
 
 
-def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
+def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> FoundReads:
     """Analyze a user's modules, and the modules of sweep that they import.
 
     ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.
@@ -143,30 +145,30 @@ def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Modul
     names: set[str] = set()
     doubts: dict[str, None] = {}
     for module, tree in ours.items():
-        names_of_module, computed = by_convention(tree)
+        names_of_module, computed = find_conventional_reads(tree)
         names |= names_of_module
         if computed:
             doubts[f"{module} reads names that it computes"] = None
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
-    return Reading(frozenset(names), tuple(doubts), words_of(theirs), frozenset(flow.names))
+    return FoundReads(frozenset(names), tuple(doubts), collect_words(theirs), frozenset(flow.names))
 
 
-def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
+def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
     """Return the argument names of ``module:Name``, a class or function, as far as its module defines them."""
     module, _, name = name.partition(":")
     arguments: set[str] = set()
     for node in trees[module].body if module in trees else ():
         if not isinstance(node, ast.ClassDef | Function) or node.name != name:
             continue
-        functions = _constructors(node) if isinstance(node, ast.ClassDef) else [node]
+        functions = _list_constructors(node) if isinstance(node, ast.ClassDef) else [node]
         for function in functions:
-            arguments.update(arg.arg for arg in _arguments(function))
+            arguments.update(arg.arg for arg in _list_arguments(function))
     return arguments - {"self"}
 
 
-def _constructors(owner: ast.ClassDef) -> list[Function]:
+def _list_constructors(owner: ast.ClassDef) -> list[Function]:
     return [node for node in owner.body if isinstance(node, Function) and node.name == "__init__"]
 
 
@@ -197,7 +199,7 @@ class _Flow:
         self._mark_arguments(ours)
         for function in self._functions.get(trainable, []):
             if isinstance(self._parents[function], ast.Module):
-                self._held.update((function, arg.arg) for arg in positional(function)[:1])
+                self._held.update((function, arg.arg) for arg in list_positional(function)[:1])
         before = -1
         while before != (before := len(self._held) + len(self._attributes)):
             for module, tree in trees.items():
@@ -218,26 +220,26 @@ class _Flow:
 
     def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
         """Mark the arguments that hold hyperparameters by their name or annotation, or in an overridden method."""
-        positions = _positions_of_hp(ours)
+        positions = _find_hp_positions(ours)
         for functions in self._functions.values():
             for function in functions:
                 overrides = function.name in positions and isinstance(self._parents[function], ast.ClassDef)
-                for position, arg in enumerate(_arguments(function)):
+                for position, arg in enumerate(_list_arguments(function)):
                     if (
                         arg.arg in NAMES
                         or _is_annotated(arg)
-                        or (overrides and self._derives(function) and position == positions[function.name])
+                        or (overrides and self._derives_from_sweep(function) and position == positions[function.name])
                     ):
                         self._held.add((function, arg.arg))
 
-    def _derives(self, method: Function) -> bool:
+    def _derives_from_sweep(self, method: Function) -> bool:
         """Return whether the class of a method derives from a class of sweep."""
         queue = [self._parents[method]]
         seen: set[str] = set()
         while queue:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
-                name = last_name(base)
+                name = get_last_name(base)
                 if name in self._known and name not in self._classes:
                     return True
                 if name not in seen:
@@ -246,40 +248,47 @@ class _Flow:
         return False
 
     def _record_reads(self, module: str, tree: ast.Module) -> None:
-        declared = declared_in(tree)
+        declared = find_declared_reads(tree)
         self.names |= declared or set()
         for node in list_nodes(tree):
             match node:
                 case ast.Call(func=ast.Attribute(attr=reader, value=owner), args=[key, *_]):
-                    if reader in READERS and last_name(owner) == "live":
-                        self.names |= texts(key)
-            if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
+                    if reader in READERS and get_last_name(owner) == "live":
+                        self.names |= get_possible_texts(key)
+            if (
+                isinstance(node, ast.expr)
+                and self._holds_hyperparameters(node)
+                and not self._record_use(node)
+                and declared is None
+            ):
                 line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
-    def _holds(self, node: ast.expr) -> bool:
+    def _holds_hyperparameters(self, node: ast.expr) -> bool:
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                return any((scope, name) in self._held for scope in self._scopes(node))
+                return any((scope, name) in self._held for scope in self._walk_scope(node))
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
-                return name in self._attributes and not self._holds(owner)  # ``hp.params`` is a parameter
+                return name in self._attributes and not self._holds_hyperparameters(
+                    owner
+                )  # ``hp.params`` is a parameter
             case ast.Call(func=func):
-                return last_name(func) == "Hyperparameters"
+                return get_last_name(func) == "Hyperparameters"
         return False
 
-    def _scopes(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _walk_scope(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self._parents:
             node = self._parents[node]
             if isinstance(node, (*_FUNCTIONS, ast.Module)):
                 yield node
 
-    def _use(self, node: ast.expr) -> bool:
+    def _record_use(self, node: ast.expr) -> bool:
         """Record the reads made through an expression; return False if it cannot be followed."""
         parent = self._parents[node]
         followed = False
         match parent:
             case ast.Attribute(attr=name):
-                followed = self._attribute(parent, name)
+                followed = self._record_attribute(parent, name)
             case ast.Subscript(value=value, slice=key) if value is node:
                 followed = self._record_key(key)
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
@@ -287,24 +296,24 @@ class _Flow:
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
                 followed = True
             case ast.Assign(targets=targets):
-                bound = [self._bind(target) for target in targets]
+                bound = [self._mark_target(target) for target in targets]
                 followed = all(bound)
             case ast.AnnAssign(target=target):
-                followed = self._bind(target)
+                followed = self._mark_target(target)
             case ast.NamedExpr(target=target):
-                self._bind(target)  # its value goes on to the surrounding expression, which is not followed
+                self._mark_target(target)  # its value goes on to the surrounding expression, which is not followed
             case ast.keyword(arg=str(name)) if isinstance(call := self._parents[parent], ast.Call):
-                followed = self._pass(call, name)
+                followed = self._follow_argument(call, name)
             case ast.Call(args=args) if node in args:
-                followed = self._pass(parent, args.index(node))
+                followed = self._follow_argument(parent, args.index(node))
         return followed
 
     def _record_key(self, key: ast.expr) -> bool:
         """Record a read by this key; return False if the key is computed."""
-        self.names |= texts(key)
+        self.names |= get_possible_texts(key)
         return _is_known(key)
 
-    def _attribute(self, node: ast.Attribute, name: str) -> bool:
+    def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
         call = self._parents[node]
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
             path = [name]
@@ -318,66 +327,68 @@ class _Flow:
         if key is None or not _is_known(key):
             return False
         if name == BELOW:
-            self.names |= {f"{text}.*" for text in texts(key)}
+            self.names |= {f"{text}.*" for text in get_possible_texts(key)}
         else:
-            self.names |= texts(key)
+            self.names |= get_possible_texts(key)
         return True
 
-    def _bind(self, target: ast.expr) -> bool:
+    def _mark_target(self, target: ast.expr) -> bool:
         match target:
             case ast.Name(id=name):
-                self._held.add((next(self._scopes(target)), name))
+                self._held.add((next(self._walk_scope(target)), name))
             case ast.Attribute(attr=name):
                 self._attributes.add(name)
             case _:
                 return False
         return True
 
-    def _pass(self, call: ast.Call, place: int | str) -> bool:
+    def _follow_argument(self, call: ast.Call, position: int | str) -> bool:
         """Follow an argument into the called function, by its simple name; return False if it cannot be followed."""
-        name = last_name(call.func)
-        origins = self._imported.get(first_name(call.func), set())
+        name = get_last_name(call.func)
+        origins = self._imported.get(get_first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
         if origins - self._ours - self._theirs - {""}:  # another library
             return False
-        followed = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
+        followed = bool(origins & self._ours) or (
+            get_first_name(call.func) in ("self", "super") and name in self._known
+        )
         of_an_object = isinstance(call.func, ast.Attribute) and not origins
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
             if of_an_object and not is_method:
                 continue
-            followed |= self._enter(function, place, is_method and not _is_static(function))
+            followed |= self._follow_into_function(function, position, is_method and not _is_static(function))
         for owner in self._classes.get(name, []):
-            followed |= self._enter_class(owner, place)
+            followed |= self._follow_into_class(owner, position)
         return followed
 
-    def _enter_class(self, owner: ast.ClassDef, place: int | str) -> bool:
+    def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
         """Follow an argument into the constructor of a class, or into the field of a dataclass."""
-        constructors = _constructors(owner)
+        constructors = _list_constructors(owner)
         if constructors:
-            return self._enter(constructors[0], place, bound=True)
+            return self._follow_into_function(constructors[0], position, bound=True)
         fields = _list_annotated_fields(owner)
-        if isinstance(place, int):
-            place = fields[place] if place < len(fields) else ""
-        if place not in fields:
+        if isinstance(position, int):
+            position = fields[position] if position < len(fields) else ""
+        if position not in fields:
             return False
-        self._attributes.add(place)
+        self._attributes.add(position)
         return True
 
-    def _enter(self, function: Function, place: int | str, bound: bool) -> bool:
-        if isinstance(place, str):
-            name = next((arg.arg for arg in _arguments(function) if arg.arg == place), None)
+    def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
+        if isinstance(position, str):
+            name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)
         else:
-            names = [arg.arg for arg in positional(function)][1 if bound else 0 :]
-            name = names[place] if place < len(names) else None
+            names = [arg.arg for arg in list_positional(function)][1 if bound else 0 :]
+            name = names[position] if position < len(names) else None
         if name is None:
             return False
         self._held.add((function, name))
         return True
 
 
-def _positions_of_hp(ours: Mapping[str, ast.Module]) -> dict[str, int]:
+def _find_hp_positions(ours: Mapping[str, ast.Module]) -> dict[str, int]:
     """Return the position of the argument ``hp`` in the methods of sweep's classes, by name of the method."""
     positions: dict[str, int] = {}
     for tree in ours.values():
@@ -387,7 +398,7 @@ def _positions_of_hp(ours: Mapping[str, ast.Module]) -> dict[str, int]:
             for method in owner.body:
                 if not isinstance(method, Function):
                     continue
-                for position, arg in enumerate(positional(method)):
+                for position, arg in enumerate(list_positional(method)):
                     if arg.arg == "hp":
                         positions[method.name] = position
     return positions
@@ -407,14 +418,14 @@ def _list_annotated_fields(owner: ast.ClassDef) -> list[str]:
     return names
 
 
-def positional(function: Function) -> list[ast.arg]:
+def list_positional(function: Function) -> list[ast.arg]:
     """Return the arguments that can be passed by position."""
     return [*function.args.posonlyargs, *function.args.args]
 
 
-def _arguments(function: Function) -> list[ast.arg]:
-    return [*positional(function), *function.args.kwonlyargs]
+def _list_arguments(function: Function) -> list[ast.arg]:
+    return [*list_positional(function), *function.args.kwonlyargs]
 
 
 def _is_static(function: Function) -> bool:
-    return any(last_name(decorator) == "staticmethod" for decorator in function.decorator_list)
+    return any(get_last_name(decorator) == "staticmethod" for decorator in function.decorator_list)

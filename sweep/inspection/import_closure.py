@@ -14,16 +14,16 @@ from sweep.inspection.dependencies import (
     Distributions,
     InstalledDistribution,
     Search,
+    find_unnamed_imports,
     list_imports,
-    obscure,
 )
-from sweep.inspection.source import HERE, OURS, Source, top_package
+from sweep.inspection.source import HERE, OURS, Source, get_top_package
 from sweep.text import did_you_mean
 
 _HOME = Path(__file__).parents[2]
 
 
-def import_folder(file: Path, module: str) -> Path:
+def find_import_folder(file: Path, module: str) -> Path:
     """Return the folder from which the module in this file is imported."""
     return file.parents[module.count(".") + (file.stem == "__init__")]
 
@@ -41,17 +41,17 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:
-        for folder in search.folders if top_package(module) in OURS else ():
-            if (folder / top_package(module)).is_dir() and folder != _HOME:
+        for folder in search.folders if get_top_package(module) in OURS else ():
+            if (folder / get_top_package(module)).is_dir() and folder != _HOME:
                 raise InputError.one(
-                    "trainable", *_describe_name_clash(top_package(module), folder / top_package(module))
+                    "trainable", *_describe_name_clash(get_top_package(module), folder / get_top_package(module))
                 )
         raise InputError.one(
             "trainable",
             f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
             "expected module:Name, importable from the current folder or the sweep file's",
         )
-    names = _defined(_parse(path))
+    names = _list_candidates(_parse(path))
     if name not in names:
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
@@ -59,11 +59,11 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
     return _add_optimizers(optimizers, closure, search, closure.of(trainable, module, path))
 
 
-def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return the source of a class or function that no module contains: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), dependencies.find_definitions(given)
+    search, pieces = Search(tuple(folders)), dependencies.find_definitions(target)
     closure = _Closure(search)
-    return _add_optimizers(optimizers, closure, search, closure.of_text(trainable, pieces))
+    return _add_optimizers(optimizers, closure, search, closure.collect_definitions(trainable, pieces))
 
 
 def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
@@ -76,7 +76,7 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
         if path is None:
             what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
             raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
-        names = _defined(_parse(path)) if path.suffix == ".py" else [name]
+        names = _list_candidates(_parse(path)) if path.suffix == ".py" else [name]
         if name not in names:
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
@@ -103,43 +103,45 @@ class _Closure:
         self._owners: dict[str, InstalledDistribution] = {}
         self._absent: set[str] = set()
         self._unknown: dict[str, None] = {}
-        ours, sweeps = _HOME / "sweep" / "__init__.py", search.top("sweep")
+        ours, sweeps = _HOME / "sweep" / "__init__.py", search.locate_top("sweep")
         hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path
-        return self.closed(trainable, [module, *filter(self._add, _parents(module))])
+        return self.closed(trainable, [module, *filter(self._add, _list_parent_packages(module))])
 
-    def of_text(self, trainable: str, pieces: Definitions) -> Source:
+    def collect_definitions(self, trainable: str, pieces: Definitions) -> Source:
         """Return the source of code that is in no module file; otherwise as `of`."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
-        source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        source = self.closed(
+            trainable, [*filter(self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE))))]
+        )
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
     def take(self, module: str) -> bool:
         """Add a module and its parent packages; return whether its own imports must be followed."""
-        return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
+        return module not in self._files and any([*map(self._add, _list_parent_packages(module)), self._add(module)])
 
     def closed(self, trainable: str, queue: list[str]) -> Source:
         """Return the source of everything added so far, and of what the queued modules import."""
         seen = set(queue)
         while queue:
-            for name in self._imported(queue.pop()):
+            for name in self._follow_imports(queue.pop()):
                 if name not in seen:
                     seen.add(name)
                     if self._add(name):
                         queue.append(name)
-        needed = self._distributions.needed(self._owners.values())
+        needed = self._distributions.list_required(self._owners.values())
         for one in needed.values():
             if one.is_editable:
                 self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
         packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
         return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
 
-    def _imported(self, module: str) -> Iterator[str]:
+    def _follow_imports(self, module: str) -> Iterator[str]:
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
@@ -152,24 +154,24 @@ class _Closure:
             return
         if module in self._files:
             self._trees[module] = tree
-        yield from self._named(tree, module, path)
+        yield from self._list_imported_modules(tree, module, path)
 
-    def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
+    def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
         """Yield the modules that a tree imports, with their parent packages."""
-        if top_package(module) not in OURS:
-            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
+        if get_top_package(module) not in OURS:
+            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree)))
         for name in list_imports(tree, module, is_package=path.stem == "__init__"):
             # Parent packages of sweep's modules are skipped: only the modules named, and sweep's version, affect
             # training.
-            yield from () if top_package(name) == "sweep" else _parents(name)
+            yield from () if get_top_package(name) == "sweep" else _list_parent_packages(name)
             yield name
 
     def _add(self, name: str) -> bool:
         """Add a module; return whether its own imports must be followed."""
-        top = top_package(name)
+        top = get_top_package(name)
         if name == "sweep" or self._search.is_standard(top):
             return False
-        place = self._search.top(top)
+        place = self._search.locate_top(top)
         if place is None:
             self._absent.add(top)
             return False
@@ -182,7 +184,7 @@ class _Closure:
                     "trainable", *_describe_name_clash(top, place.folders[0] if place.folders else place.file)
                 )
             return False
-        owner = None if place.entry is None else self._distributions.owner(place.entry, path)
+        owner = None if place.entry is None else self._distributions.find_owner(place.entry, path)
         if owner is None or owner.is_editable or top in OURS:
             self._files[name] = path
             return True
@@ -195,7 +197,7 @@ def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 
 
-def _parents(module: str) -> list[str]:
+def _list_parent_packages(module: str) -> list[str]:
     parts = module.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
@@ -207,8 +209,11 @@ def _parse(path: Path) -> ast.Module:
         raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
 
 
-def _defined(tree: ast.Module) -> list[str]:
+def _list_candidates(tree: ast.Module) -> list[str]:
     """Return the names in a module that may be a trainable."""
     return [
-        name for node in tree.body if not isinstance(node, ast.AsyncFunctionDef) for name in unconditional.bound(node)
+        name
+        for node in tree.body
+        if not isinstance(node, ast.AsyncFunctionDef)
+        for name in unconditional.list_bound_names(node)
     ]

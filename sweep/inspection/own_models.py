@@ -15,7 +15,7 @@ from sweep.inspection.hyperparameter_reads import Function
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleHyperparameters:
     """Standard hyperparameters without effect, and the reason.
 
     ``unless_read``: except those that the author's own code reads.
@@ -28,38 +28,42 @@ class Idle:
 
 def find_idle_hyperparameters(
     trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
-) -> Iterator[Idle]:
+) -> Iterator[IdleHyperparameters]:
     """Yield what certainly has no effect in a trainable; ``theirs`` are the author's modules."""
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
-            yield Idle(names, f"{method}() of {trainable} takes the place of what reads it, and does not")
+            yield IdleHyperparameters(
+                names, f"{method}() of {trainable} takes the place of what reads it, and does not"
+            )
     module, definition = unconditional.find_method(trainable, "model", trees)
     if module not in theirs or not isinstance(definition, Function):
         return
-    model = _returned_class(module, definition, trees)
+    model = _find_returned_class(module, definition, trees)
     if model is None:
         return
-    methods = unconditional.methods_of(*model, theirs)
+    methods = unconditional.list_methods(*model, theirs)
     name = model[1]
-    if "compile" in methods and _calls(definition, "compile"):
+    if "compile" in methods and _calls_method(definition, "compile"):
         why = f"{name}, which model() returns, has a compile() of its own, with optimizers that sweep does not make"
-        yield Idle(table.SHAPING, why, unless_read=False)
-        yield Idle(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
+        yield IdleHyperparameters(table.SHAPING, why, unless_read=False)
+        yield IdleHyperparameters(("learning_rate", "optimizer", *table.OF_OPTIMIZERS), why)
     trains_itself = (
         "train_step" in methods and unconditional.find_method(trainable, "train_step", trees)[0] not in theirs
     )
-    if trains_itself and not _may_use_the_optimizer(model, theirs):
+    if trains_itself and not _may_use_optimizer(model, theirs):
         why = f"{name}, which model() returns, has a train_step() of its own that does not use self.optimizer"
-        yield Idle(("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS), why)
+        yield IdleHyperparameters(
+            ("optimizer", *table.OF_RATES, *table.CLIPPING, "layer_decay", *table.OF_OPTIMIZERS), why
+        )
 
 
-def _may_use_the_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
+def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
     """Return whether the model's training may use ``self.optimizer``, as far as its code and what it uses show."""
-    _, definition = unconditional.resolved(*model, theirs)
+    _, definition = unconditional.resolve(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
-    parts = [part for node in report_reads.used_by(definition, theirs) for part in ast.walk(node)]
+    parts = [part for node in report_reads.list_used_definitions(definition, theirs) for part in ast.walk(node)]
     for part in parts:
         match part:
             case ast.Attribute(attr="optimizer" | "_optimizer", ctx=ast.Load()):
@@ -71,12 +75,12 @@ def _may_use_the_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Modu
     return False
 
 
-def _returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
+def _find_returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
     """Return module and name of the class whose instance a function returns; None if uncertain."""
     made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            made.setdefault(node.targets[0].id, []).append(_class_called(node.value))
+            made.setdefault(node.targets[0].id, []).append(_get_called_class(node.value))
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     names = set()
     for value in returned:
@@ -84,18 +88,18 @@ def _returned_class(module: str, function: Function, trees: Mapping[str, ast.Mod
             classes = made.get(value.id, [""])
             names.add(classes[0] if len(classes) == 1 else "")
         else:
-            names.add(_class_called(value))
+            names.add(_get_called_class(value))
     if len(names) != 1 or "" in names:
         return None
-    module, definition = unconditional.resolved(module, names.pop(), trees)
+    module, definition = unconditional.resolve(module, names.pop(), trees)
     return (module, definition.name) if isinstance(definition, ast.ClassDef) else None
 
 
-def _class_called(value: ast.expr | None) -> str:
+def _get_called_class(value: ast.expr | None) -> str:
     return value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
 
 
-def _calls(function: Function, method: str) -> bool:
+def _calls_method(function: Function, method: str) -> bool:
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
         for node in ast.walk(function)

@@ -8,30 +8,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from sweep.inspection.hyperparameter_reads import Function, last_name, positional, texts
+from sweep.inspection.hyperparameter_reads import Function, get_last_name, get_possible_texts, list_positional
 from sweep.inspection.syntax_nodes import list_nodes
 
 
-def surely_unread(
+def list_surely_unread(
     trainable: Function | ast.ClassDef, theirs: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
 ) -> list[str]:
     """Return the names that a trainable certainly never reads: attributes or, with ``group``, keys of that mapping."""
     if isinstance(trainable, Function):
-        if len(positional(trainable)) < 2 and not trainable.args.vararg:
+        if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
             return list(names)
         if _is_passed_on(trainable, theirs):
             return []
-    used = used_by(trainable, theirs)
+    used = list_used_definitions(trainable, theirs)
     read = {name for node in used for name in _list_attributes(node)}
     if not group:
         return [name for name in names if name not in read]
-    keys = _keys_of(group, used) if group in read else set()
+    keys = _find_keys_read(group, used) if group in read else set()
     if keys is None:
         return []
     return [name for name in names if name not in keys]
 
 
-def used_by(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
+def list_used_definitions(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
     """Return the trainable's definition and those of all functions and classes that it may use, matched by name."""
     definitions: dict[str, list[ast.AST]] = {}
     for tree in theirs.values():
@@ -55,10 +55,10 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 yield name
             case ast.Call(func=ast.Name(id="getattr"), args=[_, key, *_]):
-                yield from texts(key)
+                yield from get_possible_texts(key)
 
 
-def _keys_of(group: str, used: Iterable[ast.AST]) -> set[str] | None:
+def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
     """Return the keys that are read from a mapping of this name; None if they cannot be determined."""
     keys: set[str] = set()
     for tree in used:
@@ -84,7 +84,7 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
     """Return whether a function passes its report to code outside ``theirs``, or does more than call and read it."""
-    arguments = positional(function)
+    arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     known: set[str] = set()
     for tree in theirs.values():
@@ -96,15 +96,15 @@ def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
         match parents[node]:
             case ast.Attribute() | ast.Expr():
                 pass
-            case ast.keyword() as keyword if _callee(parents[keyword]) in known:
+            case ast.keyword() as keyword if _get_callee_name(parents[keyword]) in known:
                 pass
-            case ast.Call(func=called) as call if called is node or _callee(call) in known | HARMLESS:
+            case ast.Call(func=called) as call if called is node or _get_callee_name(call) in known | HARMLESS:
                 pass
             case _:
                 return True
     return False
 
 
-def _callee(call: ast.AST) -> str:
+def _get_callee_name(call: ast.AST) -> str:
     """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``."""
-    return last_name(call.func) if isinstance(call, ast.Call) else ""
+    return get_last_name(call.func) if isinstance(call, ast.Call) else ""

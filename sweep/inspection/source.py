@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.inspection import hyperparameter_reads, own_models, report_reads, unconditional
-from sweep.inspection.hyperparameter_reads import Reading
+from sweep.inspection.hyperparameter_reads import FoundReads
 from sweep.inspection.unconditional import NameUse
 
 OURS = ("trainables", "sweep")
@@ -36,13 +36,13 @@ class Source:
     optimizers: tuple[str, ...] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
 
     @cached_property
-    def _reading(self) -> Reading:
-        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
+    def _reading(self) -> FoundReads:
+        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
         ours = {
-            name: tree for name, tree in self.trees.items() if top_package(name) == "trainables"
+            name: tree for name, tree in self.trees.items() if get_top_package(name) == "trainables"
         }  # package sweep itself reads no parameter
         found = hyperparameter_reads.analyze_reads(theirs, ours, self.trainable.partition(":")[2])
-        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
+        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.list_argument_names(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 
     @property
@@ -62,11 +62,11 @@ class Source:
 
     def reads_parameter(self, name: str) -> bool:
         """Return whether the source visibly reads a parameter, by its own name or with its whole group."""
-        return _among(name, self.reads)
+        return _is_among(name, self.reads)
 
     def author_reads(self, name: str) -> bool:
         """Return whether the user's own modules visibly read a parameter, not only a base class of sweep's."""
-        return _among(name, self._reading.own)
+        return _is_among(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:
         """Return whether something may read a parameter: it does, there are doubts, or its name appears in the code."""
@@ -74,13 +74,13 @@ class Source:
 
     def derives_from(self, base: str) -> bool:
         """Return whether the trainable is ``module:Name`` or certainly a class derived from it."""
-        return unconditional.derives(self.trainable, base, self.trees)
+        return unconditional.derives_from(self.trainable, base, self.trees)
 
     def reads_surely(self) -> tuple[NameUse, ...]:
         """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
-        return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
+        return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
 
     def not_found(self) -> tuple[NameUse, ...]:
         """Return the imports of missing modules that importing the trainable certainly reaches."""
@@ -89,7 +89,9 @@ class Source:
             return ()
         met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
         return tuple(
-            place for place in met if top_package(place.name) in absent and top_package(place.module) not in OURS
+            place
+            for place in met
+            if get_top_package(place.name) in absent and get_top_package(place.module) not in OURS
         )
 
     def environment_value(self, name: str) -> str | None:
@@ -97,7 +99,7 @@ class Source:
 
         Raises ValueError if the value is not a literal.
         """
-        return unconditional.environment_value(self.trainable.partition(":")[0], name, self.trees)
+        return unconditional.find_environment_value(self.trainable.partition(":")[0], name, self.trees)
 
     def where(self, place: NameUse) -> str:
         """Format a place as compilers do: ``file:line``."""
@@ -105,11 +107,11 @@ class Source:
 
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Return which of these methods the trainable certainly lacks; all of them if it is a function."""
-        return unconditional.lacks(self.trainable, names, self.trees)
+        return unconditional.list_lacking_methods(self.trainable, names, self.trees)
 
     def idle(self) -> dict[str, str]:
         """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
-        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
+        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
@@ -128,11 +130,11 @@ class Source:
         Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping of that name.
         The trainable is a function, or a class without `KerasTrainable`; for others, nothing is certain.
         """
-        theirs = {name: tree for name, tree in self.trees.items() if top_package(name) not in OURS}
-        definition = unconditional.definition(self.trainable, self.trees)
+        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
+        definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
             return []
-        return report_reads.surely_unread(definition, theirs, names, group)
+        return report_reads.list_surely_unread(definition, theirs, names, group)
 
     @property
     def is_function(self) -> bool:
@@ -150,12 +152,12 @@ class Source:
                         found.update(dict.fromkeys(alias.name for alias in aliases))
                     case ast.ImportFrom(module=str(module), level=0):
                         found[module] = None
-        own = {top_package(name) for name in self.files}
+        own = {get_top_package(name) for name in self.files}
         return tuple(
             sorted(
                 name
                 for name in found
-                if top_package(name) not in own and top_package(name) not in sys.stdlib_module_names
+                if get_top_package(name) not in own and get_top_package(name) not in sys.stdlib_module_names
             )
         )
 
@@ -164,7 +166,7 @@ class Source:
         return {
             name: hashlib.sha256(file.read_bytes()).hexdigest()
             for name, file in self.files.items()
-            if file.suffix == ".py" and top_package(name) not in OURS
+            if file.suffix == ".py" and get_top_package(name) not in OURS
         }
 
     def digest(self) -> str:
@@ -177,10 +179,10 @@ class Source:
         return total.hexdigest()
 
 
-def _among(name: str, reads: frozenset[str]) -> bool:
+def _is_among(name: str, reads: frozenset[str]) -> bool:
     return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
 
 
-def top_package(module: str) -> str:
+def get_top_package(module: str) -> str:
     """Return the outermost package of a module, or the module itself if it is in none."""
     return module.split(".")[0]

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sweep.hyperparameters import Hyperparameters
-from sweep.inspection.dependencies import absolute
-from sweep.inspection.hyperparameter_reads import Function, positional
+from sweep.inspection.dependencies import resolve_relative_import
+from sweep.inspection.hyperparameter_reads import Function, list_positional
 
 _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without relevant methods
 
 
-def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
+def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
     """Return which of these methods ``module:Name`` certainly lacks; all of them if it is a function."""
     module, _, name = trainable.partition(":")
     methods: set[str] = set()
-    sure = _collect(module, name, trees, methods, set())
+    sure = _collect_methods(module, name, trees, methods, set())
     if not sure:
         return ()
     return tuple(one for one in names if one not in methods)
@@ -28,10 +28,10 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is certainly a function."""
-    return isinstance(definition(trainable, trees), Function)
+    return isinstance(find_definition(trainable, trees), Function)
 
 
-def definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
+def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
     """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
     module, _, name = trainable.partition(":")
     node = _resolve_name(module, name, trees, set())[1]
@@ -47,14 +47,14 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
         module, node = _resolve_name(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
-        definitions = [one for one in node.body if name in bound(one)]
+        definitions = [one for one in node.body if name in list_bound_names(one)]
         if definitions:
             return module, definitions[0] if len(definitions) == 1 else None
         queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
     return "", None
 
 
-def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
+def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     """Return whether ``module:Name`` is ``base`` or certainly a class derived from it."""
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
@@ -68,15 +68,15 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     return False
 
 
-def resolved(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+def resolve(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
     return _resolve_name(module, name, trees, set())
 
 
-def methods_of(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
+def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
     """Return the names that a class and its bases in these modules define in their bodies."""
     methods: set[str] = set()
-    _collect(module, name, trees, methods, set())
+    _collect_methods(module, name, trees, methods, set())
     return methods
 
 
@@ -84,14 +84,14 @@ def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module
     """Return module and name of a base class as its subclass refers to it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
-        owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
+        owner = next((full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner)
     return owner or module, name
 
 
-def _collect(
-    module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
+def _collect_methods(
+    module: str, name: str, trees: Mapping[str, ast.Module], names: set[str], seen: set[tuple[str, str]]
 ) -> bool:
-    """Add the methods of a class and its bases to ``found``; return False if there may be more."""
+    """Add the methods of a class and its bases to ``names``; return False if there may be more."""
     module, node = _resolve_name(module, name, trees, seen)
     if isinstance(node, Function):
         return not node.decorator_list  # a decorator may turn it into anything
@@ -101,11 +101,11 @@ def _collect(
     for one in node.body:
         match one:
             case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
-                found.add(method)
+                names.add(method)
             case ast.Assign(targets=targets):
-                found.update(target.id for target in targets if isinstance(target, ast.Name))
+                names.update(target.id for target in targets if isinstance(target, ast.Name))
             case ast.AnnAssign(target=ast.Name(id=method)):
-                found.add(method)
+                names.add(method)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
             case _:
@@ -114,7 +114,7 @@ def _collect(
         owner, its = _find_base_class(module, base, trees)
         if its in _PLAIN:
             continue
-        sure &= _collect(owner, its, trees, found, seen)
+        sure &= _collect_methods(owner, its, trees, names, seen)
     return sure
 
 
@@ -125,7 +125,7 @@ def _resolve_name(
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
-        definitions = [one for one in body if name in bound(one)]
+        definitions = [one for one in body if name in list_bound_names(one)]
         if len(definitions) != 1:
             return module, None
         (node,) = definitions
@@ -133,11 +133,11 @@ def _resolve_name(
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
         is_package = any(other.startswith(f"{module}.") for other in trees)
-        module, name = absolute(module, node, is_package=is_package), original
+        module, name = resolve_relative_import(module, node, is_package=is_package), original
     return module, None
 
 
-def bound(node: ast.stmt) -> Iterator[str]:
+def list_bound_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement of a module or class binds."""
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -150,11 +150,14 @@ def bound(node: ast.stmt) -> Iterator[str]:
             yield name
         case ast.If() | ast.Try():  # in any of the branches
             yield from (
-                name for one in ast.walk(node) if one is not node and isinstance(one, ast.stmt) for name in bound(one)
+                name
+                for one in ast.walk(node)
+                if one is not node and isinstance(one, ast.stmt)
+                for name in list_bound_names(one)
             )
 
 
-def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the local and the full name of each module that a module imports."""
     for node in tree.body:
         if isinstance(node, ast.Import):
@@ -182,7 +185,7 @@ class NameUse:
     line: int
 
 
-def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
+def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
     """Yield the parameters that every trial reads without a default.
 
     Only the function's body counts, or the bodies of the class's `data` and `model`.
@@ -216,7 +219,7 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
                     queue.append(name)
 
 
-def environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
+def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
     """Return the text that a module assigns to an environment variable at its top level; None if it does not.
 
     Raises ValueError if the assigned value is not a literal.
@@ -238,20 +241,20 @@ def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterat
     """Yield the parameters that a function certainly reads from its argument at ``position``."""
     if not isinstance(function, Function) or function.decorator_list or _is_generator(function):
         return
-    arguments = positional(function)
+    arguments = list_positional(function)
     if position >= len(arguments):
         return
     hp = arguments[position].arg
     uses = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == hp)
     if not all(isinstance(node.ctx, ast.Load) for node in uses):  # it is reassigned
         return
-    for node in _executed(function.body):
-        name = _name_read(node, hp)
+    for node in _walk_executed(function.body):
+        name = _get_name_read(node, hp)
         if name is not None:
             yield NameUse(name, module, node.lineno)  # type: ignore[attr-defined]  # any expression has a line number
 
 
-def _name_read(node: ast.AST, hp: str) -> str | None:
+def _get_name_read(node: ast.AST, hp: str) -> str | None:
     """Return the parameter that an expression reads from ``hp`` without a default."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
@@ -266,25 +269,25 @@ def _name_read(node: ast.AST, hp: str) -> str | None:
     return None
 
 
-def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
+def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
     """Yield the nodes of statements that are certainly reached, in order."""
     for statement in body:
         if isinstance(statement, _LATER):
             continue
         if isinstance(statement, _BRANCHES):
             for test in _list_tested_expressions(statement):
-                yield from _evaluated(test)
+                yield from _walk_evaluated(test)
             if isinstance(statement, ast.Try) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
                 return
             continue
         if isinstance(statement, ast.With | ast.AsyncWith):
             for item in statement.items:
-                yield from _evaluated(item.context_expr)
-            yield from _executed(statement.body)
+                yield from _walk_evaluated(item.context_expr)
+            yield from _walk_executed(statement.body)
             if any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
                 return
             continue
-        yield from _evaluated(statement)
+        yield from _walk_evaluated(statement)
         if isinstance(statement, _LEAVES):
             return
 
@@ -300,22 +303,22 @@ def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
     return []
 
 
-def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and those of its parts that are evaluated in any case."""
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node
     match node:
         case ast.IfExp(test=test):
-            yield from _evaluated(test)
+            yield from _walk_evaluated(test)
         case ast.BoolOp(values=[first, *_]):
-            yield from _evaluated(first)
+            yield from _walk_evaluated(first)
         case ast.Compare(left=left, comparators=[first, *_]):
-            yield from _evaluated(left)
-            yield from _evaluated(first)
+            yield from _walk_evaluated(left)
+            yield from _walk_evaluated(first)
         case _:
             for child in ast.iter_child_nodes(node):
-                yield from _evaluated(child)
+                yield from _walk_evaluated(child)
 
 
 def _is_generator(function: Function) -> bool:

@@ -35,7 +35,7 @@ def backend(
     """Yield the backend; ``leave`` is called from another thread if a local Ray dies."""
     say, notice = view.say, _once(view.say)
     if options.inline:
-        with backends.messages_sent(job):
+        with backends.sending_messages(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
     from sweep.backends.ray_tune import cluster, dashboard, local_ray
@@ -48,8 +48,8 @@ def backend(
     start = cluster.Start(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
-        ahead=local_ray.importing_ahead(source.first_imports, devices, most),
-        about=dashboard.pointer(job.sweep, job.session, say),
+        ahead=local_ray.importing_in_advance(source.first_imports, devices, most),
+        about=dashboard.make_job_metadata(job.sweep, job.session, say),
     )
     view.step("starting Ray" if options.address is None else f"connecting to Ray at {options.address}")
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
@@ -67,7 +67,7 @@ def backend(
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
-        with found.shared(job, devices), backends.messages_sent(job):
+        with found.shared(job, devices), backends.sending_messages(job):
             view.step("starting workers: they import the code, load the data, and build the first model")
             yield trains
 

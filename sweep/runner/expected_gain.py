@@ -35,7 +35,7 @@ from sweep.space import Space
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.blocks import StopWhen
-from sweep.statistics.power import LEAST, detectable_difference, spread_over_seeds
+from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, number_in_search
 from sweep.text import counted
@@ -249,10 +249,10 @@ class _Records:
         With too few for a verdict, it is one standard error of the difference of two means.
         """
         seeds = self._setting.seeds
-        spread = spread_over_seeds(self._scores.values())
+        spread = compute_spread(self._scores.values())
         spread = noise if spread is None else spread
         if seeds >= LEAST:
-            return detectable_difference(spread, seeds, configurations=2), f"what {seeds} seeds can tell"
+            return compute_detectable_difference(spread, seeds, configurations=2), f"what {seeds} seeds can tell"
         return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:

@@ -72,7 +72,7 @@ class _TrialLocation:
     def checkpoint(self, end: TrialEnded) -> Path | None:
         """Return its last checkpoint if that still exists, on this machine or in an object store."""
         kept = self.log.parent / (end.facts.checkpoint or "")
-        there = end.facts.checkpoint and kept.name in checkpoints.names(self.log.parent, self.trial)
+        there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
         return kept if there else None
 
 
@@ -83,7 +83,7 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     since.
     """
     parent, epoch = started.parent, started.parent_epoch or 0
-    if checkpoints.names(folder.path, started.trial):
+    if checkpoints.list_names(folder.path, started.trial):
         return ""
     epochs = tuple(
         structs.replace(one, trial=started.trial, memo=one.memo or f"{folder.name}/{parent}", driven_s=None)
@@ -94,9 +94,11 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     try:
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
-        (source,) = [one for one in checkpoints.fetched(folder.path, parent or 0) if one.name == Path(known).name]
+        (source,) = [
+            one for one in checkpoints.fetch_checkpoints(folder.path, parent or 0) if one.name == Path(known).name
+        ]
         _take_over_checkpoint(folder, objective, source, epochs, started.trial, is_last=True)
-        checkpoints.send(folder.path, started.trial)
+        checkpoints.upload(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:
         return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
     return ""
@@ -112,7 +114,7 @@ def _take_over_checkpoint(
     is_last: bool,
 ) -> None:
     try:
-        manifest = checkpoints.verify(path)
+        manifest = checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
         if is_last:
             raise
@@ -121,7 +123,9 @@ def _take_over_checkpoint(
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
-    checkpoints.begin_checkpoint(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
+    checkpoints.begin_checkpoint(
+        checkpoints.get_trial_folder(folder.path, trial), known, partial(_link, path), keep=1
+    )()
 
 
 class Memo:
@@ -208,10 +212,10 @@ class Memo:
         if source is None:
             return None
         try:
-            kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
+            kept = checkpoints.fetch_checkpoints(source.parent.parent.parent, int(source.parent.name))
             for path in sorted({*kept, source}):
                 _take_over_checkpoint(self._folder, self._objective, path, answer.epochs, trial, is_last=path == source)
-            checkpoints.send(self._folder.path, trial)
+            checkpoints.upload(self._folder.path, trial)
             return checkpoints.find_epoch_checkpoint(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)

@@ -486,7 +486,7 @@ def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
 def _tpus(spec: Spec) -> Iterator[Problem]:
     if spec.training.get("strategy") != "tpu":
         return
-    found = probes.tpu(run_command, PROBE_S)
+    found = probes.probe_tpu(run_command, PROBE_S)
     if isinstance(found, probes.ProbeFailure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")

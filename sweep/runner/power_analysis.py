@@ -11,8 +11,8 @@ from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
-from sweep.statistics.power import LEAST, detectable_difference, seeds_for, spread_over_seeds
-from sweep.statistics.racing import FIRST_SEEDS, race_level
+from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread, count_seeds_needed
+from sweep.statistics.racing import FIRST_SEEDS, compute_race_level
 from sweep.store.folder import ResultsFolder, newest
 
 LOOKED_AT = 20  # largest number of sweeps searched, the newest first
@@ -51,7 +51,7 @@ def detectable(
     If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
     """
     seeds, count = spec.trials_each, configurations or 2
-    needed = LEAST if len(spec.metrics) < 2 else seeds_for(count * (count - 1) // 2)
+    needed = LEAST if len(spec.metrics) < 2 else count_seeds_needed(count * (count - 1) // 2)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
         seeds, needed = spec.confirm.seeds, FIRST_SEEDS
@@ -60,7 +60,7 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        tells = detectable_difference if spec.confirm is None else _told_by_race
+        tells = compute_detectable_difference if spec.confirm is None else _told_by_race
         by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
@@ -103,7 +103,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     ranked = ranking.rank([analysis.make_sweep(folder, read)])
     if not ranked.best:
         return None
-    spread = spread_over_seeds(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
+    spread = compute_spread(row.scores[0].values for row in ranked.rows if row.completed and row.scores)
     best = ranked.best[0]
     loss_deviation = ranking.read_deviation(read, {trial.trial for trial in best.trials})
     return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
@@ -116,5 +116,5 @@ def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
     """
     from scipy.special import stdtrit
 
-    errors = float(stdtrit((finalists - 1) * (seeds - 1), 1 - race_level(finalists, seeds) / 2))
+    errors = float(stdtrit((finalists - 1) * (seeds - 1), 1 - compute_race_level(finalists, seeds) / 2))
     return errors * spread * math.sqrt(2 / seeds)

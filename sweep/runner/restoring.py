@@ -21,7 +21,7 @@ from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers_method
-from sweep.inspection import Source, inspect, inspect_given
+from sweep.inspection import Source, inspect, inspect_object
 from sweep.runner import planning
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.runner.trials import Terms, race
@@ -82,7 +82,7 @@ def winner(folder: ResultsFolder) -> int:
     """
     completed = best_configuration(folder)
     for one in completed:
-        if checkpoints.names(folder.path, one.trial):
+        if checkpoints.list_names(folder.path, one.trial):
             return one.trial
     raise _no_checkpoint(folder, completed[0].trial)
 
@@ -118,7 +118,7 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     """
     trial = winner(folder) if trial is None else trial
     state, reports = history(folder, trial)
-    kept = {_parse_epoch_number(path): path for path in checkpoints.fetched(folder.path, trial)}
+    kept = {_parse_epoch_number(path): path for path in checkpoints.fetch_checkpoints(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -126,7 +126,7 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
         what = f"has no checkpoint of epoch {epoch}"
         raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
     try:
-        manifest = checkpoints.verify(kept[number])
+        manifest = checkpoints.read_verified_manifest(kept[number])
     except checkpoints.Damaged as error:
         whole = [other for other in sorted(kept) if _read_manifest(kept[other])]
         hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}" if whole else ""
@@ -156,7 +156,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
     if given is None:
         source = inspect(sweep.spec.trainable, sweep.import_folders, planning.own_optimizers(sweep.spec))
     else:
-        source = inspect_given(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
+        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
     change = _change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)
@@ -214,7 +214,7 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 def _read_manifest(path: Path) -> Manifest | None:
     try:
-        return checkpoints.verify(path)
+        return checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
         return None
 

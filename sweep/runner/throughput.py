@@ -104,7 +104,9 @@ def measure_throughput(
     replicas, micro_batches = max(int(devices.gpus), 1), params.get("micro_batches")
     precision = str(spec.training.get("precision", "auto"))
     parts = micro_batches if isinstance(micro_batches, int) else 1
-    first = SettingsCombination(memory.batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas)
+    first = SettingsCombination(
+        memory.get_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
+    )
     return climb(first, precisions(devices), most_replicas, measure)
 
 
@@ -181,7 +183,7 @@ def _measured(way: SettingsCombination, trainable: str, folders: Sequence[Path],
         made.begin(assignment)
         made.train(report)
     except Exception as error:  # any error of the user's code
-        reason = "out of memory" if memory.is_short(error) else in_short(error)
+        reason = "out of memory" if memory.is_out_of_memory(error) else in_short(error)
         return Measured(way, failed=reason)
     counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]
     speeds = [one.examples_per_s for one in counted if one.examples_per_s is not None]

@@ -57,13 +57,13 @@ class RankHeaps:
             heappush(self._low, -heappop(self._high))
 
     @property
-    def lower(self) -> float | None:
-        """The largest number below the rank."""
+    def largest_below(self) -> float | None:
+        """The largest number below the rank; None if none lies there."""
         return -self._low[0] if self._low else None
 
     @property
-    def upper(self) -> float | None:
-        """The smallest of the others."""
+    def smallest_above(self) -> float | None:
+        """The smallest number that does not lie below the rank; None without numbers."""
         return self._high[0] if self._high else None
 
 
@@ -129,7 +129,7 @@ class AshaScheduler(_Stopping[Asha]):
         """Return the bracket of a trial, drawn by its number alone; brackets with more rungs are more likely."""
         if len(self._rungs) == 1:
             return 0
-        return _bracket(trial, self._shares)
+        return _draw_bracket(trial, self._shares)
 
 
 class NonDominatedAshaScheduler(AshaScheduler):
@@ -153,7 +153,7 @@ class NonDominatedAshaScheduler(AshaScheduler):
             return None
         order.add(event.trial, losses)
         room = math.ceil(len(order) / self._rule.eta)
-        if event.trial in order.best(room):
+        if event.trial in order.list_best(room):
             return None
         self._stopped.add(event.trial)
         rank = describe_rank(order, event.trial, room)
@@ -168,7 +168,7 @@ class _Rung:
         self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
-        low, high = self.scores.lower, self.scores.upper
+        low, high = self.scores.largest_below, self.scores.smallest_above
         if low is None or high is None:
             return low
         index = (len(self.scores) - 1) * self._quantile
@@ -177,7 +177,7 @@ class _Rung:
 
 
 @lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask repeatedly for the same trials
-def _bracket(trial: int, shares: tuple[float, ...]) -> int:
+def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
     return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
 
 
@@ -222,14 +222,14 @@ class HyperbandScheduler(_Stopping[Hyperband]):
             return None
         reached.add(loss)
         judged = loss if self._rule.strict else best
-        cutoff = reached.upper
+        cutoff = reached.smallest_above
         if cutoff is None or judged <= cutoff:
             return None
         return describe_reason(self._rule.type, self._objective, judged, event.epoch, cutoff)
 
 
 @dataclass(slots=True)
-class _Run:
+class _TrialState:
     """The state of a trial."""
 
     best: float
@@ -250,7 +250,7 @@ class MedianScheduler(_Stopping[Median]):
         super().__init__(rule, objective)
         judged = early_terminate.compute_decision_epochs(rule, epochs)
         self._means = {epoch: RankHeaps(_count_below_median) for epoch in judged}
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[int, _TrialState] = {}
         self._stopped: set[int] = set()
 
     def observe(self, event: Event) -> str | None:
@@ -259,19 +259,19 @@ class MedianScheduler(_Stopping[Median]):
         loss = self._objective.standing(event.metrics)
         if loss is None:
             return None
-        run = self._runs.setdefault(event.trial, _Run(loss))
+        run = self._runs.setdefault(event.trial, _TrialState(loss))
         run.best = min(run.best, loss)
         others = self._means.get(event.epoch)
         if others is None:
             return None
-        median = _median(others) if len(others) >= self._rule.min_trials else None
+        median = _compute_median(others) if len(others) >= self._rule.min_trials else None
         self._advance(run, event.epoch, loss)
         if median is None or run.best <= median:
             return None
         self._stopped.add(event.trial)
         return describe_reason(self._rule.type, self._objective, run.best, event.epoch, median)
 
-    def _advance(self, run: _Run, epoch: int, loss: float) -> None:
+    def _advance(self, run: _TrialState, epoch: int, loss: float) -> None:
         if run.count:  # its mean stayed the same at epochs without an objective
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
@@ -284,10 +284,10 @@ def _count_below_median(count: int) -> int:
     return count // 2
 
 
-def _median(means: RankHeaps) -> float | None:
-    if means.lower is None or means.upper is None or len(means) % 2:
-        return means.upper
-    return (means.lower + means.upper) / 2
+def _compute_median(means: RankHeaps) -> float | None:
+    if means.largest_below is None or means.smallest_above is None or len(means) % 2:
+        return means.smallest_above
+    return (means.largest_below + means.smallest_above) / 2
 
 
 def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:

@@ -28,12 +28,12 @@ Points: TypeAlias = NDArray[np.float64]
 """Losses of several trials: (trials, objectives)."""
 
 
-def dominates(points: Points, losses: Losses) -> NDArray[np.bool_]:
+def find_dominating(points: Points, losses: Losses) -> NDArray[np.bool_]:
     """Return which points dominate ``losses``, that is, are worse in no objective and better in at least one."""
     return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
 
 
-def is_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
+def find_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
     """Return which points are dominated by ``losses``."""
     return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
 
@@ -58,7 +58,7 @@ class NonDominatedOrder:
         """Add a trial."""
         self._losses[trial] = losses
         place = 0
-        while place < len(self._fronts) and dominates(self._array(self._fronts[place]), losses).any():
+        while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
             place += 1
         moved = [trial]
         while moved:
@@ -68,33 +68,33 @@ class NonDominatedOrder:
             front = self._fronts[place]
             is_pushed = np.zeros(len(front), bool)
             for one in moved:
-                is_pushed |= is_dominated(self._array(front), self._losses[one])
+                is_pushed |= find_dominated(self._get_losses(front), self._losses[one])
             pushed = [other for other, is_one in zip(front, is_pushed, strict=True) if is_one]
             self._fronts[place] = [other for other, is_one in zip(front, is_pushed, strict=True) if not is_one] + moved
             moved, place = pushed, place + 1
 
-    def front(self, trial: int) -> int:
+    def get_front(self, trial: int) -> int:
         """Return the front of a trial, from 1."""
         return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
 
-    def best(self, count: int) -> list[int]:
+    def list_best(self, count: int) -> list[int]:
         """Return the best ``count`` trials, or all if there are fewer, best first."""
         found: list[int] = []
         for front in self._fronts:
             room = count - len(found)
             if room <= 0:
                 break
-            found += self._spread(front, room)
+            found += self._select_spread(front, room)
         return found
 
-    def _array(self, trials: Sequence[int]) -> Points:
+    def _get_losses(self, trials: Sequence[int]) -> Points:
         """Return the losses of trials as (trials, objectives)."""
         return np.array([self._losses[trial] for trial in trials])
 
-    def _spread(self, front: Sequence[int], count: int) -> list[int]:
+    def _select_spread(self, front: Sequence[int], count: int) -> list[int]:
         """Return ``count`` trials of a front: the best in the first objective, then always the farthest from these."""
         rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
-        points = self._scaled(rest)
+        points = self._scale_losses(rest)
         chosen = [0]
         distances = np.linalg.norm(points - points[0], axis=1)
         while len(chosen) < min(count, len(rest)):
@@ -104,9 +104,9 @@ class NonDominatedOrder:
             distances = np.minimum(distances, np.linalg.norm(points - points[farthest], axis=1))
         return [rest[place] for place in chosen]
 
-    def _scaled(self, trials: Sequence[int]) -> Points:
+    def _scale_losses(self, trials: Sequence[int]) -> Points:
         """Return the losses of trials, scaled to 0 to 1 in each objective."""
-        losses = self._array(trials)
+        losses = self._get_losses(trials)
         if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
         low, high = losses.min(axis=0), losses.max(axis=0)
@@ -124,7 +124,7 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
 
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
     """Return a rank in words, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
-    return f"in front {order.front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
+    return f"in front {order.get_front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
 
 
 class NonDominatedPromotionScheduler(PausingScheduler):
@@ -159,7 +159,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             return None
         for rung in reversed(self._rungs):
             order = self._orders[rung]
-            waiting = [trial for trial in order.best(len(order)) if self._waits(trial, rung)]
+            waiting = [trial for trial in order.list_best(len(order)) if self._is_eligible(trial, rung)]
             if waiting:
                 return waiting[0]
         return None
@@ -169,21 +169,21 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             return {}
         return {trial: self._describe(trial, pause.epoch) for trial, pause in self._paused.items()}
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._orders:
             return
         self._pause(trial, epoch, loss)
         order = self._orders[epoch]
         order.add(trial, self._last_losses[trial])
         room = count_parts(len(order), self._eta)
-        for one in order.best(room):
+        for one in order.list_best(room):
             if self._capped and self._promoted[epoch] >= room:
                 return
-            if self._waits(one, epoch):
+            if self._is_eligible(one, epoch):
                 del self._paused[one]
                 self._promoted[epoch] += 1
 
-    def _waits(self, trial: int, epoch: int) -> bool:
+    def _is_eligible(self, trial: int, epoch: int) -> bool:
         """Return whether a trial is paused at a rung and meets the constraints."""
         pause = self._paused.get(trial)
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE

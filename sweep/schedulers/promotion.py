@@ -62,14 +62,14 @@ class PausingScheduler:
                 loss = self._objective.standing(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
-                    self._hear(trial, epoch, loss)
+                    self._process_epoch(trial, epoch, loss)
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
                 self._paused.pop(trial, None)
                 loss = self._lasts.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
                     self._completed += 1
                     self._best = loss if self._best is None else min(loss, self._best)
-                self._end(trial)
+                self._process_end(trial)
             case _:
                 pass
 
@@ -86,19 +86,19 @@ class PausingScheduler:
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
             return {}
-        return {trial: self._why(pause) for trial, pause in self._paused.items()}
+        return {trial: self._describe_pause(pause) for trial, pause in self._paused.items()}
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         """Process a reported epoch; pause the trial after it or not, and resume others."""
         raise NotImplementedError  # each rule has its own
 
-    def _end(self, trial: int) -> None:
+    def _process_end(self, trial: int) -> None:
         """Process the end of a trial, whose worker is free now."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
         self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
-    def _why(self, pause: _Pause) -> str:
+    def _describe_pause(self, pause: _Pause) -> str:
         """Return why a paused trial never continued."""
         raise NotImplementedError  # each rule has its own
 
@@ -120,7 +120,7 @@ class PromotionScheduler(PausingScheduler):
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
         self._promoted = dict.fromkeys(self._rungs, 0)  # number of trials that have continued from each rung
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._scores:
             return
         self._pause(trial, epoch, loss)
@@ -128,9 +128,9 @@ class PromotionScheduler(PausingScheduler):
         if not self._promotes(epoch):
             return
         if self._capped:  # trials among the best may have ended, which leaves room for others
-            places: Iterable[int] = range(self._room(epoch))
+            places: Iterable[int] = range(self._count_promotable(epoch))
         else:  # all others that qualify were promoted before
-            places = {bisect_left(self._scores[epoch], (loss, trial)), self._room(epoch) - 1}
+            places = {bisect_left(self._scores[epoch], (loss, trial)), self._count_promotable(epoch) - 1}
         for place in places:
             self._promote(epoch, place)
 
@@ -138,22 +138,24 @@ class PromotionScheduler(PausingScheduler):
         """Return whether trials may continue from a rung."""
         return True
 
-    def _room(self, epoch: int) -> int:
+    def _count_promotable(self, epoch: int) -> int:
         """Return how many of the trials that reached a rung may continue."""
         return count_parts(len(self._scores[epoch]), self._eta)
 
-    def _promote(self, epoch: int, place: int) -> None:
-        """Resume the trial of a rank (``place``, from 0) at a rung if that is good enough and it is paused there."""
-        if not 0 <= place < self._room(epoch) or (self._capped and self._promoted[epoch] >= self._room(epoch)):
+    def _promote(self, epoch: int, rank: int) -> None:
+        """Resume the trial of a rank (``rank``, from 0) at a rung if that is good enough and it is paused there."""
+        if not 0 <= rank < self._count_promotable(epoch) or (
+            self._capped and self._promoted[epoch] >= self._count_promotable(epoch)
+        ):
             return
-        _, trial = self._scores[epoch][place]
+        _, trial = self._scores[epoch][rank]
         pause = self._paused.get(trial)
         if pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE:
             del self._paused[trial]
             self._promoted[epoch] += 1
 
-    def _why(self, pause: _Pause) -> str:
-        room = self._room(pause.epoch)
+    def _describe_pause(self, pause: _Pause) -> str:
+        room = self._count_promotable(pause.epoch)
         if not room:
             where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
             return f"{where}, from where too few came for one to go on"
@@ -177,14 +179,14 @@ class PashaScheduler(PromotionScheduler):
         self._curves: dict[int, list[float]] = {}
         self._crossing: list[float] = []  # differences of curves that have crossed twice
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         self._curves.setdefault(trial, []).append(loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
             self._compare(trial)
-        super()._hear(trial, epoch, loss)
+        super()._process_epoch(trial, epoch, loss)
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
             self._highest += 1
-            for place in range(self._room(epoch)):
+            for place in range(self._count_promotable(epoch)):
                 self._promote(epoch, place)
 
     def _promotes(self, epoch: int) -> bool:
@@ -209,10 +211,10 @@ class PashaScheduler(PromotionScheduler):
         """Record how far a trial ends from each trial of the highest rung whose curve it has crossed at least twice."""
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
-            self._crossing += _noise(mine, np.array(self._curves[other]))
+            self._crossing += _measure_noise(mine, np.array(self._curves[other]))
 
 
-def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
+def _measure_noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
     """Yield the absolute difference of two curves at the last epoch of the shorter one if they cross at least twice.
 
     Yields nothing for other curves.
@@ -244,13 +246,13 @@ class FreezeThawScheduler(PausingScheduler):
         self._fresh = self._thawed = 0  # epochs of new and of resumed trials
 
     def last(self) -> int | None:
-        trial = self._choice(OPTIMISM)
+        trial = self._choose_best(OPTIMISM)
         if self._best is None or trial is None:
             return trial
         pause = self._paused[trial]
-        return trial if pause.loss - self._expected(0.0)[pause.epoch] < self._best else None
+        return trial if pause.loss - self._predict_gains(0.0)[pause.epoch] < self._best else None
 
-    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+    def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         before = self._came.get(trial)
         if before is not None and epoch == self._next[before.epoch] and max(loss, before.loss) < INFEASIBLE:
             self._gains[before.epoch].add(before.loss - loss)
@@ -262,13 +264,13 @@ class FreezeThawScheduler(PausingScheduler):
         heappush(self._waiting[epoch], (loss, trial))
         self._thaw()
 
-    def _end(self, trial: int) -> None:
+    def _process_end(self, trial: int) -> None:
         self._came.pop(trial, None)
         self._thaw()
 
     def _thaw(self) -> None:
         """Resume the best trial if its epochs up to the next rung fit the share."""
-        trial = self._choice(OPTIMISM)
+        trial = self._choose_best(OPTIMISM)
         if trial is None:
             return
         epoch = self._paused[trial].epoch
@@ -276,17 +278,17 @@ class FreezeThawScheduler(PausingScheduler):
             self._thawed += self._next[epoch] - epoch
             del self._paused[trial]
 
-    def _why(self, pause: _Pause) -> str:
+    def _describe_pause(self, pause: _Pause) -> str:
         where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
         if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
-        predicted = self._objective.of_loss(pause.loss - self._expected(0.0)[pause.epoch])
+        predicted = self._objective.of_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
         return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
 
-    def _choice(self, optimism: float) -> int | None:
+    def _choose_best(self, optimism: float) -> int | None:
         """Return the paused trial that is predicted to end best; None if no paused trial meets the constraints."""
         found: list[tuple[float, int]] = []
-        expected = self._expected(optimism)
+        expected = self._predict_gains(optimism)
         for rung, heap in self._waiting.items():
             while heap and self._paused.get(heap[0][1]) != _Pause(rung, heap[0][0]):
                 heappop(heap)  # it was resumed or has ended
@@ -294,11 +296,11 @@ class FreezeThawScheduler(PausingScheduler):
                 found.append((heap[0][0] - expected[rung], heap[0][1]))
         return min(found)[1] if found else None
 
-    def _expected(self, optimism: float) -> dict[int, float]:
+    def _predict_gains(self, optimism: float) -> dict[int, float]:
         """Return the gain that is predicted from each rung to the end of a trial."""
         steps, before = list[float](), 0.0
         for rung in self._rungs:
-            before = self._gains[rung].expected(optimism, before / 2)
+            before = self._gains[rung].predict(optimism, before / 2)
             steps.append(before)
         return {rung: sum(steps[place:]) for place, rung in enumerate(self._rungs)}
 
@@ -317,7 +319,7 @@ class _Gains:
         self.mean += before / self.count
         self.squares += before * (gain - self.mean)
 
-    def expected(self, optimism: float, unknown: float) -> float:
+    def predict(self, optimism: float, unknown: float) -> float:
         """Return the mean gain, at least 0, plus ``optimism`` standard deviations; ``unknown`` if there was no gain.
 
         The size of a single gain stands in for its deviation.

@@ -27,55 +27,55 @@ class Entropy:
 
 
 @contextmanager
-def entropy_taken(seed: int) -> Iterator[Entropy]:
+def seeding_entropy(seed: int) -> Iterator[Entropy]:
     """Seed NumPy generators that are created without a seed inside the block; record other sources of entropy.
 
     Yields the record. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
     """
-    taken = Entropy()
+    entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
     kind: Any = random.Random
     urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
 
     def count() -> None:
-        taken.seeds += 1
+        entropy.seeds += 1
 
     def noticed(size: int) -> bytes:
-        taken.line = taken.line or line_of_the_author()
+        entropy.line = entropy.line or find_author_line()
         return urandom(size)
 
     def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
         if a is None:
-            taken.line = taken.line or line_of_the_author()
+            entropy.line = entropy.line or find_author_line()
         begin(self, a, version)
 
-    with numpy_entropy(seed, count):
+    with seeding_numpy_entropy(seed, count):
         os.urandom = machine._urandom = noticed
         kind.seed = begun
         try:
-            yield taken
+            yield entropy
         finally:
             os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
 
 
 @contextmanager
-def numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Seed NumPy generators that are created without a seed inside the block; call ``taken`` for each."""
+def seeding_numpy_entropy(seed: int, on_draw: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Seed NumPy generators that are created without a seed inside the block; call ``on_draw`` for each."""
     source: Any = np.random.bit_generator
-    given = random.Random(f"numpy {seed}")
+    generator = random.Random(f"numpy {seed}")
 
     def bits(count: int) -> int:
-        taken()
-        return given.getrandbits(count)
+        on_draw()
+        return generator.getrandbits(count)
 
-    kept, source.randbits = source.randbits, bits
+    before, source.randbits = source.randbits, bits
     try:
         yield
     finally:
-        source.randbits = kept
+        source.randbits = before
 
 
-def line_of_the_author() -> str:
+def find_author_line() -> str:
     """Return the author's line that called Python's `random`, `secrets` or `uuid`; empty if a library did."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:

@@ -20,7 +20,7 @@ import numpy.random  # NumPy imports it lazily, which must not happen inside a f
 
 from sweep.author_code import is_author_file
 from sweep.state import settings
-from sweep.state.draws import entropy_taken
+from sweep.state.draws import seeding_entropy
 
 _OURS = ("trainables", "sweep")
 _CONTEXT = "tensorflow.python.eager.context"
@@ -33,13 +33,13 @@ class _SeedingFinder:
     def __init__(self) -> None:
         self.users = 0
         self.seed: int | None = None  # seed for imports; None: do not seed
-        self.tops: set[str] = set()  # packages of trainables, which are the author's even if installed
+        self.author_packages: set[str] = set()  # packages of trainables, which are the author's even if installed
         self.listeners: list[Listener] = []
-        self.kept: weakref.WeakSet[settings.SavedSettings] = weakref.WeakSet()  # these adopt settings of libraries
-        self.drawn: dict[str, int] = {}  # seed of each module that has drawn
-        self.of_the_machine: dict[str, str] = {}  # line that drew from the machine, by module
+        self.adopting: weakref.WeakSet[settings.SavedSettings] = weakref.WeakSet()  # these adopt settings of libraries
+        self.drawing_seeds: dict[str, int] = {}  # seed under which a module was imported, if it drew numbers
+        self.unseeded_lines: dict[str, str] = {}  # line that drew from the machine, by module
         self._running: list[tuple[int, list[Callable[[], None]]]] = []  # running modules: seed, restoring functions
-        self._installed = 0  # depth of nested imports of libraries
+        self._library_depth = 0  # depth of nested imports of libraries
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
         """Return the spec that another finder finds, with a loader that reports when the module's code runs."""
@@ -55,10 +55,10 @@ class _SeedingFinder:
     def _wrap(self, spec: Any) -> None:
         run = spec.loader.exec_module
         top = spec.name.partition(".")[0]
-        is_own = top not in _OURS and (top in self.tops or is_author_file(spec.origin))
+        is_own = top not in _OURS and (top in self.author_packages or is_author_file(spec.origin))
 
         def exec_module(module: types.ModuleType) -> None:
-            with self._seeded(spec.name) if is_own else self._untouched():
+            with self._seeding(spec.name) if is_own else self._restoring_generators():
                 run(module)
             for listener in list(self.listeners) if is_own else ():
                 listener(module)
@@ -66,48 +66,51 @@ class _SeedingFinder:
         spec.loader.exec_module = exec_module  # only of this loader, which is for this module
 
     @contextmanager
-    def _seeded(self, name: str) -> Iterator[None]:
+    def _seeding(self, name: str) -> Iterator[None]:
+        """Seed all generators for the import of one of the author's modules inside the block, and restore them."""
         if self.seed is None:
             yield
             return
-        self.drawn.pop(name, None)
-        self.of_the_machine.pop(name, None)
+        self.drawing_seeds.pop(name, None)
+        self.unseeded_lines.pop(name, None)
         seed = zlib.crc32(f"{self.seed} {name}".encode())
         before = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed)
-        begun = random.getstate(), _numpy_state()
+        state_at_start = random.getstate(), _numpy_state()
         self._running.append((seed, [_seed_tensorflow(seed), _seed_torch(seed)]))
         try:
-            with entropy_taken(seed) as entropy:
+            with seeding_entropy(seed) as entropy:
                 yield
         finally:
             for put_back in self._running.pop()[1]:
                 put_back()
             if entropy.line:
-                self.of_the_machine[name] = entropy.line
-            if entropy.seeds or entropy.line or begun != (random.getstate(), _numpy_state()):
-                self.drawn[name] = self.seed
+                self.unseeded_lines[name] = entropy.line
+            if entropy.seeds or entropy.line or state_at_start != (random.getstate(), _numpy_state()):
+                self.drawing_seeds[name] = self.seed
             random.setstate(before[0])
             np.random.set_state(before[1])
 
     @contextmanager
-    def _untouched(self) -> Iterator[None]:
-        if self._installed:
+    def _restoring_generators(self) -> Iterator[None]:
+        """Undo draws of a library that is imported inside the block, and let `adopting` adopt its settings."""
+        if self._library_depth:
             yield
             return
         before = random.getstate(), np.random.get_state()
-        were, there = (settings.read_settings() if self.kept else {}), _has_tensorflow()
-        self._installed += 1
+        settings_before = settings.read_settings() if self.adopting else {}
+        had_tensorflow = _has_tensorflow()
+        self._library_depth += 1
         try:
             yield
         finally:
-            self._installed -= 1
+            self._library_depth -= 1
             random.setstate(before[0])
             np.random.set_state(before[1])
-            for kept in list(self.kept):
-                kept.imported(were)
-            if self._running and not there:
+            for saved in list(self.adopting):
+                saved.adopt_changes(settings_before)
+            if self._running and not had_tensorflow:
                 seed, put_back = self._running[-1]
                 put_back.append(_seed_tensorflow(seed))
 
@@ -130,10 +133,10 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
         return lambda: None
     module: Any = sys.modules[_CONTEXT]
     eager = module.context()
-    kept = eager._seed, getattr(eager, "_rng", None)
+    before = eager._seed, getattr(eager, "_rng", None)
 
     def put_back() -> None:
-        eager._seed, eager._rng = kept
+        eager._seed, eager._rng = before
 
     eager._seed, eager._rng = seed, random.Random(seed)
     return put_back
@@ -144,22 +147,22 @@ def _seed_torch(seed: int) -> Callable[[], None]:
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "manual_seed"):
         return lambda: None
-    kept = torch.get_rng_state()
+    before = torch.get_rng_state()
     torch.manual_seed(seed)
-    return lambda: torch.set_rng_state(kept)
+    return lambda: torch.set_rng_state(before)
 
 
 _finder = _SeedingFinder()
 
 
-def hear(listener: Listener) -> Callable[[], None]:
+def add_import_listener(listener: Listener) -> Callable[[], None]:
     """Call a listener with each of the author's modules after its import; return a function that ends that."""
     _finder.listeners.append(listener)
     _install_finder()
 
     def stop() -> None:
         _finder.listeners.remove(listener)
-        _leave()
+        _release_finder()
 
     return stop
 
@@ -167,40 +170,40 @@ def hear(listener: Listener) -> Callable[[], None]:
 @contextmanager
 def listen_to_imports(listener: Listener) -> Iterator[None]:
     """Call a listener with each of the author's modules that is imported inside the block."""
-    stop = hear(listener)
+    stop = add_import_listener(listener)
     try:
         yield
     finally:
         stop()
 
 
-def follow(kept: settings.SavedSettings) -> settings.SavedSettings:
-    """Make these settings adopt what installed libraries set when they are imported; return them."""
-    _finder.kept.add(kept)
-    return kept
+def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSettings:
+    """Make saved settings adopt from now on what installed libraries set when they are imported; return them."""
+    _finder.adopting.add(saved)
+    return saved
 
 
-def seed(number: int) -> Callable[[], None]:
+def start_seeding(number: int) -> Callable[[], None]:
     """Import the author's modules under this seed, until the returned function is called."""
     before, _finder.seed = _finder.seed, number
     _install_finder()
 
     def stop() -> None:
         _finder.seed = before
-        _leave()
+        _release_finder()
 
     return stop
 
 
-def take_for_own(module: str) -> None:
+def treat_as_author_package(module: str) -> None:
     """Treat the package of a module as the author's, wherever it is installed."""
-    _finder.tops.add(module.partition(".")[0])
+    _finder.author_packages.add(module.partition(".")[0])
 
 
 @contextmanager
 def seed_imports(number: int) -> Iterator[None]:
     """Import the author's modules under this seed inside the block."""
-    stop = seed(number)
+    stop = start_seeding(number)
     try:
         yield
     finally:
@@ -213,18 +216,18 @@ def _install_finder() -> None:
         sys.meta_path.insert(0, _finder)
 
 
-def _leave() -> None:
+def _release_finder() -> None:
     _finder.users -= 1
     if not _finder.users and _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
 
 
-def differs(number: int) -> str:
+def explain_difference(number: int) -> str:
     """Return why this process's modules differ from an import under this seed; empty if they do not."""
-    for name, line in _finder.of_the_machine.items():
+    for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:
             return f"{line} draws from the machine when {name} is imported"
-    for name, drawn in _finder.drawn.items():
-        if name in sys.modules and drawn != number:
-            return f"{name} draws numbers when it is imported, and was imported under seed {drawn} in this process"
+    for name, other in _finder.drawing_seeds.items():
+        if name in sys.modules and other != number:
+            return f"{name} draws numbers when it is imported, and was imported under seed {other} in this process"
     return ""

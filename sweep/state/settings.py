@@ -39,11 +39,11 @@ def _list_resources() -> list[int]:
 
 def _read_resource_limits() -> dict[int, tuple[int, int]]:
     resource: Any = sys.modules["resource"]
-    found = {}
+    limits = {}
     for number in _list_resources():
         with suppress(OSError, ValueError):  # known to Python but not to this system
-            found[number] = resource.getrlimit(number)
-    return found
+            limits[number] = resource.getrlimit(number)
+    return limits
 
 
 def _set_limits(limits: Mapping[int, tuple[int, int]]) -> None:
@@ -99,11 +99,11 @@ def _loggers() -> dict[str, logging.Logger]:
 
 
 def _logging() -> tuple[int, dict[str, _Logger]]:
-    found = {
-        name: (one.level, list(one.handlers), list(one.filters), one.propagate, one.disabled)
-        for name, one in _loggers().items()
+    configured = {
+        name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
+        for name, logger in _loggers().items()
     }
-    return logging.root.manager.disable, {name: one for name, one in found.items() if one != _NEW}
+    return logging.root.manager.disable, {name: logger for name, logger in configured.items() if logger != _NEW}
 
 
 def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
@@ -120,22 +120,24 @@ def _set_locale(name: str) -> None:
     locale.setlocale(locale.LC_ALL, name)
 
 
-def _of(library: str, *names: str) -> Any:
-    found: Any = sys.modules[library]
+def _look_up(library: str, *names: str) -> Any:
+    value: Any = sys.modules[library]
     for name in names:
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _make_setting(library: str, read: str, write: str) -> Setting:
     """Return a setting for which a library has two functions, given by dotted names."""
     return Setting(
-        lambda: _of(library, *read.split("."))(), lambda value: _of(library, *write.split("."))(value), library
+        lambda: _look_up(library, *read.split("."))(),
+        lambda value: _look_up(library, *write.split("."))(value),
+        library,
     )
 
 
 def _set_numpy_errors(kinds: Mapping[str, Any]) -> None:
-    _of("numpy").seterr(**kinds)
+    _look_up("numpy").seterr(**kinds)
 
 
 SETTINGS: dict[str, Setting] = {
@@ -149,7 +151,7 @@ SETTINGS: dict[str, Setting] = {
     "the configuration of logging": Setting(_logging, _set_logging),
     "the locale": Setting(lambda: locale.setlocale(locale.LC_ALL), _set_locale),
     "the default timeout of sockets": Setting(socket.getdefaulttimeout, socket.setdefaulttimeout),
-    "np.seterr": Setting(lambda: _of("numpy").geterr(), _set_numpy_errors, "numpy"),
+    "np.seterr": Setting(lambda: _look_up("numpy").geterr(), _set_numpy_errors, "numpy"),
     "keras.config.floatx": _make_setting("keras", "config.floatx", "config.set_floatx"),
     "keras.config.epsilon": _make_setting("keras", "config.epsilon", "config.set_epsilon"),
     "keras.config.image_data_format": _make_setting(
@@ -182,13 +184,13 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 
 def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
     """Return the present values of these settings, as far as their libraries are imported."""
-    found = {}
+    values = {}
     for name in names:
         setting = SETTINGS[name]
         if not setting.library or setting.library in sys.modules:
             with suppress(AttributeError):  # while the library is being imported
-                found[name] = setting.read()
-    return found
+                values[name] = setting.read()
+    return values
 
 
 def find_changed_settings(before: Values, after: Values) -> Values:
@@ -207,7 +209,7 @@ def apply_settings(values: Values) -> list[str]:
     return resisting
 
 
-def _taken_over(start: Any, before: Any, after: Any) -> Any:
+def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
     """Return the initial value of a setting for later trials, after a library has changed it.
 
     Of a mapping, only the library's own entries are taken over: the trial may have set others before the import.
@@ -221,27 +223,27 @@ def _taken_over(start: Any, before: Any, after: Any) -> Any:
 class SavedSettings:
     """The settings of this process before its first trial, restored for each trial.
 
-    Settings changed by importing a library are permanent (`imported`).
+    Settings changed by importing a library are permanent (`adopt_changes`).
     """
 
     def __init__(self) -> None:
         self._start = read_settings()
 
-    def again(self) -> None:
+    def save_present(self) -> None:
         """Make the present settings the initial ones."""
         self._start = read_settings()
 
-    def imported(self, before: Values) -> None:
+    def adopt_changes(self, before: Values) -> None:
         """Adopt the settings that importing an installed library has changed since ``before``."""
         after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in find_changed_settings(before, after).items():
-            self._start[name] = _taken_over(self._start[name], before[name], value)
+            self._start[name] = _merge_library_change(self._start[name], before[name], value)
 
-    def own(self) -> Values:
+    def find_changed(self) -> Values:
         """Return the settings that the present trial has changed."""
         return find_changed_settings(self._start, read_settings())
 
-    def put_back(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Restore all initial settings; return those that cannot be restored."""
         return apply_settings(self._start)

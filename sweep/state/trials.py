@@ -10,27 +10,27 @@ from types import ModuleType
 import numpy as np
 
 from sweep.state import imports
-from sweep.state.homes import Home
-from sweep.state.pristine import Pristine, find_changed_names, line_of_stale, traces
+from sweep.state.namespaces import Namespace
+from sweep.state.recorded_values import RecordedValues, compute_digests, describe_stale_names, find_changed_names
 
-_Homes = Callable[[], list[Home]]
-_Listener = Callable[[Pristine], imports.Listener]
+_ListNamespaces = Callable[[], list[Namespace]]
+_MakeListener = Callable[[RecordedValues], imports.Listener]
 
 
 @dataclass
-class _Going:
+class _PresentTrial:
     """The present trial of this process."""
 
-    found: Pristine
-    homes: _Homes
+    recorded: RecordedValues  # values before it began
+    list_namespaces: _ListNamespaces
     before_end: Callable[[], None]
-    stop_hearing: Callable[[], None]
+    stop_listening: Callable[[], None]
     modules: frozenset[str]  # names in `sys.modules` when it began
-    left: set[str] | None = None  # names that the trial changed, once it is over; later changes are not its own
+    changed: set[str] | None = None  # names that the trial changed, once it is over; later changes are not its own
 
 
-_going: list[_Going] = []  # at most one
-_lines: list[str] = []
+_present: list[_PresentTrial] = []  # at most one
+_messages: list[str] = []
 resisting: set[str] = set()
 """Names in this process that a trial has changed and that could not be restored."""
 
@@ -39,98 +39,105 @@ class StartingValues:
     """The values of names that the trials of one trainable begin with; recorded again after deliberate changes."""
 
     def __init__(self) -> None:
-        self._pristine = Pristine()
-        self._of: object = None
+        self._recorded = RecordedValues()
+        self._key: object = None
 
-    def begin(
+    def begin_trial(
         self,
-        homes: _Homes,
+        list_namespaces: _ListNamespaces,
         *,
-        of: object,
-        listener: _Listener,
+        key: object,
+        make_listener: _MakeListener,
         before_end: Callable[[], None],
     ) -> None:
         """End the previous trial and record the values of names before this one.
 
         Arguments:
-            homes: returns the namespaces to watch.
-            of: the values are recorded again if this object is another one than for the last trial.
-            listener: turns the recorded values into a listener for imports.
+            list_namespaces: returns the namespaces to watch.
+            key: the values are recorded again if this is another object than for the last trial.
+            make_listener: returns a listener for imports that adds to the recorded values.
             before_end: called when the trial ends.
         """
         restore_names()
-        self.look(homes, of=of)
-        stop_hearing = imports.hear(listener(self._pristine))
-        _going.append(_Going(self._pristine, homes, before_end, stop_hearing, frozenset(sys.modules)))
+        self.record(list_namespaces, key=key)
+        stop_listening = imports.add_import_listener(make_listener(self._recorded))
+        modules = frozenset(sys.modules)
+        _present.append(_PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules))
 
-    def look(self, homes: _Homes, *, of: object) -> None:
-        """Record the values of names without restoring any."""
-        if self._of is not of:
-            self._pristine, self._of = Pristine(), of
-        self._pristine.take(homes())
+    def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
+        """Record the values of names without restoring any; arguments are as in `begin_trial`."""
+        if self._key is not key:
+            self._recorded = RecordedValues()
+            self._key = key
+        self._recorded.record(list_namespaces())
 
-    def objects(self) -> Iterator[tuple[str, object]]:
+    def list_objects(self) -> Iterator[tuple[str, object]]:
         """Yield all recorded objects, each with the name it is kept under."""
-        return self._pristine.objects()
+        return self._recorded.list_objects()
 
 
-def rest() -> None:
+def record_changes() -> None:
     """Record what the present trial has changed, because it is over.
 
     The changes stay, as its model may still be inspected, saved, tested or exported.
     """
-    for trial in _going:
-        if trial.left is None:
-            homes = trial.homes()
-            trial.left = trial.found.changed(homes)
-            trial.found.keep(homes, trial.left)
+    for trial in _present:
+        if trial.changed is None:
+            namespaces = trial.list_namespaces()
+            trial.changed = trial.recorded.find_changed(namespaces)
+            trial.recorded.note_after_run(namespaces, trial.changed)
 
 
 def restore_names() -> None:
     """Restore all names to their values before the present trial."""
-    rest()
-    while _going:
-        trial = _going.pop()
-        trial.stop_hearing()
+    record_changes()
+    while _present:
+        trial = _present.pop()
+        trial.stop_listening()
         trial.before_end()
         _forget_new_modules(trial)
-        homes, names = trial.homes(), trial.left or set()
-        own = names & find_changed_names(trial.found.traces(), traces(homes))  # not what building a model changed
-        _lines.extend(_describe_change(full) for full in sorted(own) if _is_content(_value_of(homes, full)))
-        resisting.update(trial.found.put_back(homes, names))
+        namespaces = trial.list_namespaces()
+        changed = trial.changed or set()
+        differing = find_changed_names(trial.recorded.compute_digests(), compute_digests(namespaces))
+        for full in sorted(changed & differing):  # what building a model changed is undone already
+            if _is_content(_get_value(namespaces, full)):
+                _messages.append(_describe_change(full))
+        resisting.update(trial.recorded.restore(namespaces, changed))
 
 
-def _forget_new_modules(trial: _Going) -> None:
+def _forget_new_modules(trial: _PresentTrial) -> None:
     """Remove the modules that a trial has put into `sys.modules` without importing them.
 
     The next trial loads them again, as in a fresh process. Modules that were imported are recorded then, and stay.
     """
-    for home in trial.homes():
-        is_new = isinstance(home.owner, ModuleType) and home.name not in trial.modules
-        if is_new and not trial.found.is_recorded(home) and sys.modules.get(home.name) is home.owner:
-            del sys.modules[home.name]
+    for namespace in trial.list_namespaces():
+        is_new = isinstance(namespace.owner, ModuleType) and namespace.name not in trial.modules
+        is_listed = sys.modules.get(namespace.name) is namespace.owner
+        if is_new and is_listed and not trial.recorded.is_recorded(namespace):
+            del sys.modules[namespace.name]
 
 
-def lines() -> list[str]:
+def take_messages() -> list[str]:
     """Return messages about restored names; each message is returned once."""
-    said, _lines[:] = [*dict.fromkeys(_lines)], []
-    return said
+    messages = [*dict.fromkeys(_messages)]
+    _messages.clear()
+    return messages
 
 
-def stale() -> str:
+def describe_stale() -> str:
     """Return a line about what earlier trials have changed permanently; empty if nothing."""
-    return line_of_stale(resisting)
+    return describe_stale_names(resisting)
 
 
 def _describe_change(name: str) -> str:
     return f"{name}, which a trial has changed, is as before for the next one: trials share nothing (docs/limits.md)"
 
 
-def _value_of(homes: list[Home], full: str) -> object:
+def _get_value(namespaces: list[Namespace], full: str) -> object:
     """Return the present value of a name; None if it has none."""
-    for home in homes:
-        if full.startswith(f"{home.name}."):
-            return home.data().get(full.removeprefix(f"{home.name}."))
+    for namespace in namespaces:
+        if full.startswith(f"{namespace.name}."):
+            return namespace.get_values().get(full.removeprefix(f"{namespace.name}."))
     return None
 
 

@@ -55,13 +55,13 @@ def _find_class(library: str, name: str) -> type | None:
     known = _kinds.get((library, name))
     if known is not None:
         return known
-    found: Any = sys.modules[library]
+    part_found: Any = sys.modules[library]
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, type):
+        part_found = getattr(part_found, part, None)
+    if not isinstance(part_found, type):
         return None
-    _kinds[library, name] = found
-    return found
+    _kinds[library, name] = part_found
+    return part_found
 
 
 _kinds: dict[tuple[str, str], type] = {}
@@ -88,7 +88,7 @@ _STATEFUL_OF_KERAS = (
 )
 
 
-def generator_state(value: object) -> Any:
+def get_generator_state(value: object) -> Any:
     """Return the state of a random number generator; None for other values and for generators without a state."""
     match value:
         case random.SystemRandom():
@@ -104,8 +104,8 @@ def generator_state(value: object) -> Any:
     return None
 
 
-def put_generator(value: Any, state: Any) -> None:
-    """Restore a generator to a state returned by `generator_state`."""
+def restore_generator(value: Any, state: Any) -> None:
+    """Restore a generator to a state returned by `get_generator_state`."""
     match value:
         case random.Random():
             value.setstate(state)
@@ -127,16 +127,16 @@ class Same:
 
     def __init__(self, value: object) -> None:
         self._identity = id(value)
-        self._held: Callable[[], object]
+        self._get_object: Callable[[], object]
         try:
-            self._held = weakref.ref(value)
+            self._get_object = weakref.ref(value)
         except TypeError:
-            self._held = lambda: value
+            self._get_object = lambda: value
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Same) or other._identity != self._identity:
             return False
-        return self._held() is not None and self._held() is other._held()
+        return self._get_object() is not None and self._get_object() is other._get_object()
 
     def __hash__(self) -> int:
         return self._identity
@@ -151,7 +151,7 @@ class Digester:
 
     def __init__(self) -> None:
         self._path: list[int] = []
-        self._left = _MOST
+        self._objects_left = _MOST
         self.nbytes = 0
 
     def digest(self, value: Any, owner: object = None) -> object:
@@ -160,50 +160,50 @@ class Digester:
         At the limits of depth and size, the digest only identifies the object itself. If that was made merely to be
         digested, ``owner`` is the object to identify instead.
         """
-        self._left -= 1
+        self._objects_left -= 1
         identity = value if owner is None else owner
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             self.nbytes += len(value) if isinstance(value, str | bytes) else 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
-        if id(value) in self._path or len(self._path) > _DEEPEST or self._left < 0:
+        if id(value) in self._path or len(self._path) > _DEEPEST or self._objects_left < 0:
             return Same(identity)
         self._path.append(id(value))
         try:
-            return self._of_parts(value, identity)
+            return self._digest_parts(value, identity)
         finally:
             self._path.pop()
 
-    def _of_parts(self, value: Any, identity: object) -> object:
-        state = generator_state(value)
+    def _digest_parts(self, value: Any, identity: object) -> object:
+        state = get_generator_state(value)
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
         if is_trainable(value) or value is sys.modules or isinstance(value, _CODE):
             return Same(value)
         if is_of(value, "tensorflow", "Tensor") or is_variable(value) or isinstance(value, np.ndarray | np.generic):
-            return self._of_array(value)
+            return self._digest_array(value)
         if is_layer(value):
-            return Same(value), tuple(map(self._of_array, value.variables)), _digest_vocabularies(value)
+            return Same(value), tuple(map(self._digest_array, value.variables)), _digest_vocabularies(value)
         if isinstance(value, _CONTAINERS):
-            return self._of_container(value, identity)
-        return self._of_object(value)
+            return self._digest_container(value, identity)
+        return self._digest_object(value)
 
-    def _of_container(self, value: Any, identity: object) -> object:
+    def _digest_container(self, value: Any, identity: object) -> object:
         if isinstance(value, Mapping):
             items = list(value.items())
-            if len(items) * 2 > self._left:
-                return "mapping", len(items), self._pickled(dict(items), identity)
+            if len(items) * 2 > self._objects_left:
+                return "mapping", len(items), self._digest_pickle(dict(items), identity)
             return "mapping", tuple((self.digest(key), self.digest(part)) for key, part in items)
         if isinstance(value, set | frozenset):
             members = frozenset(value)
-            if len(members) > self._left:
+            if len(members) > self._objects_left:
                 return "set", len(members), hash(members)
             return "set", frozenset(self.digest(part) for part in members)
         parts = list(value)
-        if len(parts) > self._left:
-            return type(value).__name__, len(parts), self._pickled(parts, identity)
+        if len(parts) > self._objects_left:
+            return type(value).__name__, len(parts), self._digest_pickle(parts, identity)
         return type(value).__name__, tuple(map(self.digest, parts))
 
-    def _of_object(self, value: Any) -> object:
+    def _digest_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
             return Same(value), *parts, self.digest(_own_attributes(value), value)
@@ -212,23 +212,23 @@ class Digester:
             return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals), value))
         if isinstance(value, itertools.count):
             return "count", repr(value)  # restored as a copy
-        if is_open(value):
-            return type(value).__qualname__, self.digest(content_of(value), value)
+        if holds_user_content(value):
+            return type(value).__qualname__, self.digest(get_attributes(value), value)
         if is_library_object(value):
             return Same(value)
-        return self._pickled(value, value)
+        return self._digest_pickle(value, value)
 
-    def _of_array(self, value: Any) -> object:
+    def _digest_array(self, value: Any) -> object:
         array = np.asarray(value)
         self.nbytes += array.nbytes
         if array.dtype.hasobject:
-            return Same(value), self._pickled(array, value)
+            return Same(value), self._digest_pickle(array, value)
         if array.nbytes > LARGEST_BYTES:
             some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
             return Same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
         return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
-    def _pickled(self, value: object, identity: object) -> object:
+    def _digest_pickle(self, value: object, identity: object) -> object:
         """Return a digest of a pickle; if there can be none, that of the object itself."""
         try:
             content = pickle.dumps(value)
@@ -238,7 +238,7 @@ class Digester:
         return type(value).__qualname__, zlib.crc32(content)
 
 
-def is_open(value: object) -> bool:
+def holds_user_content(value: object) -> bool:
     """Return whether an object holds what its owner puts into it.
 
     Dataframes do not count, because they record accesses, and neither do loggers.
@@ -253,7 +253,7 @@ def is_open(value: object) -> bool:
     return is_plain and (hasattr(value, "__dict__") or bool(_list_slots(kind)))
 
 
-def content_of(value: Any) -> dict[str, object]:
+def get_attributes(value: Any) -> dict[str, object]:
     """Return the attributes of an object, including those in ``__slots__``."""
     slots = {name: getattr(value, name) for name in _list_slots(type(value)) if hasattr(value, name)}
     return {**slots, **getattr(value, "__dict__", {})}
@@ -304,19 +304,19 @@ def _get_cell_content(cell: types.CellType) -> object:
 
 def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
-    found, queue, seen = [], [layer], set[int]()
+    digests, queue, seen = [], [layer], set[int]()
     while queue:
         part = queue.pop()
         if id(part) in seen:
             continue
         seen.add(id(part))
-        queue += [*getattr(part, "layers", ()), *(one for one in vars(part).values() if is_layer(one))]
+        queue += [*getattr(part, "layers", ()), *(value for value in vars(part).values() if is_layer(value))]
         try:
             vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
         except Exception:  # not adapted yet
             vocabulary = ()
-        found.append(zlib.crc32(repr(vocabulary).encode()))
-    return tuple(found)
+        digests.append(zlib.crc32(repr(vocabulary).encode()))
+    return tuple(digests)
 
 
 class Snapshot:
@@ -343,52 +343,52 @@ class Snapshot:
                 self.too_large = True
                 break
             self._seen[id(one)] = one
-            queue += [part for part in self._take(one) if type(part) not in _PLAIN]
+            queue += [part for part in self._record(one) if type(part) not in _PLAIN]
 
     def restore(self) -> None:
-        """Restore the content of the same objects."""
+        """Restore the content that the objects had when the snapshot was taken; they stay the same objects."""
         for restorer in self._restorers:
             restorer()
 
-    def objects(self) -> Iterator[object]:
+    def list_objects(self) -> Iterator[object]:
         """Yield all objects in the value, the value itself first, except plain ones such as numbers and texts."""
         yield from self._seen.values()
 
-    def _take(self, value: Any) -> Iterable[object]:
+    def _record(self, value: Any) -> Iterable[object]:
         """Prepare to restore one object, and return what it holds."""
         if is_trainable(value) or _is_namespace(value):
             return ()
-        state = generator_state(value)
+        state = get_generator_state(value)
         if state is not None:
-            self._restorers.append(lambda: put_generator(value, state))
+            self._restorers.append(lambda: restore_generator(value, state))
             return ()
         if is_variable(value):
             if self._variables is None or id(value) in self._variables:
-                self._take_array(value, np.asarray(value), value.assign)
+                self._record_array(value, np.asarray(value), value.assign)
             return ()
         if is_layer(value):
             return list(value.variables)
         if isinstance(value, np.ndarray):
             if value.flags.writeable:
-                self._take_array(value, value, functools.partial(value.__setitem__, ...))
+                self._record_array(value, value, functools.partial(value.__setitem__, ...))
             return value.ravel().tolist() if value.dtype.hasobject else ()
-        return self._take_object(value)
+        return self._record_object(value)
 
-    def _take_object(self, value: Any) -> Iterable[object]:
+    def _record_object(self, value: Any) -> Iterable[object]:
         """Prepare to restore an object that is not of a numerical library, and return what it holds."""
         if isinstance(value, tuple | frozenset):
             return value
         if isinstance(value, _WRAPPERS):
-            return self._take_wrapper(value)
+            return self._record_wrapper(value)
         if isinstance(value, _MUTABLE_CONTAINERS):
-            return self._take_container(value)
-        if isinstance(value, _CODE) or not is_open(value):
+            return self._record_container(value)
+        if isinstance(value, _CODE) or not holds_user_content(value):
             return ()
-        attributes = content_of(value)
+        attributes = get_attributes(value)
         self._restorers.append(lambda: _put_attributes(value, attributes))
         return list(attributes.values())
 
-    def _take_array(self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]) -> None:
+    def _record_array(self, value: object, content: np.ndarray[Any, Any], put: Callable[[Any], object]) -> None:
         self._nbytes += content.nbytes
         if self._nbytes > COPIED_BYTES:
             self.too_large = True
@@ -401,16 +401,16 @@ class Snapshot:
 
         self._restorers.append(restore)
 
-    def _take_wrapper(self, value: Any) -> list[object]:
+    def _record_wrapper(self, value: Any) -> list[object]:
         if isinstance(value, types.FunctionType):
-            return self._take_function(value)
+            return self._record_function(value)
         held = _get_parts(value)
         if isinstance(value, _CACHE):
             self.has_cache = True
             self._restorers.append(lambda: _empty_cache(value, held))
         return held
 
-    def _take_function(self, function: types.FunctionType) -> list[object]:
+    def _record_function(self, function: types.FunctionType) -> list[object]:
         if not is_author_file(function.__code__.co_filename):
             return []
         defaults = function.__defaults__
@@ -428,7 +428,7 @@ class Snapshot:
         self._restorers.append(restore)
         return [*(defaults or ()), function.__kwdefaults__, *contents, *own.values()]
 
-    def _take_container(self, value: Any) -> list[object]:
+    def _record_container(self, value: Any) -> list[object]:
         if isinstance(value, MutableMapping):
             items = dict(value.items())
             self._restorers.append(lambda: _put_mapping(value, items))
@@ -439,7 +439,7 @@ class Snapshot:
 
 
 def _is_namespace(value: object) -> bool:
-    """Return whether a dictionary holds the names of a module, or all modules; `pristine` handles these by name."""
+    """Return whether a dictionary is a module's namespace or `sys.modules`; `recorded_values` handles these by name."""
     return value is sys.modules or (isinstance(value, dict) and "__name__" in value and "__builtins__" in value)
 
 
@@ -486,7 +486,7 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
         _put_mapping(own, {name: one for name, one in attributes.items() if name not in slots})
 
 
-def _empty_cache(function: Any, held: list[object]) -> None:
+def _empty_cache(function: Any, parts: list[object]) -> None:
     """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
-    if {*map(id, _get_parts(function))} != {*map(id, held)}:
+    if {*map(id, _get_parts(function))} != {*map(id, parts)}:
         function.cache_clear()

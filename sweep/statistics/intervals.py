@@ -12,36 +12,36 @@ Z = NormalDist().inv_cdf(1 - ALPHA / 2)  # 1.96, for the 95 % interval of a norm
 Interval = tuple[float, float]
 
 
-def interval_of_mean(values: Sequence[float], shared: float = 0.0) -> Interval | None:
+def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` comes from `shared_by_folds`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook of
-    Statistical Methods, section 1.3.5.2.
+    ``shared`` comes from `compute_fold_correction`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook
+    of Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
         return None
     from scipy.special import stdtrit  # only the quantile, because scipy.stats takes a second to import
 
-    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _error(values, shared)
+    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * _compute_standard_error(values, shared)
     mean = fmean(values)
     return mean - half, mean + half
 
 
-def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
+def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """Return the two-sided p-value of a mean of paired differences by Student's t.
 
     If all differences are equal, it is 1 if they are zero, otherwise 0.
     """
     from scipy.special import stdtr
 
-    mean, error = fmean(differences), _error(differences, shared)
+    mean, error = fmean(differences), _compute_standard_error(differences, shared)
     if not error:
         return 0.0 if mean else 1.0
     return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
 
 
-def shared_by_folds(folds: int) -> float:
+def compute_fold_correction(folds: int) -> float:
     """Return the variance correction for a mean of scores of a cross-validation, whose trainings share examples.
 
     For n scores, the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of
@@ -51,7 +51,7 @@ def shared_by_folds(folds: int) -> float:
     return 1 / (folds - 1)
 
 
-def interval_of_share(hits: float, count: int) -> Interval:
+def compute_share_interval(hits: float, count: int) -> Interval:
     """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
     share = hits / count
     middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
@@ -59,6 +59,6 @@ def interval_of_share(hits: float, count: int) -> Interval:
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
-def _error(values: Sequence[float], shared: float) -> float:
+def _compute_standard_error(values: Sequence[float], shared: float) -> float:
     """Return the standard error of a mean."""
     return stdev(values) * math.sqrt(1 / len(values) + shared)

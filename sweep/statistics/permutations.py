@@ -29,24 +29,24 @@ MOST_WORK_STEP_DOWN = 2**22
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class SignTest:
     """The two-sided p-values of many paired comparisons, (comparisons,)."""
 
     p: Floats
     error: float | None  # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
 
 
-def check_differences(differences: npt.ArrayLike) -> Signs:
+def check_differences(differences: npt.ArrayLike) -> SignTest:
     """Test whether paired differences, (seeds, comparisons), are centered at zero; a missing seed has difference 0.
 
     The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.
     """
-    patterns, table = _prepared(differences, MOST_WORK)
+    patterns, table = _prepare(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
     count = np.zeros(len(observed))
     for sums in patterns.times(table):
         count += (sums >= observed).sum(axis=0)
-    return Signs(patterns.share(count), patterns.error)
+    return SignTest(patterns.share(count), patterns.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Equality:
 
     p: float
     furthest: int  # index of the one furthest behind the best, in standard errors
-    error: float | None  # as in `Signs`
+    error: float | None  # as in `SignTest`
 
 
 def check_equality(scores: Floats) -> Equality:
@@ -71,7 +71,7 @@ def check_equality(scores: Floats) -> Equality:
     there = np.isfinite(scores)
     centred = np.nan_to_num(scores - np.nanmean(scores, axis=1, keepdims=True))
     centred = centred / max(float(np.sqrt((centred**2).mean())), np.finfo(np.float64).tiny)
-    patterns = _all_signs(*scores.shape)
+    patterns = _make_patterns(*scores.shape)
     counts = there.sum(axis=0)
     means = patterns.signs @ centred / counts
     variances = np.maximum((centred**2).sum(axis=0) / counts - means**2, 0.0) * counts / np.maximum(counts - 1, 1)
@@ -124,7 +124,7 @@ class _Patterns:
         return math.sqrt(0.05 * 0.95 / len(self.signs)) if self.drawn else None
 
 
-def _prepared(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
+def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
     table = np.asarray(differences, dtype=np.float64)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
@@ -141,7 +141,7 @@ def _compute_observed_sums(table: Floats) -> Floats:
     return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # tolerance, since a sum in another order can be smaller
 
 
-def _all_signs(seeds: int, configurations: int) -> _Patterns:
+def _make_patterns(seeds: int, configurations: int) -> _Patterns:
     """Return patterns, of which the first changes no sign.
 
     Opposite patterns are not equivalent here, because the best configuration becomes the worst.

@@ -11,10 +11,10 @@ from sweep.statistics.intervals import ALPHA
 
 LEAST = 6
 """Minimum number of common seeds for a verdict: with five, no p-value is below 0.06."""
-MOST = 1000  # maximum number of further seeds that `more_seeds` tries
+MOST = 1000  # maximum number of further seeds that `estimate_more_seeds` tries
 
 
-def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
+def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
     """Return how many further seeds would show a difference about half the time, if it and its spread are as they seem.
 
     With fewer than two differences the spread is unknown; then the number that any verdict needs is returned. A
@@ -31,13 +31,13 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
-        return abs(mean) / spread * math.sqrt(seeds) >= critical_value(comparisons + 1, seeds)
+        return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
     return within[at] - count if at < len(within) else None
 
 
-def critical_value(configurations: int, seeds: int) -> float:
+def compute_critical_value(configurations: int, seeds: int) -> float:
     """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds of each.
 
     This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
@@ -49,21 +49,21 @@ def critical_value(configurations: int, seeds: int) -> float:
     return float(stdtrit(max(configurations - 1, 1) * (seeds - 1), 1 - ALPHA / pairs / 2))
 
 
-def detectable_difference(spread: float, seeds: int, configurations: int) -> float:
+def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
     """Return the difference of two means that a verdict shows about half the time.
 
     ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
     correlated, smaller differences are detectable.
     """
-    return critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
+    return compute_critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
 
-def spread_over_seeds(scores: Iterable[Sequence[float]]) -> float | None:
+def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
     variances = [variance(values) for values in scores if len(values) > 1]
     return math.sqrt(fmean(variances)) if variances else None
 
 
-def seeds_for(comparisons: int) -> int:
+def count_seeds_needed(comparisons: int) -> int:
     """Return how many seeds it takes for any of ``comparisons`` pairs, adjusted for all of them, to be significant."""
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))

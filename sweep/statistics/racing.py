@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RaceState:
     """The state of a race after a number of seeds; smaller losses are better."""
 
     leader: int
@@ -37,7 +37,7 @@ class Look:
     out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
-def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
+def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> RaceState:
     """Return the state of a race for at most ``seeds`` seeds; ``losses`` are (configurations left, seeds so far)."""
     import numpy as np
     from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import
@@ -54,12 +54,12 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
         pooled = 2 * float((residuals**2).sum()) / freedom
         own = (table - table[leader]).var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
         errors = np.sqrt(np.maximum(pooled, own) / done)
-        half = float(stdtrit(freedom, 1 - race_level(left, seeds) / 2)) * errors
+        half = float(stdtrit(freedom, 1 - compute_race_level(left, seeds) / 2)) * errors
     told = behind > half + _ROUNDING * float(np.abs(means).max())
-    return Look(leader, tuple(map(float, behind)), tuple(map(float, half)), tuple(map(int, np.flatnonzero(told))))
+    return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), tuple(map(int, np.flatnonzero(told))))
 
 
-def race_level(left: int, seeds: int) -> float:
+def compute_race_level(left: int, seeds: int) -> float:
     """Return the error level of each interval, so that any interval of a race misses with at most 5 %.
 
     It is divided among the pairs that are left, of which there are fewer the more have dropped out. This is valid by

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct, structs
 
-from sweep.statistics.intervals import ALPHA, interval_of_mean, shared_by_folds, t_test
-from sweep.statistics.power import LEAST, more_seeds, seeds_for
+from sweep.statistics.intervals import ALPHA, compute_fold_correction, compute_mean_interval, compute_t_test
+from sweep.statistics.power import LEAST, count_seeds_needed, estimate_more_seeds
 
 if TYPE_CHECKING:
     from sweep.statistics.permutations import Floats
@@ -75,20 +75,22 @@ def compare_configurations(
     if first is None:
         first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
-    shared = shared_by_folds(folds) if folds else 0.0
+    shared = compute_fold_correction(folds) if folds else 0.0
     beside = {name: compute_differences(scored[name], scored[first]) for name in others}
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
     tests = (
-        _tests_of_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
+        _test_by_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
     )
     found = {}
     for name in others:
         values, test = beside[name], tests.get(name)
-        seen = _seen(values, shared, more_seeds(values, len(compared) if test else len(others), shared))
-        found[name] = seen if test is None else _judged(seen, test)
-    return {name: found.get(name) or _leader(len(scored[name]), found.values()) for name in scored}
+        seen = _make_comparison(
+            values, shared, estimate_more_seeds(values, len(compared) if test else len(others), shared)
+        )
+        found[name] = seen if test is None else _add_verdict(seen, test)
+    return {name: found.get(name) or _describe_leader(len(scored[name]), found.values()) for name in scored}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,12 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     return {name: _Test(single[name], adjusted[name], error) for name in behind}
 
 
-def _tests_of_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
+def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
     """Return the same as `_test_by_signs` by t-tests of Nadeau and Bengio.
 
     The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
     """
-    single = {name: t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
+    single = {name: compute_t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
@@ -178,24 +180,24 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
-def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
+def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
     """Return the comparison before a verdict."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
-    low, high = interval_of_mean(differences, shared=shared) or (None, None)
+    low, high = compute_mean_interval(differences, shared=shared) or (None, None)
     mean = fmean(differences)
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, undecided=TOO_FEW)
 
 
-def _judged(seen: Compared, test: _Test) -> Compared:
-    tested = structs.replace(seen, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
+def _add_verdict(comparison: Compared, test: _Test) -> Compared:
+    tested = structs.replace(comparison, p=test.p, p_adjusted=test.adjusted, p_error=test.error)
     if test.adjusted > ALPHA:
         return structs.replace(tested, verdict=Verdict.TIES, undecided="")
     return structs.replace(tested, verdict=Verdict.WORSE, more=None, undecided="")
 
 
-def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
+def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
     verdicts = [one.verdict for one in others]
     if not verdicts:
         return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
@@ -218,7 +220,7 @@ def compare_fronts(
     for table in tables:
         names = [name for name in names if table.get(name)]
     pairs = len(names) * (len(names) - 1) // 2
-    needed = LEAST if folds else seeds_for(pairs)
+    needed = LEAST if folds else count_seeds_needed(pairs)
     found = {}
     for name in names:
         common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
@@ -237,7 +239,7 @@ def compare_fronts(
             p_values = []
             for one in tested:
                 scores = [(table[name], table[one]) for table in tables]
-                p_values.append(_beaten(scores, maximize, folds))
+                p_values.append(_test_domination(scores, maximize, folds))
             p = min(p_values)
             adjusted = min(p * pairs, 1.0)
             verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
@@ -245,13 +247,13 @@ def compare_fronts(
     return found
 
 
-def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
+def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
     values = [compute_differences(one, other) for one, other in scores]
     if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
         return 1.0
     if folds:
-        return max(t_test(one, shared_by_folds(folds)) for one in values)
+        return max(compute_t_test(one, compute_fold_correction(folds)) for one in values)
     import numpy as np
 
     from sweep.statistics import permutations

@@ -58,7 +58,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(tmp_path: Path, held: He
     one.settle()
     assert names(tmp_path) == ["epoch01"]
     assert held.threads == ["checkpoint_0"]
-    assert checkpoints.verify(tmp_path / "epoch-000001").epoch == 1
+    assert checkpoints.read_verified_manifest(tmp_path / "epoch-000001").epoch == 1
 
 
 def test_the_next_checkpoint_waits_for_the_one_before(tmp_path: Path, held: Held) -> None:
@@ -106,7 +106,7 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
     def write() -> None:
         while not over.is_set():
             with suppress(OSError):
-                folder = checkpoints.of_trial(tmp_path, 3) / "writing-1"
+                folder = checkpoints.get_trial_folder(tmp_path, 3) / "writing-1"
                 folder.mkdir(parents=True, exist_ok=True)
                 for number in range(9):
                     (folder / str(number)).touch()
@@ -120,7 +120,7 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
         over.set()
         writer.join()
     checkpoints.delete_checkpoints(tmp_path, 3)
-    checkpoints.clean(tmp_path)
+    checkpoints.delete_remains(tmp_path)
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 

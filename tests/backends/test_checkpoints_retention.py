@@ -33,7 +33,7 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
     ]
     for epoch in epochs:
         manifest = Manifest(epoch.epoch, loss=-float(epoch.metrics["score"]))
-        place = checkpoints.of_trial(folder, trial)
+        place = checkpoints.get_trial_folder(folder, trial)
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
         )()
@@ -127,7 +127,7 @@ def test_a_replay_comes_to_the_same(tmp_path: Path) -> None:
 
 def test_what_a_killed_driver_left_is_deleted_in_the_replay(tmp_path: Path) -> None:
     events = [event for trial, score in enumerate([1, 2, 3]) for event in saved(tmp_path, trial, [score])]
-    shutil.rmtree(checkpoints.of_trial(tmp_path, 1))
+    shutil.rmtree(checkpoints.get_trial_folder(tmp_path, 1))
     again = Keeper(tmp_path, trials=1)
     again.see(events)
     assert kept(tmp_path) == {2: [1]}

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.backends.ray_tune.cluster import count_allowed_trials, count_trials_of_user, waits_for
-from sweep.backends.ray_tune.dashboard import Driving
+from sweep.backends.ray_tune.cluster import count_allowed_trials, count_trials_of_user, describe_wait
+from sweep.backends.ray_tune.dashboard import LiveSweep
 from sweep.contract import Devices
 
 
-def drivers(*users: str) -> list[Driving]:
-    return [Driving(user, f"s{number}", f"{number}", 1) for number, user in enumerate(users)]
+def drivers(*users: str) -> list[LiveSweep]:
+    return [LiveSweep(user, f"s{number}", f"{number}", 1) for number, user in enumerate(users)]
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_parts_leave_no_room_over_and_are_rounded_up_at_most(fits: int, users: l
 
 
 def test_what_waits_says_for_what_and_who_has_it() -> None:
-    two = [Driving("ann", "lr", "1", 3), Driving("bob", "wd", "2", 1)]
-    told = waits_for(Devices(2, 1), {"CPU": 5.0}, two)
+    two = [LiveSweep("ann", "lr", "1", 3), LiveSweep("bob", "wd", "2", 1)]
+    told = describe_wait(Devices(2, 1), {"CPU": 5.0}, two)
     assert told == (
         "waits for room: a trial takes 2 CPU and 1 GPU, 5 CPU and 0 GPU are free on all nodes together; "
         "ann/lr runs 3 trials, bob/wd runs 1 trial"
     )
-    assert "no other sweep is there" in waits_for(Devices(1, 0), {}, [])
+    assert "no other sweep is there" in describe_wait(Devices(1, 0), {}, [])
 
 
 FILE = """

@@ -23,7 +23,7 @@ from sweep.backends.ray_tune.dashboard import (
     SUCCEEDED,
     JobPage,
     describe_status,
-    pointer,
+    make_job_metadata,
 )
 
 pytestmark = pytest.mark.ray
@@ -69,7 +69,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
 
 def test_a_pointer_has_a_name_that_fits_into_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEP_USER", "Ann B")
-    found = pointer("größe 高/x", "0123456789ab", print)
+    found = make_job_metadata("größe 高/x", "0123456789ab", print)
     assert found == {"job_submission_id": "sweep-gr--e---x-012345", "sweep": "größe 高/x", "user": "Ann-B"}
 
 
@@ -140,7 +140,7 @@ def test_sweeps_whose_drivers_were_killed_are_given_up(
     jobs["starts"] = {"status": RUNNING, "metadata": {"sweep": "s", "file": "s.yaml"}}  # submitted
     store.update({f"{PREFIX}sweep-{name}".encode(): one for name, one in jobs.items()})
     store[f"{PREFIX}other".encode()] = record("99")
-    dashboard.give_up_lost_ones()
+    dashboard.mark_lost_sweeps_failed()
     found = {key.decode().removeprefix(f"{PREFIX}"): one["status"] for key, one in store.items()}
     assert found == {
         "sweep-lives": RUNNING,

@@ -47,7 +47,7 @@ def test_where_the_home_cannot_be_written_to_the_token_is_one_of_this_process(
     assert os.environ["RAY_AUTH_TOKEN"] == token
     assert not (tmp_path / ".ray").exists()
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    assert "RAY_AUTH_TOKEN in the environment" in dashboard.address_line("127.0.0.1:8265")
+    assert "RAY_AUTH_TOKEN in the environment" in dashboard.describe_address("127.0.0.1:8265")
 
 
 def test_where_nobody_knows_the_home_the_token_is_one_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +64,6 @@ def test_the_line_about_the_dashboard_says_how_to_come_in(
     monkeypatch: pytest.MonkeyPatch, mode: str | None, told: bool
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", mode) if mode else monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    line = dashboard.address_line("127.0.0.1:8265")
+    line = dashboard.describe_address("127.0.0.1:8265")
     assert line.startswith("Ray dashboard: http://127.0.0.1:8265")
     assert line.endswith("ray get-auth-token)") == told

@@ -264,7 +264,7 @@ def test_one_of_several_goes_on_from_its_checkpoint_alone(tmp_path: Path) -> Non
     group.take([order(1), order(2, decisions=(3,))])
     assert [len(one.epochs) for one in group.step().found.values()] == [3, 3]
     group.close()
-    assert checkpoints.newest_first(tmp_path, 1)[0].name == "epoch-000003"
+    assert checkpoints.list_newest_first(tmp_path, 1)[0].name == "epoch-000003"
     epochs, last, _ = train(grouped(tmp_path, 1, Counting), [order(1)])
     assert epochs[1] == [1, 2, 3, 4, 5, 6]  # the first ones out of the checkpoint
     assert isinstance(last[1], Ends)

@@ -49,7 +49,7 @@ def start_all() -> None:
 def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     started, said = Started(monkeypatch), list[str]()
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # else the line tells how to get the token
-    with local_ray.hastened(said.append, lambda: None) as end:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
         end()
     assert started.by == {
@@ -62,7 +62,7 @@ def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.Monkey
 
 def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
     started, seen = Started(monkeypatch), list[bool]()
-    with local_ray.hastened(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
+    with local_ray.starting_in_background(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
         start_all()
         end()
     assert seen == [True]
@@ -79,7 +79,7 @@ def test_a_dashboard_that_does_not_start_is_told_and_no_more(
 
     said = list[str]()
     Started(monkeypatch, start_api_server=fail)
-    with local_ray.hastened(said.append, lambda: None) as end:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
         until(lambda: said)
         end()
@@ -98,7 +98,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
 
     said, before = list[str](), ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     Started(monkeypatch, start_api_server=wait)
-    with local_ray.hastened(said.append, lambda: None) as end:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
         begun.wait()
         began = time.monotonic()
@@ -111,7 +111,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
 def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     Started(monkeypatch)
     before = [getattr(Node, name) for name in NAMES]
-    with local_ray.hastened(print, lambda: None):
+    with local_ray.starting_in_background(print, lambda: None):
         assert [getattr(Node, name) for name in NAMES] != before
     assert [getattr(Node, name) for name in NAMES] == before
 
@@ -128,7 +128,7 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(services, "get_node", get_node)
     monkeypatch.setattr(local_ray, "START_S", patience)
-    with local_ray.patient(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
+    with local_ray.waiting_longer(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
         assert services.get_node("127.0.0.1:1", "ab") == {"labels": "none"}
     assert calls == [("127.0.0.1:1", "ab")] * (3 if patience else 1)
     assert services.get_node is get_node
@@ -151,7 +151,7 @@ def test_only_processes_that_get_trials_import_ahead(
     monkeypatch.setattr(local_ray.contract, "cpus", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with local_ray.importing_ahead(["keras", "numpy"], devices, most):
+    with local_ray.importing_in_advance(["keras", "numpy"], devices, most):
         given = {name: value for name, value in os.environ.items() if name not in before}
     threads = str(int(devices.cpus))
     assert given == ({"RAY_preload_python_modules": "keras,numpy", "OMP_NUM_THREADS": threads} if ahead else {})
@@ -160,6 +160,6 @@ def test_only_processes_that_get_trials_import_ahead(
 
 def test_what_a_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with local_ray.importing_ahead(["keras"], Devices(), None):
+    with local_ray.importing_in_advance(["keras"], Devices(), None):
         assert os.environ["OMP_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "3"

@@ -45,7 +45,7 @@ def test_the_longest_path_is_that_of_ray_itself() -> None:
     ],
 )
 def test_a_folder_that_ray_cannot_use(folder: str, fault: str) -> None:
-    found = ray_folder.fault_of(folder)
+    found = ray_folder.find_fault(folder)
     assert found.startswith(fault)
     assert bool(found) == bool(fault)
 
@@ -58,7 +58,7 @@ def test_another_folder_is_taken_and_the_variables_stay(monkeypatch: pytest.Monk
     with ray_folder.ensure_usable_folder(said.append):
         assert os.environ["RAY_TMPDIR"] == "/tmp"
     assert os.environ.get("RAY_TMPDIR") == (LONG if name == "RAY_TMPDIR" else None)
-    assert said == [f"Ray keeps its files in /tmp/ray, for {name} {LONG} {ray_folder.fault_of(LONG)}"]
+    assert said == [f"Ray keeps its files in /tmp/ray, for {name} {LONG} {ray_folder.find_fault(LONG)}"]
 
 
 def test_a_folder_that_ray_can_use_stays(monkeypatch: pytest.MonkeyPatch) -> None:

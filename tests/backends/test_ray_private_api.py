@@ -41,12 +41,12 @@ def test_every_use_is_in_a_list() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_this_ray_has(name: str) -> None:
-    assert ray_private_api.missing(Use((name,), "")) == []
+    assert ray_private_api.list_missing(Use((name,), "")) == []
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_the_controller_of_this_tune_has(name: str, controller: Any) -> None:
-    assert ray_private_api.missing(Use((name,), ""), controller) == []
+    assert ray_private_api.list_missing(Use((name,), ""), controller) == []
 
 
 def test_a_started_ray_has_processes_to_watch() -> None:
@@ -61,7 +61,7 @@ def test_a_started_ray_has_processes_to_watch() -> None:
 
 
 def test_the_context_of_this_ray_has_the_session_s_name() -> None:
-    assert all(ray_private_api.missing(use, RuntimeContext) == [] for use in ray_private_api.OF_ITS_CONTEXT)
+    assert all(ray_private_api.list_missing(use, RuntimeContext) == [] for use in ray_private_api.OF_ITS_CONTEXT)
 
 
 @pytest.mark.parametrize("use", ray_private_api.OF_TUNES_TRIALS)
@@ -69,7 +69,7 @@ def test_a_trial_of_this_tune_has(use: Use) -> None:
     from ray.tune.experiment import Trial
 
     trial = Trial("none", stub=True)
-    assert ray_private_api.missing(use, trial) == []
+    assert ray_private_api.list_missing(use, trial) == []
 
 
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
@@ -126,7 +126,7 @@ def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: py
     line = without(monkeypatch, name)
     node = import_module("ray._private.node").Node
     before, said, done = dict(vars(node)), list[str](), list[bool]()
-    with local_ray.hastened(said.append, lambda: done.append(True)) as end:
+    with local_ray.starting_in_background(said.append, lambda: done.append(True)) as end:
         assert dict(vars(node)) == before
         end()
     assert (said, done) == ([line + ray_private_api.FASTER_START.loss], [True])
@@ -141,9 +141,9 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
         monkeypatch.setattr(f"{path}.{attribute}", getattr(import_module(path), attribute))  # put back afterwards
     line = without(monkeypatch, name)
     adapters.survive_memory_kills(said.append)
-    adapters.take_waiting_processes(said.append)
-    adapters.count_no_callbacks(said.append)
-    callbacks = adapters.silence(said.append)
+    adapters.use_prestarted_processes(said.append)
+    adapters.skip_callback_count(said.append)
+    callbacks = adapters.create_silent_printer(said.append)
     assert [text for text in said if text.startswith(line)] == said != []
     assert bool(callbacks) == (name not in ray_private_api.SILENCE.names)
 
@@ -163,7 +163,7 @@ def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.M
     from sweep.backends.ray_tune import dashboard
 
     said, line = list[str](), without(monkeypatch, name)
-    assert dashboard.pointer("s", "0123456789ab", said.append) == {}
+    assert dashboard.make_job_metadata("s", "0123456789ab", said.append) == {}
     assert said == [line + ray_private_api.JOB_PAGE.loss]
 
 
@@ -173,11 +173,11 @@ def test_a_ray_that_others_can_reach_is_said_to_be_so(name: str, monkeypatch: py
 
     from sweep.backends.ray_tune import local_ray
 
-    with local_ray.own_machine(print):
+    with local_ray.listening_on_localhost(print):
         assert not ray_constants.ENABLE_RAY_CLUSTER
     assert ray_constants.ENABLE_RAY_CLUSTER
     said, line = list[str](), without(monkeypatch, name)
-    with local_ray.own_machine(said.append):
+    with local_ray.listening_on_localhost(said.append):
         assert said == [line + ray_private_api.OWN_MACHINE.loss]
 
 

@@ -94,13 +94,13 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
     assert checkpoints.find_epoch_checkpoint(folder, 3, 2) == "checkpoints/00003/epoch-000002"
     assert checkpoints.list_trials(folder) == {3}
     checkpoints.delete_checkpoints(folder, 3)
-    assert checkpoints.begun(folder) == set()
+    assert checkpoints.list_trials_with_files(folder) == set()
 
 
 def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: ObjectStore) -> None:
     store.put("checkpoints/00003/epoch-000001/state", b"x")  # its machine died while it was sent
     assert there(store) == []
-    assert [*checkpoints.fetched(tmp_path, 3)] == []
+    assert [*checkpoints.fetch_checkpoints(tmp_path, 3)] == []
 
 
 def test_a_store_that_is_away_is_no_failure_of_a_trial(

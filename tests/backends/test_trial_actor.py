@@ -26,6 +26,6 @@ NODE = {"CPU": 64.0, "GPU": 2.0, "memory": 1e11}
 def test_how_many_trials_run_at_once_on_a_node(
     devices: Devices, room: int, node: dict[str, float], expected: int
 ) -> None:
-    from sweep.backends.ray_tune.trial_actor import at_once
+    from sweep.backends.ray_tune.trial_actor import count_trials_at_once
 
-    assert at_once(devices, room, node) == expected
+    assert count_trials_at_once(devices, room, node) == expected

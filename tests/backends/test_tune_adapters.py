@@ -231,7 +231,7 @@ def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(tmp_path: Path, monk
     def away(folder: Path, trial: int) -> list[str]:
         raise StoreError("no answer")
 
-    monkeypatch.setattr(checkpoints, "names", away)
+    monkeypatch.setattr(checkpoints, "list_names", away)
     scheduler.on_trial_error(None, SimpleNamespace(trial_id="u", error_file=str(error), config=config))
     assert driver.lost == [1, 2, 3]
     lost = "worker lost: rank 1: exit code 3; it"
@@ -245,11 +245,11 @@ def test_of_a_lost_worker_each_trial_is_told_how_it_goes_on(tmp_path: Path, monk
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.tune.execution import tune_controller
 
-    from sweep.backends.ray_tune.adapters import take_waiting_processes
+    from sweep.backends.ray_tune.adapters import use_prestarted_processes
 
     monkeypatch.setattr(tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache)
     assert theirs().get(NoDriver)._default_options["runtime_env"]  # with which Ray starts other processes
-    take_waiting_processes(print)
+    use_prestarted_processes(print)
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
     assert ours.get(NoDriver) is ours.get(NoDriver)

@@ -20,42 +20,42 @@ def unread_of(*unsure: str, **more: tuple[str, ...]) -> UnreadParameters:
 def test_what_no_trial_reads_is_told_once_with_what_was_asked_for() -> None:
     unread = unread_of("widht", "depth", "rate")
     params = {"widht": 1, "depth": 2}
-    watched = unread.watched(params)
+    watched = unread.wrap_params(params)
     watched.get("width"), watched["depth"]
     line = "nothing has read parameter 'widht' in a whole epoch; did you mean 'width'?"
-    assert (unread.told(params), unread.told(params)) == ([line], [])
+    assert (unread.report_unread(params), unread.report_unread(params)) == ([line], [])
 
 
 def test_no_name_is_suggested_where_none_is_like_it() -> None:
     unread = unread_of("rate")
-    unread.watched({"rate": 1}).get("mean_pool")
-    assert unread.told({"rate": 1}) == ["nothing has read parameter 'rate' in a whole epoch"]
+    unread.wrap_params({"rate": 1}).get("mean_pool")
+    assert unread.report_unread({"rate": 1}) == ["nothing has read parameter 'rate' in a whole epoch"]
 
 
 def test_what_an_earlier_trial_has_read_is_known_and_an_absent_one_waits() -> None:
     unread = unread_of("rate")
-    assert unread.watched({"other": 1})["other"] == 1
-    assert unread.told({"other": 1}) == []
-    assert unread.watched({"rate": 1})["rate"] == 1
-    assert unread.told({"rate": 1}) == []
+    assert unread.wrap_params({"other": 1})["other"] == 1
+    assert unread.report_unread({"other": 1}) == []
+    assert unread.wrap_params({"rate": 1})["rate"] == 1
+    assert unread.report_unread({"rate": 1}) == []
 
 
 def test_each_trial_tells_what_it_has_read() -> None:
     unread = unread_of()
-    assert unread.watched({"a": 1, "b": 2})["a"] == 1
+    assert unread.wrap_params({"a": 1, "b": 2})["a"] == 1
     assert unread.now == {"a"}
-    dict(unread.watched({"a": 1, "b": 2}))
+    dict(unread.wrap_params({"a": 1, "b": 2}))
     assert unread.now == {"a", "b"}
-    unread.watched({"a": 1})
+    unread.wrap_params({"a": 1})
     assert unread.now == set()
 
 
 def test_settings_that_nothing_has_read_are_told_once() -> None:
     unread = unread_of(settings=("precision", "patience", "loop"))
-    assert unread.told_of_settings({"patience", "loop"}) == [
+    assert unread.report_unread_settings({"patience", "loop"}) == [
         "nothing has read training.precision in a whole epoch, so it has no effect"
     ]
-    assert unread.told_of_settings(set()) == []
+    assert unread.report_unread_settings(set()) == []
 
 
 SPACE = """
@@ -93,21 +93,21 @@ def test_a_refusal_hangs_on_the_file_alone_if_no_sampled_value_can_be_its_cause(
     space = parse_spec(f"trainable: m:M{SPACE}", "s.yaml").space
     unread = unread_of(varying=tuple(space.varying), constant=space.constant, choosing=space.choosing)
     params = {"lr_schedule": "cosine", "optimizer": "sgd", "rate": 0.1, "units": 8, "kind": "own", "warmup_epochs": 1}
-    watched = unread.watched(params)
+    watched = unread.wrap_params(params)
     for name in read.split():
         watched.get(name)
-    assert unread.hangs_on_the_file(Incompatible("no", about=about.split())) is hangs
+    assert unread.depends_on_file_alone(Incompatible("no", about=about.split())) is hangs
 
 
 def test_what_is_read_for_some_choices_is_told_of_only_where_no_choice_was_made() -> None:
     params = {"optimizer": "adam", "momentum": 0.9}
     unread = unread_of(sometimes=("momentum",))
-    unread.watched(params).get("optimizer")
-    assert unread.told(params) == ["nothing has read parameter 'momentum' in a whole epoch"]
+    unread.wrap_params(params).get("optimizer")
+    assert unread.report_unread(params) == ["nothing has read parameter 'momentum' in a whole epoch"]
 
     unread = unread_of(sometimes=("momentum",), choosing=("optimizer",))
-    unread.watched(params).get("optimizer")
-    assert unread.told(params) == []
-    watched = unread.watched({**params, "optimizer": "sgd"})
+    unread.wrap_params(params).get("optimizer")
+    assert unread.report_unread(params) == []
+    watched = unread.wrap_params({**params, "optimizer": "sgd"})
     watched.get("momentum")
-    assert unread.told(params) == []
+    assert unread.report_unread(params) == []

@@ -60,7 +60,7 @@ def numbers(epochs: list[EpochReported] | tuple[EpochReported, ...]) -> list[int
 
 
 def kept(job: Job) -> list[str]:
-    return [path.name for path in checkpoints.newest_first(job.results_folder, 3)]
+    return [path.name for path in checkpoints.list_newest_first(job.results_folder, 3)]
 
 
 def test_a_step_ends_where_somebody_decides(job: Job) -> None:
@@ -265,7 +265,7 @@ def _lose(path: Path) -> None:
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: object) -> None:
     _interrupted(job, epochs=4)
     assert kept(job) == ["epoch-000004", "epoch-000003"]
-    harm(checkpoints.of_trial(job.results_folder, 3) / "epoch-000004")
+    harm(checkpoints.get_trial_folder(job.results_folder, 3) / "epoch-000004")
     reports, end, notices = whole(Worker(job), order(epochs=9))
     assert numbers(reports) == [3, 4, 5, 6, 7, 8, 9]
     assert reports[-1].metrics["score"] == 100 - sum(range(10))
@@ -276,7 +276,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: objec
 
 def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     _interrupted(job, epochs=4)
-    for path in checkpoints.newest_first(job.results_folder, 3):
+    for path in checkpoints.list_newest_first(job.results_folder, 3):
         _cut(path)
     reports, _, notices = whole(Worker(job), order(epochs=9))
     assert numbers(reports) == list(range(1, 10))
@@ -312,7 +312,7 @@ def test_a_full_disk_is_not_the_trials_fault(job: Job) -> None:
     assert progress.end.status is Status.INTERRUPTED
     assert "No space left on device" in str(progress.fault)
     assert kept(job) == []
-    assert not list(checkpoints.of_trial(job.results_folder, 3).iterdir())
+    assert not list(checkpoints.get_trial_folder(job.results_folder, 3).iterdir())
 
 
 def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:

@@ -46,7 +46,7 @@ def job(folder: Path) -> Job:
     ],
 )
 def test_what_was_lost(error: str, lost: str) -> None:
-    assert worker_exits.loss(error) == lost
+    assert worker_exits.classify_loss(error) == lost
 
 
 @pytest.mark.parametrize(
@@ -81,17 +81,17 @@ def test_what_was_lost(error: str, lost: str) -> None:
 )
 def test_the_cause_is_named(tmp_path: Path, error: str, words: str | None, cause: str) -> None:
     if words is not None:
-        worker_exits.folder(job(tmp_path)).mkdir()
-        (worker_exits.folder(job(tmp_path)) / "10.0.0.7-42").write_text(f"trial 1\ntrial 3\n{words}")
-        (worker_exits.folder(job(tmp_path)) / "10.0.0.7-43").write_text("trial 3\n")
-        (worker_exits.folder(job(tmp_path)) / "10.0.0.8-42").write_text("trial 3\ntrial 4\nexit code 99\n")
-    assert worker_exits.cause(job(tmp_path), 3, error) == cause
+        worker_exits.get_exits_folder(job(tmp_path)).mkdir()
+        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text(f"trial 1\ntrial 3\n{words}")
+        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-43").write_text("trial 3\n")
+        (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.8-42").write_text("trial 3\ntrial 4\nexit code 99\n")
+    assert worker_exits.explain_loss(job(tmp_path), 3, error) == cause
 
 
 def test_words_count_once(tmp_path: Path) -> None:
-    worker_exits.folder(job(tmp_path)).mkdir()
-    (worker_exits.folder(job(tmp_path)) / "10.0.0.7-42").write_text("trial 3\nexit code 9\n")
-    causes = [worker_exits.cause(job(tmp_path), 3, SILENT) for _ in range(2)]
+    worker_exits.get_exits_folder(job(tmp_path)).mkdir()
+    (worker_exits.get_exits_folder(job(tmp_path)) / "10.0.0.7-42").write_text("trial 3\nexit code 9\n")
+    causes = [worker_exits.explain_loss(job(tmp_path), 3, SILENT) for _ in range(2)]
     assert causes[0] == "exit code 9"
     assert causes[1].startswith("killed")
 
@@ -113,11 +113,11 @@ def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -
         f"worker_exits.record_exit(job)(3)\n{how}\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
-    assert worker_exits.cause(job(tmp_path), 3, SILENT).startswith(cause)
+    assert worker_exits.explain_loss(job(tmp_path), 3, SILENT).startswith(cause)
 
 
 def test_a_session_keeps_them_for_itself(tmp_path: Path) -> None:
-    place = worker_exits.folder(job(tmp_path))
+    place = worker_exits.get_exits_folder(job(tmp_path))
     place.mkdir()
     (place / "10.0.0.7-42").write_text("exit code 1")
     with worker_exits.make_exits_folder(job(tmp_path)):

@@ -36,7 +36,7 @@ def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends:
         worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
         worker.step()
         if ends == "let go":
-            worker.let_go()
+            worker.release()
         else:
             last = worker.step()
             assert isinstance(last, Ends)

@@ -25,14 +25,14 @@ SEEN = TensorFlow("2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", (), ())
 
 
 def test_tested_versions_are_fine() -> None:
-    (found,) = host_checks.versions(HOST)
+    (found,) = host_checks.check_versions(HOST)
     assert found.level is Severity.OK
     assert "tensorflow 2.21.0, ray 2.60.0" in found.found
 
 
 def test_all_wrong_versions_are_named_at_once() -> None:
     wrong = dataclasses.replace(HOST, installed={"tensorflow": "2.22.0", "ray": None}, python="3.10.2")
-    (found,) = host_checks.versions(wrong)
+    (found,) = host_checks.check_versions(wrong)
     assert found.level is Severity.ERROR
     for words in ("tensorflow 2.22.0 (expected <2.22,>=2.21)", "ray is missing", "Python 3.10.2 (expected >=3.11)"):
         assert words in found.found
@@ -49,15 +49,15 @@ def test_all_wrong_versions_are_named_at_once() -> None:
 )
 def test_another_keras_is_an_error(variables: dict[str, str], change: dict[str, str], words: str) -> None:
     machine = dataclasses.replace(HOST, variables=variables)
-    (found,) = host_checks.keras(machine, dataclasses.replace(SEEN, **change))
+    (found,) = host_checks.check_keras(machine, dataclasses.replace(SEEN, **change))
     assert found.level is Severity.ERROR
     assert words in found.found
 
 
 def test_keras_3_on_tensorflow_is_fine() -> None:
-    (found,) = host_checks.keras(dataclasses.replace(HOST, variables={"TF_USE_LEGACY_KERAS": "0"}), SEEN)
+    (found,) = host_checks.check_keras(dataclasses.replace(HOST, variables={"TF_USE_LEGACY_KERAS": "0"}), SEEN)
     assert (found.level, found.found) == (Severity.OK, "Keras 3.15.1 on TensorFlow 2.21.0")
-    (failed,) = host_checks.keras(HOST, ProbeFailure("exit code 1"))
+    (failed,) = host_checks.check_keras(HOST, ProbeFailure("exit code 1"))
     assert failed.level is Severity.ERROR
 
 
@@ -66,7 +66,7 @@ def test_keras_3_on_tensorflow_is_fine() -> None:
 )
 def test_room_for_objects(free: int | None, level: str) -> None:
     machine = dataclasses.replace(HOST, shared_free_bytes=free)
-    (found,) = host_checks.shared_memory(machine, several_gpus=True)
+    (found,) = host_checks.check_shared_memory(machine, several_gpus=True)
     assert found.level == level
     assert ("NCCL" in found.found) == (level == "warning")
 
@@ -74,17 +74,17 @@ def test_room_for_objects(free: int | None, level: str) -> None:
 def test_results_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder, level in ((tmp_path / "new" / "below", Severity.OK), (tmp_path / "file" / "below", Severity.ERROR)):
-        (found,) = host_checks.disk(host_checks.disk_of(folder))
+        (found,) = host_checks.check_disk(host_checks.probe_disk(folder))
         assert found.level is level
     assert not (tmp_path / "new").exists()
-    (full,) = host_checks.disk(Disk("results", 10 * 2**20))
+    (full,) = host_checks.check_disk(Disk("results", 10 * 2**20))
     assert (full.level, "10 MiB free" in full.found) == (Severity.WARNING, True)
 
 
 def test_clusters() -> None:
-    (own,) = host_checks.ray((8, 2), usable=2, address=None)
-    (blind,) = host_checks.ray((64, 0), usable=2, address="head:6379")
-    (good,) = host_checks.ray((64, 16), usable=2, address="head:6379")
+    (own,) = host_checks.check_ray((8, 2), usable=2, address=None)
+    (blind,) = host_checks.check_ray((64, 0), usable=2, address="head:6379")
+    (good,) = host_checks.check_ray((64, 16), usable=2, address="head:6379")
     assert [f.level for f in (own, blind, good)] == [Severity.OK, Severity.WARNING, Severity.OK]
     assert "8 CPUs and 2 GPUs" in own.found
 
@@ -117,7 +117,7 @@ def test_one_node_has_nothing_between() -> None:
 
 
 def test_a_folder_that_ray_cannot_use_is_a_warning() -> None:
-    assert list(host_checks.ray_folder("TMPDIR /tmp", "")) == []
-    (found,) = host_checks.ray_folder("TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)")
+    assert list(host_checks.check_ray_folder("TMPDIR /tmp", "")) == []
+    (found,) = host_checks.check_ray_folder("TMPDIR /long", "is too long for Ray's sockets (105 bytes, at most 39)")
     assert found.level is Severity.WARNING
     assert "export RAY_TMPDIR=DIR" in found.todo

@@ -53,4 +53,4 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
 )
 def test_visible_devices_as_cuda_reads_them(setting: str | None, indices: list[int]) -> None:
     gpus = tuple(Gpu(i, f"GPU-{letter * 4}", "X", "600") for i, letter in enumerate("abc"))
-    assert [g.index for g in nvidia.visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices
+    assert [g.index for g in nvidia.list_visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices

@@ -24,7 +24,7 @@ from sweep.doctor.programs import CommandResult
     ],
 )
 def test_answers_of_a_cluster(ran: CommandResult, expected: object) -> None:
-    assert probes.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
+    assert probes.probe_cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
 
 
 def test_tensorflows_complaint_is_kept() -> None:
@@ -67,5 +67,5 @@ def test_answers_of_two_nodes(ran: CommandResult, expected: object) -> None:
 
 
 def test_what_keeps_tensorflow_from_tpus() -> None:
-    assert probes.tpu(lambda command, timeout_s: CommandResult(0, '{"missing": ["all"]}'), 1.0) == ("all",)
-    assert probes.tpu(lambda command, timeout_s: CommandResult(-6, ""), 1.0) == ProbeFailure("aborted by SIGABRT")
+    assert probes.probe_tpu(lambda command, timeout_s: CommandResult(0, '{"missing": ["all"]}'), 1.0) == ("all",)
+    assert probes.probe_tpu(lambda command, timeout_s: CommandResult(-6, ""), 1.0) == ProbeFailure("aborted by SIGABRT")

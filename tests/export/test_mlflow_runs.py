@@ -26,7 +26,7 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     from mlflow.tracking import MlflowClient
 
     folder = made(story())
-    uri = mlflow_runs.local_uri(tmp_path / "out")
+    uri = mlflow_runs.make_local_uri(tmp_path / "out")
     done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
     assert (done.new, done.unchanged, done.renamed) == (len(STATUSES), 0, {"f1=macro": "f1_macro"})
 
@@ -97,7 +97,7 @@ def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
 def test_names_become_what_mlflow_takes(name: str) -> None:
     from mlflow.utils.validation import _validate_metric_name, _validate_param_name
 
-    there = mlflow_runs.mlflow_names([name, "b"])[name]
+    there = mlflow_runs.make_mlflow_names([name, "b"])[name]
     assert there != name
     _validate_metric_name(there)
     _validate_param_name(there)
@@ -105,7 +105,7 @@ def test_names_become_what_mlflow_takes(name: str) -> None:
 
 def test_other_names_stay_and_stay_apart() -> None:
     names = ["a=b", "a+b", "a_b", "größe", "a/b", "a.b-c d:e"]
-    assert mlflow_runs.mlflow_names(names) == {
+    assert mlflow_runs.make_mlflow_names(names) == {
         "a=b": "a_b_2",
         "a+b": "a_b_3",
         "a_b": "a_b",

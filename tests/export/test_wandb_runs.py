@@ -77,7 +77,7 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
 
     first = read(out, 1)
     run = first["run"]
-    assert (run.run_id, run.run_group, run.project) == (wandb_runs.run_id(sweep, 1), folder.name, folder.name)
+    assert (run.run_id, run.run_group, run.project) == (wandb_runs.make_run_id(sweep, 1), folder.name, folder.name)
     assert run.start_time.seconds == BEGAN + 10
     assert list(run.tags) == ["completed", "repeat-1"]
     config = first["config"]
@@ -114,14 +114,14 @@ def test_records_are_cut_at_the_ends_of_blocks(tmp_path: Path, size: int) -> Non
 
     texts = ["x" * size, "y", "z" * size]
     made = [wandb_internal_pb2.Record(uuid=text).SerializeToString() for text in texts]
-    (tmp_path / "f").write_bytes(wandb_runs.framed(made))
+    (tmp_path / "f").write_bytes(wandb_runs.frame_records(made))
     assert [record.uuid for record in records(tmp_path / "f")] == texts
 
 
 @pytest.mark.parametrize("identity", [1, 2])
 def test_ids_follow_from_the_sweep(made: Callable[..., ResultsFolder], identity: int) -> None:
     first, second = (made(trial(0, Status.COMPLETED), name) for name in ("first", "second"))
-    ids = [wandb_runs.run_id(runs.read_sweep_state(folder), identity) for folder in (first, second, first)]
+    ids = [wandb_runs.make_run_id(runs.read_sweep_state(folder), identity) for folder in (first, second, first)]
     assert ids[0] == ids[2] != ids[1]
 
 

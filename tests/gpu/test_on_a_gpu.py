@@ -82,7 +82,7 @@ def test_a_deterministic_trial_has_the_same_bits_again() -> None:
     for _ in range(2):
         images, _ = _trained({"precision": "float32", "deterministic": True})
         assert images.facts().numerics == {"deterministic": "yes", "tf32": "off", "cudnn": "deterministic"}
-        bits.append(session_of(images).trial.program.state.arrays())
+        bits.append(session_of(images).trial.program.state.copy_all())
     for path, arrays in bits[0].items():
         np.testing.assert_array_equal(arrays[0], bits[1][path][0], err_msg=path)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inspection.dependencies import Distributions, Search, list_imports, obscure
+from sweep.inspection.dependencies import Distributions, Search, find_unnamed_imports, list_imports
 
 
 def write(path: Path) -> Path:
@@ -89,7 +89,7 @@ def test_a_packages_own_file_is_relative_to_the_package() -> None:
     ],
 )
 def test_not_named(line: str, count: int) -> None:
-    assert len(list(obscure(ast.parse(line)))) == count
+    assert len(list(find_unnamed_imports(ast.parse(line)))) == count
 
 
 def install(site: Path, name: str, files: tuple[str, ...], version: str = "1.0", **about: str) -> Path:
@@ -113,7 +113,7 @@ def test_a_file_is_of_the_distribution_that_lists_it_whatever_its_name(tmp_path:
     (tmp_path / "loose.py").write_text("")
     found = Distributions([tmp_path])
     owners = {
-        name: owner.name if (owner := found.owner(tmp_path, tmp_path / name)) else None
+        name: owner.name if (owner := found.find_owner(tmp_path, tmp_path / name)) else None
         for name in ("yaml/__init__.py", "shared/tools.py", "shared/other.py", "loose.py")
     }
     assert owners == {
@@ -126,7 +126,7 @@ def test_a_file_is_of_the_distribution_that_lists_it_whatever_its_name(tmp_path:
 
 def test_where_no_list_is_kept_the_name_tells(tmp_path: Path) -> None:
     (tmp_path / "old_net-2.1.egg-info").mkdir()
-    owner = Distributions([tmp_path]).owner(tmp_path, tmp_path / "old_net" / "__init__.py")
+    owner = Distributions([tmp_path]).find_owner(tmp_path, tmp_path / "old_net" / "__init__.py")
     assert owner is not None
     assert (owner.name, owner.identity) == ("old-net", "2.1")
 
@@ -137,9 +137,9 @@ def test_what_is_needed_counts_without_extras(tmp_path: Path) -> None:
     for name in ("third", "fourth", "not_meant"):
         install(tmp_path, name, (f"{name}.py",))
     found = Distributions([tmp_path])
-    owner = found.owner(tmp_path, tmp_path / "first.py")
+    owner = found.find_owner(tmp_path, tmp_path / "first.py")
     assert owner is not None
-    assert set(found.needed([owner])) == {"first", "second", "fourth"}
+    assert set(found.list_required([owner])) == {"first", "second", "fourth"}
 
 
 def test_one_from_a_folder_or_a_commit_is_known_by_its_files(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_one_from_a_folder_or_a_commit_is_known_by_its_files(tmp_path: Path) -> 
     for hashed in ("a", "b"):
         site = tmp_path / hashed
         install(site, "net", ("net.py",), url=json.dumps({"url": "git+x", "vcs_info": {}}), hashed=hashed)
-        owner = Distributions([site]).owner(site, site / "net.py")
+        owner = Distributions([site]).find_owner(site, site / "net.py")
         assert owner is not None
         identities.append(owner.identity)
         assert not owner.is_editable
@@ -156,6 +156,6 @@ def test_one_from_a_folder_or_a_commit_is_known_by_its_files(tmp_path: Path) -> 
 
 def test_an_editable_one_says_so(tmp_path: Path) -> None:
     install(tmp_path, "net", ("net.py",), url=json.dumps({"url": "file:///x", "dir_info": {"editable": True}}))
-    owner = Distributions([tmp_path]).owner(tmp_path, tmp_path / "net.py")
+    owner = Distributions([tmp_path]).find_owner(tmp_path, tmp_path / "net.py")
     assert owner is not None
     assert owner.is_editable

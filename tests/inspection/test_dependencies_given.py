@@ -14,7 +14,7 @@ import numpy as np
 
 import sweep.errors
 from sweep.contract import Diverged
-from sweep.inspection import dependencies, importable, inspect_given
+from sweep.inspection import dependencies, get_import_target, inspect_object
 
 WIDTH = 3
 
@@ -58,14 +58,14 @@ def test_a_class_comes_with_its_bases_helpers_imports_and_values() -> None:
 
 
 def test_other_values_are_another_source() -> None:
-    digests = {inspect_given("__main__:Given", make(width), []).digest() for width in (2, 2, 3)}
+    digests = {inspect_object("__main__:Given", make(width), []).digest() for width in (2, 2, 3)}
     assert len(digests) == 2
 
 
 def test_values_that_nothing_tells_are_unknown() -> None:
     found = dependencies.find_definitions(make(2, np.zeros(3)))
     assert found.unknown == ("Given.begin.other is a ndarray",)
-    source = inspect_given("__main__:Given", make(2, np.zeros(3)), [])
+    source = inspect_object("__main__:Given", make(2, np.zeros(3)), [])
     assert "Given.begin.other is a ndarray" in source.unknown
 
 
@@ -82,7 +82,7 @@ def test_partial_functions_and_defaults_are_followed() -> None:
 def test_code_without_a_text_is_unseen_and_may_read_anything() -> None:
     scope: dict[str, Any] = {}
     exec("def typed(hp, report):\n    return helper(hp.x)\ndef helper(x):\n    return x", scope)
-    source = inspect_given("__main__:typed", scope["typed"], [])
+    source = inspect_object("__main__:typed", scope["typed"], [])
     assert source.unseen == ("the text of typed cannot be had", "the text of helper cannot be had")
     assert source.unknown == source.unseen
     assert source.may_read("anything")
@@ -94,7 +94,7 @@ def test_cells_of_a_notebook_have_a_text(tmp_path: Path) -> None:
     linecache.cache["<cell 1>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 1>")
     scope: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(cell, "<cell 1>", "exec"), scope)
-    source = inspect_given("__main__:Cell", scope["Cell"], [tmp_path])
+    source = inspect_object("__main__:Cell", scope["Cell"], [tmp_path])
     assert source.unknown == ()
     assert source.reads == {"x"}
     assert source.texts["__main__"].startswith("import json\nclass Cell:")
@@ -105,12 +105,12 @@ def test_the_first_argument_of_a_function_is_what_it_reads() -> None:
     def train(config: Any, report: Any) -> None:
         report(loss=config["a"] + config.get("b", 1) + config.number("c"))
 
-    source = inspect_given("__main__:train", train, [])
+    source = inspect_object("__main__:train", train, [])
     assert (source.reads, source.doubts) == ({"a", "b", "c"}, ())
 
 
 def test_what_a_module_has_is_importable() -> None:
-    assert importable(helper) == "test_dependencies_given:helper"
-    assert importable(sweep.errors.InputError) == "sweep.errors:InputError"
-    assert importable(make(1)) is None
-    assert importable(5) is None
+    assert get_import_target(helper) == "test_dependencies_given:helper"
+    assert get_import_target(sweep.errors.InputError) == "sweep.errors:InputError"
+    assert get_import_target(make(1)) is None
+    assert get_import_target(5) is None

@@ -6,7 +6,13 @@ import ast
 
 import pytest
 
-from sweep.inspection.hyperparameter_reads import METHODS, analyze_reads, by_convention, first_name, last_name
+from sweep.inspection.hyperparameter_reads import (
+    METHODS,
+    analyze_reads,
+    find_conventional_reads,
+    get_first_name,
+    get_last_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,13 +25,13 @@ from sweep.inspection.hyperparameter_reads import METHODS, analyze_reads, by_con
     ],
 )
 def test_by_convention(line: str, names: str, computed: bool) -> None:
-    found, more = by_convention(ast.parse(line))
+    found, more = find_conventional_reads(ast.parse(line))
     assert (found, more) == (set(names.split()), computed)
 
 
 def test_names_at_both_ends() -> None:
     node = ast.parse("a.b().c", mode="eval").body
-    assert (first_name(node), last_name(node)) == ("a", "c")
+    assert (get_first_name(node), get_last_name(node)) == ("a", "c")
 
 
 OURS = """

@@ -9,7 +9,7 @@ import pytest
 
 from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
-from sweep.inspection.report_reads import surely_unread
+from sweep.inspection.report_reads import list_surely_unread
 from sweep.runner import planning
 from sweep.spec import parse_spec
 
@@ -18,7 +18,7 @@ def unread(body: str, names: tuple[str, ...], group: str = "", arguments: str = 
     tree = ast.parse(f"def train({arguments}):\n    {body}\ndef helper(it):\n    return it\n")
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
-    return surely_unread(function, {"m": tree}, names, group)
+    return list_surely_unread(function, {"m": tree}, names, group)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from sweep.inspection import inspect
-from sweep.inspection.unconditional import is_function, lacks
+from sweep.inspection.unconditional import is_function, list_lacking_methods
 
 OTHER = "class Far:\n    def join(self): ...\n    leave = join\nclass Bare:\n    pass\ndef train(hp): ...\n"
 NAMES = ("join", "leave")
 
 
 def of(text: str) -> tuple[str, ...]:
-    return lacks("m:T", NAMES, {"m": ast.parse(text), "far.off": ast.parse(OTHER)})
+    return list_lacking_methods("m:T", NAMES, {"m": ast.parse(text), "far.off": ast.parse(OTHER)})
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_a_method_is_missed_only_where_it_can_come_from_nowhere(text: str, missi
 
 def test_relative_imports_are_followed() -> None:
     trees = {"p": ast.parse(""), "p.m": ast.parse("from .far import Far as T"), "p.far": ast.parse(OTHER)}
-    assert lacks("p.m:T", NAMES, trees) == ()
+    assert list_lacking_methods("p.m:T", NAMES, trees) == ()
     trees["p.m"] = ast.parse("from . import far\nclass T(far.Bare): ...")
-    assert lacks("p.m:T", NAMES, trees) == ()  # nobody knows: a name of the package
+    assert list_lacking_methods("p.m:T", NAMES, trees) == ()  # nobody knows: a name of the package
 
 
 def test_functions_are_told_from_classes() -> None:

@@ -118,7 +118,7 @@ def test_checkpoints_that_are_taken_over_are_compared_with_the_constraints(proje
     long = run(project, most[1] + "constraints: [other > 0.2]\n", memo=True)
     assert set(taken(long).values()) == {"short/0"}
     assert numbers(long)[2][2]["other"] < 0.2 < numbers(long)[-1][2]["other"]
-    assert checkpoints.names(long.folder.path, 0) == ["epoch-000006"]  # the third has more, and does not meet them
+    assert checkpoints.list_names(long.folder.path, 0) == ["epoch-000006"]  # the third has more, and does not meet them
 
 
 def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
@@ -133,7 +133,7 @@ def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
         "1 trial continued from short",
     ]
     assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))
-    original = checkpoints.verify(short.folder.checkpoints / "00001/epoch-000003")
+    original = checkpoints.read_verified_manifest(short.folder.checkpoints / "00001/epoch-000003")
     assert original.reports[-1].memo is None  # the copy was given a manifest of its own
     trials = sweep.load(long.folder.path).trials
     assert [None if memo != memo else memo for memo in trials["memo"]] == [None, "short/1", None]
@@ -237,7 +237,7 @@ def test_what_is_taken_over_is_on_no_budget_and_judged_anew(project: Path) -> No
     text = ONE.replace("score, goal: minimize", "other, goal: maximize") + "budget: {epochs: 4}\n"
     with pytest.raises(Killed):
         run(project, text, Killer(3), memo=True)
-    copied = checkpoints.verify(project / "results/long/checkpoints/00000/epoch-000003")
+    copied = checkpoints.read_verified_manifest(project / "results/long/checkpoints/00000/epoch-000003")
     assert copied.loss == -copied.reports[-1].metrics["other"]
     outcome = resume(project, name="long")
     assert (outcome.completed, outcome.stopped) == (1, None)

@@ -36,7 +36,7 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
     shutil.rmtree(first.folder.path)  # nothing of an answered trial hangs on the one that answered it
     kept = [second.folder.path / path for path in other.trials["checkpoint"]]
-    assert [checkpoints.verify(path).epoch for path in kept] == [4, 4, 4]
+    assert [checkpoints.read_verified_manifest(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
     run(project, FILE.replace("curves", "third"), third, memo=True)
     assert answered(third)[1] == "curves/1"
@@ -300,7 +300,7 @@ def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> Non
     second = run(project, text.replace("curves", "second"), memo=True)
     kept.append(sorted(path.name for path in second.folder.checkpoints.rglob("epoch-*")))
     assert kept == [["epoch-000001", "epoch-000004"]] * 2
-    reports = checkpoints.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
+    reports = checkpoints.read_verified_manifest(second.folder.checkpoints / "00000" / "epoch-000001").reports
     assert [report.memo for report in reports] == ["curves/0"]
 
 

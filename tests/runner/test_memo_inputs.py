@@ -167,4 +167,4 @@ def test_a_checkpoint_keeps_what_its_trial_has_read(tmp_path: Path) -> None:
     inputs = Inputs(files={"a": "1"}, folders={"b": "2"}, environment={"C": "3"}, unknown=("d",))
     manifest = checkpoints.Manifest(3, inputs=inputs)
     checkpoints.begin_checkpoint(tmp_path, manifest, lambda folder: None, keep=1)()
-    assert checkpoints.verify(tmp_path / "epoch-000003").inputs == inputs
+    assert checkpoints.read_verified_manifest(tmp_path / "epoch-000003").inputs == inputs

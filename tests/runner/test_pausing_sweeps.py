@@ -83,7 +83,7 @@ class Looks(Watcher):
         elif isinstance(event, EpochReported | TrialEnded):
             self.paused.discard(event.trial)
         if isinstance(event, TrialEnded):
-            self.wrong += [trial for trial in self.paused if not checkpoints.names(self.folder, trial)]
+            self.wrong += [trial for trial in self.paused if not checkpoints.list_names(self.folder, trial)]
         if isinstance(event, EpochReported) and self.left is not None:
             self.left -= 1
             if self.left == 0:
@@ -100,7 +100,7 @@ def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(walki
     lines = (walking / "journal.txt").read_text().splitlines()
     trained = [line.split()[2:] for line in lines if line.split()[2] == "epoch"]
     assert len(trained) == len({tuple(one) for one in trained}) == trials["epochs"].sum()  # none is trained twice
-    kept = [trial for trial in trials["trial"] if checkpoints.names(outcome.folder.path, trial)]
+    kept = [trial for trial in trials["trial"] if checkpoints.list_names(outcome.folder.path, trial)]
     completed = trials[trials["status"] == "completed"]
     assert kept == [completed.loc[completed["metric.loss"].idxmin(), "trial"]]
 

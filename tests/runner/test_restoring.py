@@ -95,7 +95,7 @@ def test_a_pareto_front_has_no_single_best(project: Path) -> None:
 
 
 def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
-    place = checkpoints.of_trial(folder.path, 0)
+    place = checkpoints.get_trial_folder(folder.path, 0)
     checkpoints.begin_checkpoint(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
     assert restore(folder, 0).kept.epoch == 4
     best = restore(folder, 0, "best").kept

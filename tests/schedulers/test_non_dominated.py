@@ -50,11 +50,11 @@ def test_fronts_are_those_of_the_definition_after_each_trial(objectives: int, le
         known[trial] = tuple(float(numbers.randrange(levels)) for _ in range(objectives))
         order.add(trial, known[trial])
         expected = fronts_by_definition(known)
-        assert {one: order.front(one) for one in known} == {
+        assert {one: order.get_front(one) for one in known} == {
             one: place for place, front in enumerate(expected, start=1) for one in front
         }
-    assert sorted(order.best(len(known))) == sorted(known)
-    assert order.best(7) == order.best(60)[:7]
+    assert sorted(order.list_best(len(known))) == sorted(known)
+    assert order.list_best(7) == order.list_best(60)[:7]
 
 
 def test_within_a_front_the_farthest_from_those_before_comes_next() -> None:
@@ -62,7 +62,7 @@ def test_within_a_front_the_farthest_from_those_before_comes_next() -> None:
     for trial, error in enumerate([0.0, 0.08, 0.45, 0.9, 1.0]):
         order.add(trial, (error, 1.0 - error))
     order.add(5, (2.0, 2.0))
-    assert order.best(6) == [0, 4, 2, 3, 1, 5]
+    assert order.list_best(6) == [0, 4, 2, 3, 1, 5]
 
 
 def run(scheduler: Scheduler, trials: int, metrics: Mapping[int, Mapping[str, float]]) -> tuple[list[Event], list[str]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sweep.statistics.racing import look_at_race, race_level
+from sweep.statistics.racing import compute_race_level, look_at_race
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -22,7 +22,7 @@ def test_two_racers_are_compared_by_a_paired_t_test() -> None:
     losses = rng.normal(size=(2, 6)) + np.array([[0.0], [0.4]])
     looked = look_at_race(losses.tolist(), 8)
     test = stats.ttest_rel(losses[1 - looked.leader], losses[looked.leader])
-    interval = test.confidence_interval(1 - race_level(2, 8))
+    interval = test.confidence_interval(1 - compute_race_level(2, 8))
     other = 1 - looked.leader
     assert looked.behind[other] == pytest.approx(losses[other].mean() - losses[looked.leader].mean())
     assert looked.half[other] == pytest.approx((interval.high - interval.low) / 2)
@@ -34,7 +34,7 @@ def test_the_residuals_are_those_of_two_ways() -> None:
     looked = look_at_race(losses.tolist(), 5)
     residuals = losses - losses.mean(axis=1, keepdims=True) - losses.mean(axis=0) + losses.mean()
     error = math.sqrt(2 * (residuals**2).sum() / 12 / 5)
-    expected = stats.t(12).ppf(1 - race_level(4, 5) / 2) * error
+    expected = stats.t(12).ppf(1 - compute_race_level(4, 5) / 2) * error
     assert min(looked.half) == pytest.approx(expected)
 
 
@@ -46,8 +46,8 @@ def test_one_with_a_far_larger_spread_is_judged_by_its_own() -> None:
 
 
 def test_levels_add_up_to_five_percent() -> None:
-    assert 7 * 28 * race_level(8, 8) == pytest.approx(0.05)
-    assert race_level(1, 2) == 0.05
+    assert 7 * 28 * compute_race_level(8, 8) == pytest.approx(0.05)
+    assert compute_race_level(1, 2) == 0.05
 
 
 @pytest.mark.parametrize("losses", [[[1.0], [2.0]], [[1.0, 1.0]]])

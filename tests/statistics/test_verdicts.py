@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweep.statistics.intervals import ALPHA
-from sweep.statistics.power import LEAST, seeds_for
+from sweep.statistics.power import LEAST, count_seeds_needed
 from sweep.statistics.verdicts import Verdict, compare_configurations, compare_fronts
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
@@ -129,7 +129,7 @@ def test_a_front_has_verdicts() -> None:
     assert [one.verdict for one in found.values()] == [BEST, BEST, WORSE, TIES]
     few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
     undecided = compare_fronts(few, maximize=[True, False], front=[0, 1])
-    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, seeds_for(6) - 5)}
+    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, count_seeds_needed(6) - 5)}
     assert compare_fronts(few, maximize=[True, False], front=[0, 1])[0].undecided == "too few seeds"
 
 
@@ -207,7 +207,7 @@ def test_the_first_by_lucky_seeds_is_never_worse_nor_one_that_is_ahead_of_it() -
 
 
 def test_seeds_for_one_comparison_is_the_least() -> None:
-    assert seeds_for(0) == seeds_for(1) == LEAST == 6
+    assert count_seeds_needed(0) == count_seeds_needed(1) == LEAST == 6
     assert math.isclose(2.0 ** (1 - 6), 0.03125)
 
 

@@ -39,7 +39,7 @@ def threads_of_sums(here: Here, times: int) -> int:
 
 def _summing(given: Replicas) -> Any:
     def on_each() -> Any:
-        return replicas.sums([tf.cast(replicas.here()[1], tf.float32)])[0]
+        return replicas.sum_over_replicas([tf.cast(replicas.get_replica_index()[1], tf.float32)])[0]
 
     return tf.function(lambda: given.run(on_each), autograph=False)
 

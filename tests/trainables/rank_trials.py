@@ -74,5 +74,5 @@ def _of(here: Here, name: str) -> Any:
 
 def outcome(trainable: Any, found: list[dict[str, float]]) -> Trained:
     """What a trial that has trained has come to."""
-    arrays = session_of(trainable).trial.program.state.arrays()
+    arrays = session_of(trainable).trial.program.state.copy_all()
     return Trained(found, {path: parts[0] for path, parts in arrays.items()})

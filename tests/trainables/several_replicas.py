@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainables.devices.replicas import Replicas, here
+from trainables.devices.replicas import Replicas, get_replica_index
 
 
 def on_replicas(count: int, compute: Callable[[], Any]) -> list[Any]:
@@ -22,4 +22,4 @@ def on_replicas(count: int, compute: Callable[[], Any]) -> list[Any]:
 
 def replica() -> tf.Tensor:
     """Which of them this is."""
-    return tf.convert_to_tensor(here()[1])
+    return tf.convert_to_tensor(get_replica_index()[1])

@@ -80,4 +80,4 @@ def metrics(epochs: Sequence[EpochReported]) -> list[dict[str, float]]:
 
 
 def weights(trainable: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in session_of(trainable).trial.program.state.arrays().values()]
+    return [parts[0] for parts in session_of(trainable).trial.program.state.copy_all().values()]

@@ -55,7 +55,7 @@ def test_it_trains_as_in_fit(name: str, kind: str) -> None:
     model.layers[1].set_weights([np.asarray(w) for w in _initial(trainable)])
     told = numbers(name, kind)
     make = optimizers.OPTIMIZER_CLASSES[name]
-    none = {decay: None for decay in optimizers.DECAYS if decay in optimizers.arguments(make)}
+    none = {decay: None for decay in optimizers.DECAYS if decay in optimizers.list_arguments(make)}
     optimizer = make(learning_rate=trial.params["learning_rate"], **{**none, **told})
     if not told and hasattr(optimizer, "weight_decay"):
         optimizer.weight_decay = None

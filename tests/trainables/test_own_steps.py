@@ -18,7 +18,7 @@ from small import assignment, go_on, metrics, train
 from sweep.contract import Assignment, NotExportable
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
-from trainables.data.sources import as_examples, permutation
+from trainables.data.sources import normalize_examples, permutation
 from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
@@ -51,7 +51,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
     """What `Model.fit` reports of the same model with the same order of examples."""
     hp = Hyperparameters(trial.params)
     author.live = Live(hp)
-    data, held_out = (None if part is None else as_examples(part) for part in author.data(hp))
+    data, held_out = (None if part is None else normalize_examples(part) for part in author.data(hp))
     author.first_example = keras.tree.map_structure(lambda leaf: leaf[:1], data)
     author.some_targets, author.target_traits = (*data, None)[1], losses.Targets.of((*data, None)[1])
     author.validates = held_out is not None
@@ -59,7 +59,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
     if not model.compiled:
         options = building.own_step.options(author, hp, model)
         model.compile(author.optimizer(hp), **options, jit_compile=False)
-    data = tuple(trial_parts.weighed(data, author.class_weights(hp, trial_parts.labels_of(data))))
+    data = tuple(trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data))))
     history = []
     for epoch in range(1, trial.epochs + 1):
         order = permutation(len(keras.tree.flatten(data)[0]), trial.seed, epoch)
@@ -75,7 +75,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
 
 
 def state(author: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in session_of(author).trial.program.state.arrays().values()]
+    return [parts[0] for parts in session_of(author).trial.program.state.copy_all().values()]
 
 
 def same(one: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]]) -> bool:

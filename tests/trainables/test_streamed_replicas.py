@@ -41,7 +41,7 @@ def trained(**params: Any) -> tuple[list[dict[str, float]], dict[str, Any]]:
     streamed = Streamed()
     trial = Assignment(trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=3, simulated=True))
     found = metrics(train(streamed, trial))
-    return found, session_of(streamed).trial.program.state.arrays()
+    return found, session_of(streamed).trial.program.state.copy_all()
 
 
 RARE = [pytest.param(given, marks=pytest.mark.exhaustive) for given in ({"micro_batches": 2}, {"mixup": 0.4})]

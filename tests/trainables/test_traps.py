@@ -20,7 +20,7 @@ from sweep.contract import Diverged
 from trainables.devices import placement
 from trainables.devices.placement import NewProcessNeeded
 from trainables.keras_trainable import session_of
-from trainables.state.owned import NotInScope
+from trainables.state.program_variables import NotInScope
 
 pytestmark = [pytest.mark.keras]
 

@@ -43,6 +43,6 @@ def test_replicas_are_one(name: str, count: int) -> None:
     alone, together = trained_alone(name), metrics(train(several, given(found, count)))
     for a, b in zip(alone.metrics, together, strict=True):
         assert b == pytest.approx(a, abs=found.tolerance, rel=1e-6)
-    theirs = session_of(several).trial.program.state.arrays()
+    theirs = session_of(several).trial.program.state.copy_all()
     for path, held in alone.state.items():
         np.testing.assert_allclose(theirs[path][0], held, atol=2 * found.tolerance, rtol=1e-6, err_msg=path)

@@ -45,8 +45,8 @@ def test_compiled_updates_are_the_same(name: str) -> None:
     tolerance = OF_HALF if name in HALF else max(found.tolerance, TOLERANCE)
     for a, b in zip(expected, epochs, strict=True):
         assert b == pytest.approx(a, abs=tolerance, rel=tolerance)
-    theirs = session_of(through).trial.program.state.arrays()
-    for path, arrays in session_of(without).trial.program.state.arrays().items():
+    theirs = session_of(through).trial.program.state.copy_all()
+    for path, arrays in session_of(without).trial.program.state.copy_all().items():
         np.testing.assert_allclose(theirs[path][0], arrays[0], atol=2 * tolerance, rtol=tolerance, err_msg=path)
 
 

@@ -52,7 +52,7 @@ def trained_alone(name: str) -> Alone:
     ours = ENTRIES[name].trainable()
     epochs = metrics(train(ours, given(ENTRIES[name])))
     program = session_of(ours).trial.program
-    state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
+    state = {path: np.array(parts[0]) for path, parts in program.state.copy_all().items()}
     return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 
 
@@ -69,7 +69,7 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
         weighed = author.weighted_metrics(hp, model)
         model.compile(author.optimizer(hp), loss, metrics=measured, weighted_metrics=weighed, jit_compile=False)
     model.optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
-    data = tuple(trial_parts.weighed(data, author.class_weights(hp, trial_parts.labels_of(data))))
+    data = tuple(trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data))))
     batch, steps, history = int(trial.params["batch_size"]), trial.params.get("steps_per_epoch"), []
     seed = trial.seed if trial.params.get("shuffle", True) else None
     batches = _batches(data, batch, seed)

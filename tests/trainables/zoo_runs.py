@@ -76,7 +76,7 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
 
 def _checksums(trainable: object) -> dict[str, int]:
     assert isinstance(trainable, TrialSession)
-    arrays = trainable.trial.program.state.arrays()
+    arrays = trainable.trial.program.state.copy_all()
     return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
 
 

@@ -13,7 +13,7 @@ from zoo_checks import given
 
 from sweep.contract import Apart, Assignment, EpochReported, Stopped
 from trainables.session import TrialSession
-from trainables.state.owned import Arrays
+from trainables.state.program_variables import Arrays
 
 EPOCHS = 3
 TOLERANCE = 1e-6
@@ -43,7 +43,7 @@ def alone(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     session, found = TrialSession(kind.trainable()), []
     for assignment in assignments:
         session.begin(assignment)
-        found.append(Trained(metrics(go_on(session)), session.trial.program.state.arrays()))
+        found.append(Trained(metrics(go_on(session)), session.trial.program.state.copy_all()))
     return found
 
 
@@ -60,7 +60,7 @@ def together(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     for error in group.train(reports).values():
         if not isinstance(error, Stopped):
             raise error
-    states = [group.session_with(member).trial.program.state.arrays() for member in members]
+    states = [group.switch_to(member).trial.program.state.copy_all() for member in members]
     return [Trained(metrics(of), state) for of, state in zip(epochs, states, strict=True)]
 
 

@@ -16,11 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence, sources
-from trainables.data.passes import Chunk, Examples, Pass, in_order, taken, unpacked, updates
+from trainables.data.passes import Chunk, Examples, Pass, count_updates, gather_chunk, make_chunk, unpack_example
 from trainables.data.share import Share
-from trainables.data.sources import DataError, mixed, permutation
+from trainables.data.sources import DataError, mix_seeds, permutation
 from trainables.devices.replicas import Replicas
-from trainables.numbers.seeds import seed_python_and_numpy
+from trainables.numbers.seeds import seeding_python_and_numpy
 
 
 class BatchSplit(Examples):
@@ -43,17 +43,17 @@ class BatchSplit(Examples):
         total = hashlib.blake2b(digest_size=16)
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
-        with seed_python_and_numpy(0):
+        with seeding_python_and_numpy(0):
             for batch in self._read.batches(range(count)):
                 self._sizes.append(len(tf.nest.flatten(batch)[0]))
                 kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
                 for leaf in tf.nest.flatten(batch):
                     total.update(f"{leaf.dtype} {leaf.shape}".encode())
-                    for part in sources.text_content(leaf):
+                    for part in sources.list_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
-        with seed_python_and_numpy(1):
-            again = _examples(dataset[0])
+        with seeding_python_and_numpy(1):
+            again = _convert_batch(dataset[0])
         if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
             raise DataError("batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead")
         self.digest = total.digest()
@@ -70,31 +70,31 @@ class BatchSplit(Examples):
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
-        return sum(updates(size, batch_size) for size in self._sizes)
+        return sum(count_updates(size, batch_size) for size in self._sizes)
 
-    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+    def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
         """Count as the base class does, but only within the first batch.
 
         It is cut if it is larger than a batch of the training.
         """
-        return updates(self._sizes[0], large), updates(self._sizes[0], small)
+        return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def kinds(self) -> list[Chunk]:
         """Return a chunk of each kind of shapes that the loop may get.
 
         If replicas span processes, there is also one of a single row, because chunks are cut further there.
         """
-        some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]
+        some = [tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0])]
         kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
-        return [in_order(batch, self._replicas) for batch in kinds]
+        return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
         """Return the first examples, at most those of the first batch."""
-        return tf.nest.map_structure(lambda leaf: sources.as_tensor(leaf[:count]), self._kinds[0])
+        return tf.nest.map_structure(lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
         """Return the targets of the first batch; None without targets."""
-        return unpacked(self._kinds[0])[1]
+        return unpack_example(self._kinds[0])[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
@@ -107,31 +107,33 @@ class BatchSplit(Examples):
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
         for batch in self._read.batches(order, seed, number):
             if share is None:
-                yield in_order(batch, self._replicas)
+                yield make_chunk(batch, self._replicas)
             else:
-                yield taken(batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._replicas)
+                yield gather_chunk(
+                    batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._replicas
+                )
 
 
-class _Turning:
+class _RepeatableDataset:
     """A data set that is restored and advanced to the state that it has in any pass."""
 
-    def __init__(self, given: keras.utils.PyDataset) -> None:
-        self.turns = type(given).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
-        self.given = given
-        self._present: tuple[Any, tuple[int | None, int]] = given, (None, 0)
+    def __init__(self, dataset: keras.utils.PyDataset) -> None:
+        self.changes_itself = type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
+        self.given = dataset
+        self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
 
-    def at(self, seed: int | None, number: int) -> keras.utils.PyDataset:
+    def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """Return the data set as it is in a pass (from 1), after ``on_epoch_end`` of all passes before it.
 
         Without a seed it is the original data set.
         """
-        if seed is None or not self.turns:
+        if seed is None or not self.changes_itself:
             return self.given
         dataset, (its_seed, done) = self._present
         if its_seed != seed or done > number - 1:
             dataset, done = copy.deepcopy(self.given), 0
         for before in range(done + 1, number):
-            with seed_python_and_numpy(mixed(seed, before)):
+            with seeding_python_and_numpy(mix_seeds(seed, before)):
                 dataset.on_epoch_end()
         self._present = dataset, (seed, number - 1)
         return dataset
@@ -141,57 +143,57 @@ class BatchReader:
     """Reads batches of a data set in any pass, some of them ahead of their use."""
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
-        self._turning = _Turning(dataset)
+        self._turning = _RepeatableDataset(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
         """Yield these batches of a pass in this order."""
         given = self._turning.given
         if given.use_multiprocessing:  # each process advances its own copy
-            read: Callable[[int], Any] = partial(_held_batch, seed, number)
+            read: Callable[[int], Any] = partial(_read_stored_batch, seed, number)
         else:
-            read = self._turning.at(seed, number).__getitem__
+            read = self._turning.advance_to(seed, number).__getitem__
         if given.workers <= 1 and not given.use_multiprocessing:
-            yield from (_examples(read(int(place))) for place in numbers)
+            yield from (_convert_batch(read(int(place))) for place in numbers)
             return
-        self._pool = self._pool or _pool_of(given)
+        self._pool = self._pool or _create_pool(given)
         coming: deque[Future[Any]] = deque()
         for place in numbers:
             coming.append(self._pool.submit(read, int(place)))
             if len(coming) > max(given.max_queue_size, given.workers):
-                yield _examples(coming.popleft().result())
-        yield from (_examples(future.result()) for future in coming)
+                yield _convert_batch(coming.popleft().result())
+        yield from (_convert_batch(future.result()) for future in coming)
 
 
-def _pool_of(dataset: keras.utils.PyDataset) -> Executor:
+def _create_pool(dataset: keras.utils.PyDataset) -> Executor:
     if not dataset.use_multiprocessing:
         return ThreadPoolExecutor(dataset.workers, "batches")
     context = multiprocessing.get_context("spawn")  # a fork of a process that runs TensorFlow may hang
-    return ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))
+    return ProcessPoolExecutor(max(dataset.workers, 1), context, _store_dataset, (dataset,))
 
 
-_held: list[_Turning] = []  # the data set of a pool's process, set by `_hold`
+_stored_datasets: list[_RepeatableDataset] = []  # the data set of a pool's process, set by `_store_dataset`
 
 
-def _hold(dataset: keras.utils.PyDataset) -> None:
-    _held[:] = [_Turning(dataset)]
+def _store_dataset(dataset: keras.utils.PyDataset) -> None:
+    _stored_datasets[:] = [_RepeatableDataset(dataset)]
 
 
-def _held_batch(seed: int | None, pass_number: int, place: int) -> Any:
-    return _held[0].at(seed, pass_number)[place]
+def _read_stored_batch(seed: int | None, pass_number: int, place: int) -> Any:
+    return _stored_datasets[0].advance_to(seed, pass_number)[place]
 
 
-def _examples(batch: Any) -> Any:
-    found = sources.as_examples(tuple(batch) if isinstance(batch, list) else batch)
-    if type(found) is not tuple:
+def _convert_batch(batch: Any) -> Any:
+    examples = sources.normalize_examples(tuple(batch) if isinstance(batch, list) else batch)
+    if type(examples) is not tuple:
         raise DataError(
             f"a PyDataset of {type(batch).__name__}, expected batches (x,), (x, y) or (x, y, sample_weight)"
         )
-    return tf.nest.map_structure(_owned, sources.arrays_of(found))
+    return tf.nest.map_structure(_copy_aligned, sources.convert_arrays(examples))
 
 
-def _owned(leaf: Any) -> Any:
+def _copy_aligned(leaf: Any) -> Any:
     """Return a copy that a device may keep, as the next batch may be written into the same memory."""
-    own = residence.empty(leaf.shape, leaf.dtype)
+    own = residence.allocate_aligned(leaf.shape, leaf.dtype)
     own[...] = leaf
     return own

@@ -20,12 +20,31 @@ import tensorflow as tf
 
 from trainables.data import residence, sources
 from trainables.data.batches import BatchSplit
-from trainables.data.passes import Ahead, Chunk, Examples, Order, Pass, chunk_rows, taken, unpacked, updates
-from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mixed, permutation
+from trainables.data.passes import (
+    Chunk,
+    ChunkPrefetcher,
+    Examples,
+    Order,
+    Pass,
+    choose_chunk_rows,
+    count_updates,
+    gather_chunk,
+    unpack_example,
+)
+from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mix_seeds, permutation
 from trainables.data.streams import ALL, Extent, StreamSplit
 from trainables.devices.replicas import Replicas
 
-__all__ = ["ArraySplit", "BatchSplit", "BucketSplit", "Chunk", "DataError", "StreamSplit", "split", "updates"]
+__all__ = [
+    "ArraySplit",
+    "BatchSplit",
+    "BucketSplit",
+    "Chunk",
+    "DataError",
+    "StreamSplit",
+    "count_updates",
+    "make_examples",
+]
 
 TARGET_BYTES = 4 * 2**20
 
@@ -37,24 +56,24 @@ class ArraySplit(Examples):
     """
 
     def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
-        self.arrays = residence.map_block_arrays(sources.arrays_of(arrays))
+        self.arrays = residence.map_block_arrays(sources.convert_arrays(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # the rows that are visited; None: all
-        self._placed = Placed(self.arrays, replicas, residence.fits(leaves, replicas, resident_bytes))
-        self._ahead = Ahead(partial(gather_chunks, self.arrays, replicas, None))
+        self._placed = LazyPlacement(self.arrays, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes))
+        self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
         """Return a split that visits only these rows; its example and targets remain those of all rows."""
         part = copy.copy(self)
         part._rows, part.size, part.changes_shape = rows, len(rows), True
-        part._ahead = Ahead(partial(gather_chunks, self.arrays, self._placed.replicas, rows))
+        part._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, self._placed.replicas, rows))
         return part
 
     @property
     def targets(self) -> Any:
         """Return the targets of all rows, also of those that are not visited; None without targets."""
-        return unpacked(self.arrays)[1]
+        return unpack_example(self.arrays)[1]
 
     def leaves(self) -> list[Any]:
         """Return all arrays as a flat list."""
@@ -62,13 +81,13 @@ class ArraySplit(Examples):
 
     def examples(self, count: int) -> Any:
         """Return the first ``count`` examples; texts as a tensor."""
-        return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[:count])), self.arrays)
+        return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays)
 
     def spread(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = places if self._rows is None else self._rows[places]
-        return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[rows])), self.arrays)
+        return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
 
     @property
     def stays(self) -> bool:
@@ -80,7 +99,7 @@ class ArraySplit(Examples):
         targets = self.targets
         if targets is None:
             return None
-        row = sum(map(residence.nbytes, tf.nest.flatten(targets))) // len(tf.nest.flatten(self.arrays)[0])
+        row = sum(map(residence.measure_bytes, tf.nest.flatten(targets))) // len(tf.nest.flatten(self.arrays)[0])
         count = max(TARGET_BYTES // max(row, 1), 1)
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
 
@@ -92,7 +111,7 @@ class ArraySplit(Examples):
 
 
 @dataclass
-class Placed:
+class LazyPlacement:
     """Arrays that are put on the devices when they are first needed."""
 
     arrays: Any
@@ -109,14 +128,14 @@ class Placed:
         return self._tensors
 
 
-def gather_chunks(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
+def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
     leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
-    order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
-    if those is not None:
-        order = those[order]
-    rows = chunk_rows(sum(map(residence.nbytes, leaves)) // len(leaves[0]), batch_size)
+    order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
+    if subset is not None:
+        order = subset[order]
+    rows = choose_chunk_rows(sum(map(residence.measure_bytes, leaves)) // len(leaves[0]), batch_size)
     for start in range(which.skipped * batch_size, len(order), rows):
-        yield taken(arrays, order[start : start + rows], which, replicas)
+        yield gather_chunk(arrays, order[start : start + rows], which, replicas)
 
 
 class BucketSplit(Examples):
@@ -130,27 +149,31 @@ class BucketSplit(Examples):
     order = "buckets"
 
     def __init__(self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None) -> None:
-        self.parts = [ArraySplit(sources.as_examples(part), replicas, resident_bytes) for part in buckets.parts]
+        self.parts = [ArraySplit(sources.normalize_examples(part), replicas, resident_bytes) for part in buckets.parts]
         if not self.parts:
             raise DataError("no bucket, expected at least one")
+        first = _describe_structure(self.parts[0].arrays)
         for part in self.parts[1:]:
-            if _kind(part.arrays) != _kind(self.parts[0].arrays):
-                raise DataError(f"buckets of {_kind(self.parts[0].arrays)} and {_kind(part.arrays)}, expected one kind")
+            other = _describe_structure(part.arrays)
+            if other != first:
+                raise DataError(f"buckets of {first} and {other}, expected one kind")
         self.size = sum(part.size for part in self.parts)
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
-        self._placed = [Placed(each, replicas, residence.fits(leaves, replicas, resident_bytes)) for each in arrays]
-        self._ahead = Ahead(partial(_gather_buckets, arrays, replicas))
+        self._placed = [
+            LazyPlacement(each, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes)) for each in arrays
+        ]
+        self._ahead = ChunkPrefetcher(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
         return sum(part.updates(batch_size) for part in self.parts)
 
-    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+    def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
         """Count as the base class does, for all buckets up to the first one that the two sizes cut differently."""
         for i, part in enumerate(self.parts):
             if part.size > small:
-                return i + 1, i + updates(min(large, part.size), small)
+                return i + 1, i + count_updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)
 
     def kinds(self) -> list[Chunk]:
@@ -173,11 +196,11 @@ class BucketSplit(Examples):
         """Yield the chunks of a pass; consecutive batches of one bucket are one chunk."""
         if not self._placed[0].fits:
             return self._ahead.chunks(which)
-        found = runs([part.size for part in self.parts], which)
+        found = list_bucket_runs([part.size for part in self.parts], which)
         return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
 
 
-def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
+def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of a pass.
 
     All batches of a run have ``batch_size`` rows, except possibly the last one.
@@ -185,7 +208,7 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     batch_size, seed, number = which.batch_size, which.seed, which.number
     seeds: list[int | None] = [None] * len(sizes)
     if seed is not None:
-        seeds = [mixed(seed, i) for i in range(len(sizes))]
+        seeds = [mix_seeds(seed, i) for i in range(len(sizes))]
     orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
     batches = [
         (bucket, order[start : start + batch_size])
@@ -204,25 +227,25 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
 
 def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
-    for bucket, rows in runs(sizes, which):
-        row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
-        step = chunk_rows(row_bytes, which.batch_size)
+    for bucket, rows in list_bucket_runs(sizes, which):
+        row_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
+        step = choose_chunk_rows(row_bytes, which.batch_size)
         for start in range(0, len(rows), step):
-            yield taken(arrays[bucket], rows[start : start + step], which, replicas)
+            yield gather_chunk(arrays[bucket], rows[start : start + step], which, replicas)
 
 
-def _kind(arrays: Any) -> str:
+def _describe_structure(arrays: Any) -> str:
     """Return the structure, types and numbers of axes as text; they must be the same in all buckets."""
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
 
-def split(
+def make_examples(
     data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
 ) -> Examples:
     """Return the examples of what a trainable's ``data`` returned for training or validation.
 
-    ``name`` is put before messages. ``resident_bytes`` is how much may stay on each device, see `residence.fits`;
-    ``extent`` is how much of a stream a trial reads.
+    ``name`` is put before messages. ``resident_bytes`` is how much may stay on each device (see
+    `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
     Raises: DataError: if the data cannot be trained on.
     """
     try:
@@ -234,12 +257,12 @@ def split(
             return BucketSplit(data, replicas, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):
             return BatchSplit(data, replicas)
-        data = sources.as_examples(data)
+        data = sources.normalize_examples(data)
         if isinstance(data, tuple):
             return ArraySplit(data, replicas, resident_bytes)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error
-    raise DataError(f"{name}: {sources.why_refused(data)}")
+    raise DataError(f"{name}: {sources.explain_refusal(data)}")
 
 
 LARGEST_BYTES = 2 * 2**30
@@ -247,7 +270,7 @@ LARGEST_STREAM_BYTES = 256 * 2**20  # smaller, because streams are decoded and m
 BLOCK_BYTES = 64 * 2**20
 
 
-def fingerprint(*splits: Examples | None) -> str | None:
+def compute_fingerprint(*splits: Examples | None) -> str | None:
     """Return a digest of all examples with their sizes and types, or None if a reliable one would cost too much.
 
     It is None for arrays of more than 2 GiB, streams of more than 256 MiB, and rows that are decoded at each use. A
@@ -260,10 +283,10 @@ def fingerprint(*splits: Examples | None) -> str | None:
             total.update(b"none")
             continue
         total.update(f"{type(data).__name__} {data.size}".encode())
-        for block in _all_examples(data):
+        for block in _read_all_examples(data):
             if block is None:
                 return None
-            for part in sources.text_content(block):
+            for part in sources.list_content(block):
                 left -= part.nbytes
                 if left < 0:
                     return None
@@ -272,14 +295,14 @@ def fingerprint(*splits: Examples | None) -> str | None:
     return total.hexdigest()
 
 
-def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
+def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield all examples in blocks, or None if they cannot be read cheaply."""
     match data:
         case ArraySplit():
-            yield from _blocks_of_arrays(data.leaves())
+            yield from _read_blocks(data.leaves())
         case BucketSplit():
             for part in data.parts:
-                yield from _all_examples(part)
+                yield from _read_all_examples(part)
         case BatchSplit():
             yield np.frombuffer(data.digest, np.uint8)
         case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
@@ -289,7 +312,7 @@ def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
                 yield from map(np.ascontiguousarray, arrays)
 
 
-def _blocks_of_arrays(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
+def _read_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield the rows of arrays in blocks, or None if the arrays are large or not in memory."""
     size_bytes = 0
     for leaf in leaves:

@@ -20,7 +20,15 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import tensorflow_private
-from trainables.data.sources import SHUFFLE_BUFFER, BlockArray, DataError, Stream, mixed, permutation, shuffled
+from trainables.data.sources import (
+    SHUFFLE_BUFFER,
+    BlockArray,
+    DataError,
+    Stream,
+    mix_seeds,
+    permutation,
+    shuffle_dataset,
+)
 
 OPEN_FILES = 64
 
@@ -38,12 +46,12 @@ class Records:
         return sum(map(len, self.offsets))
 
     @property
-    def spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def file_spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return an array with a row per file: the number of its first record, and of the first one after it."""
         counts = np.array([len(offsets) for offsets in self.offsets], np.int64)
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
-    def fetched(self, numbers: tf.Tensor) -> tf.Tensor:
+    def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
         """Return the records with these numbers, inside a `tf.data` pipeline."""
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
@@ -51,7 +59,7 @@ class Records:
 
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the records with these numbers."""
-        starts = self.spans[:, 0]
+        starts = self.file_spans[:, 0]
         found = np.empty(len(numbers), np.object_)
         with self._lock:
             for i, number in enumerate(numbers):
@@ -68,15 +76,15 @@ class Records:
         return self._open[file]
 
 
-def records_of(files: Sequence[str]) -> Records:
+def index_records(files: Sequence[str]) -> Records:
     """Return all records of uncompressed files.
 
     Raises: DataError: if a file is damaged or compressed.
     """
-    return Records(files, [_offsets(file) for file in files])
+    return Records(files, [_find_record_offsets(file) for file in files])
 
 
-def _offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _find_record_offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the byte positions of all records of a file.
 
     A record of the TFRecord format has 8 bytes of length, 4 of their checksum, the data, and 4 of the data's checksum.
@@ -119,8 +127,8 @@ def tfrecords(
     examples.
     Raises: DataError: if no file matches, or one is damaged.
     """
-    shards = _files(pattern)
-    records = records_of(shards)
+    shards = _find_files(pattern)
+    records = index_records(shards)
     size = len(records)
 
     def visited(
@@ -136,7 +144,7 @@ def tfrecords(
                 deterministic=True,
             )
             if seed is not None:  # before parsing, because records are smaller than examples
-                found = shuffled(found, min(size, buffer), mixed(seed, number))
+                found = shuffle_dataset(found, min(size, buffer), mix_seeds(seed, number))
             return found
 
         return ordered
@@ -149,8 +157,8 @@ def tfrecords(
         size,
         lambda buffer: tfrecords(pattern, features, example, buffer),
         (parsed,),
-        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), [*records.spans]),
-        records.fetched,
+        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), [*records.file_spans]),
+        records.fetch,
     )
 
 
@@ -168,7 +176,7 @@ def parquet(
     """
     import pyarrow.parquet as pq
 
-    files = [(name, pq.ParquetFile(name, memory_map=True)) for name in _files(pattern)]
+    files = [(name, pq.ParquetFile(name, memory_map=True)) for name in _find_files(pattern)]
     columns = [inputs] if isinstance(inputs, str) else list(inputs)
     size = sum(file.metadata.num_rows for _, file in files)
     wanted = [*columns, target, *([sample_weight] if sample_weight else [])]
@@ -183,14 +191,14 @@ def parquet(
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
         name, file = next(found for found in files if found[1].metadata.num_rows)
-        first = _matrix(next(file.iter_batches(1, columns=columns)), columns, name)
+        first = _convert_to_matrix(next(file.iter_batches(1, columns=columns)), columns, name)
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
             for name, file in files:
                 for batch in file.iter_batches(max(BLOCK_BYTES // max(8 * first.shape[1], 1), 1), columns=columns):
-                    block = _matrix(batch, columns, name)
+                    block = _convert_to_matrix(batch, columns, name)
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(
                             f"{name}: column {columns[0]!r} has rows of {block.shape[1]} x {block.dtype}, "
@@ -204,7 +212,7 @@ def parquet(
     return (rows(columns, dtype), *others)
 
 
-def _matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
+def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
     """Return the columns of a record batch as one matrix, in this order.
 
     Raises: DataError: if a column has nulls, lists of several lengths, or something else than numbers.
@@ -302,7 +310,7 @@ class Images:
                 images[done : done + len(block)] = block
                 done += len(block)
         except tf.errors.OpError as error:
-            raise DataError(f"{self._undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP") from error
+            raise DataError(f"{self._find_undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP") from error
         return images
 
     def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
@@ -319,7 +327,7 @@ class Images:
             image = tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)
         return tf.ensure_shape(image, self.shape[1:])
 
-    def _undecodable(self, files: np.ndarray[Any, Any]) -> str:
+    def _find_undecodable(self, files: np.ndarray[Any, Any]) -> str:
         for file in files:
             try:
                 self._decode(tf.constant(file))
@@ -333,7 +341,7 @@ def _hash_name(file: Path) -> float:
     return int.from_bytes(hashlib.sha256(file.as_posix().encode()).digest()[:6], "big") / 2**48
 
 
-def _files(pattern: str) -> list[str]:
+def _find_files(pattern: str) -> list[str]:
     files = sorted(glob.glob(pattern))  # noqa: PTH207 - the pattern may be absolute
     if not files:
         raise DataError(f"no file matches {pattern!r}")

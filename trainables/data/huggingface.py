@@ -38,11 +38,11 @@ def columns(
         raise DataError(
             f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
         )
-    found = {name: _column(dataset.select_columns([name]), name) for name in wanted}
-    others = [found[name] for name in wanted[len(names) :]]
+    by_name = {name: _column(dataset.select_columns([name]), name) for name in wanted}
+    others = [by_name[name] for name in wanted[len(names) :]]
     if isinstance(inputs, str):
-        return (found[inputs], *others)
-    return ({name: found[name] for name in names}, *others)
+        return (by_name[inputs], *others)
+    return ({name: by_name[name] for name in names}, *others)
 
 
 def _column(dataset: Any, name: str) -> Any:
@@ -68,7 +68,7 @@ def _read_block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[An
         raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])
     if block.dtype.kind in "SUT" or sources.is_text(block):
-        return sources.as_bytes(block)
+        return sources.encode_texts(block)
     if block.dtype.hasobject:
         raise DataError(
             f"column {name!r} holds lists of several lengths, nulls or other objects; sort sequences into buckets: "

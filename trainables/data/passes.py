@@ -51,7 +51,7 @@ class Batches(NamedTuple):
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
         """Return the first ``count`` batches of a chunk."""
-        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.short(seed), first)))
+        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.truncate_seed(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
         """Return the rows of the chunk that hold the examples of batch ``i``."""
@@ -69,7 +69,7 @@ class Pass:
     share: Share | None = None  # what this process needs of each batch; None: all of it
 
 
-class Ahead:
+class ChunkPrefetcher:
     """Prepares the next chunk in a thread while the present one is used.
 
     At the end of a shuffled pass, it prepares the first chunk of the following pass. ``make`` must not refer to the
@@ -111,23 +111,23 @@ def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Ch
                 yield Chunk(chunk.tensors, order)
 
 
-def updates(size: int, batch_size: int) -> int:
+def count_updates(size: int, batch_size: int) -> int:
     """Return the number of optimizer updates of one pass, including a last partial batch."""
     return -(-size // batch_size)
 
 
-def chunk_rows(row_bytes: int, batch_size: int) -> int:
+def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
     """Return the number of rows of a chunk of about `CHUNK_BYTES`: a multiple of the batch size, at least one batch."""
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
-def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
+def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
     """Return rows of an array in this order, read in ascending order, which suits memory maps and disks.
 
     Arrays with large rows are read by several ``threads`` (by default as many as the trial has CPUs). Objects that are
     only like arrays are not, as they may not support it; small rows gain nothing from it.
     """
-    target = residence.empty((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
+    target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")
 
     def read(start: int, step: int = GATHER_ROWS) -> None:
@@ -158,20 +158,20 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
     if not replicas.several_here:
         places, order = share.places(size, which.batch_size)
         return Chunk(residence.put_on_devices(read(places), replicas, given_away=True), order)
-    each, order = share.layout(size, which.batch_size)
-    return Chunk(residence.put_each([read(places) for places in each], replicas), order)
+    each, order = share.arrange_by_replica(size, which.batch_size)
+    return Chunk(residence.put_per_device([read(places) for places in each], replicas), order)
 
 
-def taken(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """Return a chunk of these rows of arrays; the rows start with the beginning of a batch."""
+def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
+    """Return a chunk of these rows of arrays, of which the first one begins a batch."""
 
     def read(places: Order) -> Any:
-        return tf.nest.map_structure(lambda leaf: take(leaf, rows[places]), arrays)
+        return tf.nest.map_structure(lambda leaf: gather_array_rows(leaf, rows[places]), arrays)
 
     return place_chunk(len(rows), which, read, replicas)
 
 
-def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
+def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
     """Return a chunk of arrays that nobody else holds, visited in their order.
 
     If this process has several replicas and a share (see ``which``), each replica gets the rows that it computes.
@@ -179,22 +179,22 @@ def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chun
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
         return Chunk(residence.put_on_devices(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
-    return place_chunk(count, which, lambda places: rows_of(arrays, places), replicas)
+    return place_chunk(count, which, lambda places: select_rows(arrays, places), replicas)
 
 
-def rows_of(arrays: Any, places: Order) -> Any:
+def select_rows(arrays: Any, places: Order) -> Any:
     """Return these rows of arrays, or of tensors in the host's memory."""
 
     def some(leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
             with tf.device("/cpu:0"):
                 return tf.gather(leaf, places)
-        return take(leaf, places)
+        return gather_array_rows(leaf, places)
 
     return tf.nest.map_structure(some, arrays)
 
 
-def batch_specs(example: Any) -> Any:
+def get_batch_specs(example: Any) -> Any:
     """Return the tensor specs of batches of any size of such examples."""
 
     def of(leaf: Any) -> tf.TensorSpec:
@@ -203,7 +203,7 @@ def batch_specs(example: Any) -> Any:
     return tf.nest.map_structure(of, example)
 
 
-def unpacked(example: Any) -> tuple[Any, Any, Any]:
+def unpack_example(example: Any) -> tuple[Any, Any, Any]:
     """Return x, y and sample_weight of examples, with None for those that are missing."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
@@ -211,7 +211,7 @@ def unpacked(example: Any) -> tuple[Any, Any, Any]:
 
 def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
     """Gather rows of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None for missing ones."""
-    return unpacked(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
+    return unpack_example(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
 class Examples(ABC):
@@ -240,15 +240,15 @@ class Examples(ABC):
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
-        return updates(self.size, batch_size)
+        return count_updates(self.size, batch_size)
 
-    def steps_alike(self, large: int, small: int) -> tuple[int, int]:
+    def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
         """Return how many batches of ``large`` and of ``small`` hold the same first examples, in their original order.
 
         ``large`` is a multiple of ``small``. Both numbers are equal if the two sizes cut no batch of this data
         differently.
         """
-        return 1, updates(min(large, self.size), small)
+        return 1, count_updates(min(large, self.size), small)
 
     def kinds(self) -> list[Chunk]:
         """Return a chunk of each kind of shapes that the loop may get."""
@@ -268,7 +268,7 @@ class Examples(ABC):
 
     def some_targets(self) -> Any:
         """Return the targets of the first examples, or of one if more are expensive; None without targets."""
-        return unpacked(self.example())[1]
+        return unpack_example(self.example())[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
@@ -287,7 +287,7 @@ class Examples(ABC):
 VALIDATION_BATCH = 256
 
 
-def comes_in_parts(hp: Hyperparameters) -> bool:
+def may_split_chunks(hp: Hyperparameters) -> bool:
     """Return whether epochs may begin and end within a chunk."""
     return "steps_per_epoch" in hp or "validation_steps" in hp
 
@@ -327,9 +327,9 @@ class Walk:
         while update < last:
             begun, self._begun = self._begun, None
             if self._next != update or update % self.per_pass == 0:
-                begun, self._rest = None, self._from(update)
-            chunk, self._begun = parted(begun or next(self._rest), self.batch_size, last - update)
-            update = self._next = update + updates(len(chunk.order), self.batch_size)
+                begun, self._rest = None, self._read_from(update)
+            chunk, self._begun = split_chunk(begun or next(self._rest), self.batch_size, last - update)
+            update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
             del begun, chunk
             if update % self.per_pass == 0:
@@ -339,19 +339,19 @@ class Walk:
         """Return the number of the first update of an epoch (from 1), counted from the beginning of the trial."""
         return (epoch - 1) * self.per_epoch
 
-    def anew(self, number: int) -> Iterator[Chunk]:
+    def read_epoch_again(self, number: int) -> Iterator[Chunk]:
         """Yield the chunks of an epoch from a separate reader, without moving this one.
 
         Its batches are not cut into micro-batches.
         """
-        share = self.share and self.share.whole()
+        share = self.share and self.share.without_micro_batches()
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
-    def passes(self, epochs: int) -> float:
+    def count_passes(self, epochs: int) -> float:
         """Return how many times the given number of epochs visits each example."""
         return epochs * self.per_epoch / self.per_pass
 
-    def _from(self, update: int) -> Iterator[Chunk]:
+    def _read_from(self, update: int) -> Iterator[Chunk]:
         number, skipped = divmod(update, self.per_pass)
         return self.data.chunks(self.batch_size, self.seed, number + 1, skipped, self.share)
 
@@ -379,7 +379,7 @@ class HeldOut:
 
         Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
         """
-        size = held_out_size(hp, batch_size)
+        size = get_validation_batch_size(hp, batch_size)
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
@@ -398,7 +398,7 @@ class HeldOut:
 
         Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
         """
-        size = held_out_size(hp, batch_size)
+        size = get_validation_batch_size(hp, batch_size)
         asked = "validation_batch_size" in hp or "validation_steps" in hp
         as_trained = None if asked or size == batch_size else batch_size
         return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
@@ -430,10 +430,10 @@ class HeldOut:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks of these batches, in the original order."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
-        return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
+        return chunks if self.steps is None else take_batches(chunks, self.batch_size, self.steps)
 
 
-def batch_size_of(hp: Hyperparameters, replicas: int) -> int:
+def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
     """Return the global batch size: ``batch_size``, or ``per_replica_batch_size`` times the number of replicas.
 
     Raises: ValueError: if both are set.
@@ -445,7 +445,7 @@ def batch_size_of(hp: Hyperparameters, replicas: int) -> int:
     return hp.integer("per_replica_batch_size", standard=True) * replicas
 
 
-def held_out_size(hp: Hyperparameters, batch_size: int) -> int:
+def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
     """Return ``validation_batch_size``; by default the training's batch size, but at least 256.
 
     Raises: ValueError: if it is wrong.
@@ -453,7 +453,7 @@ def held_out_size(hp: Hyperparameters, batch_size: int) -> int:
     return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
 
-def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:
+def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:
     """Return the first ``count`` batches of a chunk, and the rest of it or None."""
     rows = count * batch_size
     if len(chunk.order) <= rows:
@@ -461,9 +461,9 @@ def parted(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | No
     return Chunk(chunk.tensors, chunk.order[:rows]), Chunk(chunk.tensors, chunk.order[rows:])
 
 
-def first(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
+def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
     """Yield the first ``count`` batches of these chunks."""
     while count:
-        chunk, _ = parted(next(chunks), batch_size, count)
-        count -= updates(len(chunk.order), batch_size)
+        chunk, _ = split_chunk(next(chunks), batch_size, count)
+        count -= count_updates(len(chunk.order), batch_size)
         yield chunk

@@ -37,34 +37,36 @@ Loaded: TypeAlias = tuple[Any, Any]
 """Training data, and validation data or None, as a trainable's ``data`` returns them."""
 
 
-def shared(
-    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], left: Callable[[], object] = lambda: None
+def load_shared(
+    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], has_left: Callable[[], object] = lambda: None
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read, loading once for all workers of a folder.
 
     Workers share a result if their trials have the same values for all that it read. The folder belongs to one run of
     one sweep, so code and files stay the same; with None, nothing is shared. Each worker loads for itself if the data
-    contains streams or an author's own memory maps, or if the load has ``left`` something elsewhere (attributes of the
-    trainable), which other workers would lack.
+    contains streams or an author's own memory maps, or if ``has_left`` returns that the load has set something
+    elsewhere (attributes of the trainable), which other workers would lack.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
-        return _map_loaded(*_recorded(hp, load))
-    found = _find(folder, hp)
-    if found is None:
+        return _map_loaded(*_load_recording_reads(hp, load))
+    shared = _find_shared(folder, hp)
+    if shared is None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(folder / "lock"):
-            found = _find(folder, hp)
-            if found is None:
-                loaded, reads = _recorded(hp, load)
-                shareable = not left() and _shareable(loaded)
-                found = folder / f"data-{len(list(folder.glob('data-*')))}"
-                _write_whole(loaded if shareable else None, reads, found)
+        with _locking(folder / "lock"):
+            shared = _find_shared(folder, hp)
+            if shared is None:
+                loaded, reads = _load_recording_reads(hp, load)
+                shareable = not has_left() and _can_be_shared(loaded)
+                shared = folder / f"data-{len(list(folder.glob('data-*')))}"
+                _write_shared(loaded if shareable else None, reads, shared)
                 if not shareable:
                     return _map_loaded(loaded, reads)
                 del loaded
-    structure, reads = _about(found)
-    return _map_loaded(*_recorded(hp, load)) if structure is None else (_mapped(structure, found), reads)
+    structure, reads = _read_about(shared)
+    return (
+        _map_loaded(*_load_recording_reads(hp, load)) if structure is None else (_map_files(structure, shared), reads)
+    )
 
 
 def map_block_arrays(arrays: Any) -> Any:
@@ -81,12 +83,12 @@ def map_block_arrays(arrays: Any) -> Any:
 
 
 def _write_and_map(rows: BlockArray, file: Path) -> Any:
-    _need(file.parent, _nbytes(rows))
-    _write(rows, file)
+    _check_free_space(file.parent, _compute_array_bytes(rows))
+    _write_array(rows, file)
     return np.load(file, mmap_mode="c")
 
 
-def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, Reads]:
+def _load_recording_reads(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, Reads]:
     reads: Reads = {}
     with hp.recording(reads):
         loaded = load()
@@ -97,41 +99,41 @@ def _map_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
     return (map_block_arrays(loaded[0]), map_block_arrays(loaded[1])), reads
 
 
-def _find(folder: Path, hp: Hyperparameters) -> Path | None:
-    return next((home for home in sorted(folder.glob("data-*")) if hp.agree(_about(home)[1])), None)
+def _find_shared(folder: Path, hp: Hyperparameters) -> Path | None:
+    return next((home for home in sorted(folder.glob("data-*")) if hp.agree(_read_about(home)[1])), None)
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
+def _locking(file: Path) -> Iterator[None]:
     # The kernel releases the lock of a process that dies.
     with file.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _shareable(data: Any) -> bool:
+def _can_be_shared(data: Any) -> bool:
     """Return whether all parts are arrays in memory or `BlockArray`, in structures that are read back as they were.
 
     Arrays that an author has mapped are excluded: they are shared already.
     """
     if type(data) in (tuple, list, Buckets):
-        return all(map(_shareable, data))
+        return all(map(_can_be_shared, data))
     if type(data) is dict:
-        return all(map(_shareable, data.values()))
+        return all(map(_can_be_shared, data.values()))
     in_memory = isinstance(data, np.ndarray) and not isinstance(data, np.memmap) and not data.dtype.hasobject
     return data is None or in_memory or isinstance(data, BlockArray)
 
 
-def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
+def _write_shared(loaded: Any, reads: Reads, home: Path) -> None:
     """Write all arrays, their structure and what was read to a temporary folder, then rename it to ``home``."""
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
     aside.mkdir()
     try:
         leaves = [leaf for leaf in tf.nest.flatten(loaded) if leaf is not None]
-        _need(aside, sum(map(_nbytes, leaves)))
+        _check_free_space(aside, sum(map(_compute_array_bytes, leaves)))
         for i, leaf in enumerate(leaves):
-            _write(leaf, aside / f"{i}.npy")
+            _write_array(leaf, aside / f"{i}.npy")
         structure = _encode_structure(loaded, iter(range(len(leaves))))
         about = {"structure": structure, "reads": to_json(reads)}
         (aside / "about.json").write_text(json.dumps(about))
@@ -141,13 +143,13 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
         raise
 
 
-def _about(home: Path) -> tuple[Any, Reads]:
+def _read_about(home: Path) -> tuple[Any, Reads]:
     """Return the structure of shared data (None if it is not shared) and what was read to load it."""
     about = json.loads((home / "about.json").read_text())
     return about["structure"], from_json(about["reads"])
 
 
-def _write(leaf: Any, file: Path) -> None:
+def _write_array(leaf: Any, file: Path) -> None:
     """Write one array as .npy, with its data at a multiple of 64 bytes; `BlockArray` block by block.
 
     Raises: DataError: if the blocks of `BlockArray` have more or fewer rows than expected.
@@ -167,7 +169,7 @@ def _write(leaf: Any, file: Path) -> None:
     target.flush()
 
 
-def _need(folder: Path, nbytes: int) -> None:
+def _check_free_space(folder: Path, nbytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if nbytes > free:
         raise DataError(
@@ -176,7 +178,7 @@ def _need(folder: Path, nbytes: int) -> None:
         )
 
 
-def _nbytes(leaf: Any) -> int:
+def _compute_array_bytes(leaf: Any) -> int:
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(leaf.dtype.itemsize)
 
 
@@ -203,20 +205,20 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
             return next(numbers)
 
 
-def _mapped(part: Any, home: Path) -> Any:
+def _map_files(part: Any, home: Path) -> Any:
     match part:
         case None:
             return None
         case int():
             return np.load(home / f"{part}.npy", mmap_mode="c")
         case {"dict": items}:
-            return {name: _mapped(item, home) for name, item in items.items()}
+            return {name: _map_files(item, home) for name, item in items.items()}
         case {"buckets": parts}:
-            return Buckets(_mapped(parts, home))
+            return Buckets(_map_files(parts, home))
         case {"list": items}:
-            return [_mapped(item, home) for item in items]
+            return [_map_files(item, home) for item in items]
         case _:
-            return tuple(_mapped(item, home) for item in part["tuple"])
+            return tuple(_map_files(item, home) for item in part["tuple"])
 
 
 COPIED_ON_CPU = 64 * 2**20
@@ -227,29 +229,29 @@ ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     """Return the arrays as tensors on every device of the strategy; integers are packed if GPUs could not gather them.
 
-    CPU devices alias what `aliasable` allows. With ``given_away``, they also alias other aligned numeric arrays,
+    CPU devices alias what `can_be_aliased` allows. With ``given_away``, they also alias other aligned numeric arrays,
     because nobody else holds or changes it.
     """
     on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
         with replicas.scope(), tf.device(replicas.devices[0]):
-            return tf.nest.map_structure(_identity, on_host)
-    return _spread([on_host] * len(replicas.devices), replicas)
+            return tf.nest.map_structure(_copy_tensor, on_host)
+    return _distribute([on_host] * len(replicas.devices), replicas)
 
 
-def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
+def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
     """Return each part on its own device of this process, as `put_on_devices` does for arrays that are given away.
 
     All parts must have the same shapes.
     """
-    return _spread([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
+    return _distribute([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
 
 def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
     like_gpus = replicas.several_here or replicas.on_gpu  # several logical CPU devices stand in for GPUs
 
     def host_tensor(leaf: Any) -> Any:
-        if like_gpus and not isinstance(leaf, tf.Tensor) and packs(np.dtype(leaf.dtype)):
+        if like_gpus and not isinstance(leaf, tf.Tensor) and needs_packing(np.dtype(leaf.dtype)):
             words, none = pack(np.asarray(leaf))
             return Packed(_host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False))
         return _host_tensor(leaf, given_away=given_away)
@@ -257,38 +259,38 @@ def _put_on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
     return tf.nest.map_structure(host_tensor, arrays)
 
 
-def _spread(parts: Sequence[Any], replicas: Replicas) -> Any:
+def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
     def on_replica(*tensors: Any) -> Any:
         def value(place: int) -> Any:
             with tf.device(replicas.devices[place]):
-                return _identity(tensors[place])
+                return _copy_tensor(tensors[place])
 
-        return replicas.spread(value)
+        return replicas.create_per_replica(value)
 
     return tf.nest.map_structure(on_replica, *parts)
 
 
-def fits(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
+def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
     """Return whether a whole data set may stay on each device.
 
     GPUs and TPUs take up to ``resident_bytes`` (2 GiB by default). CPUs take up to half of the machine's memory of
     arrays that can be aliased, but only 64 MiB (or ``resident_bytes``) of those that must be copied, because every
     worker of the node would hold a copy.
     """
-    copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
-    aliased = sum(map(nbytes, leaves)) - copied
+    copied = sum(measure_bytes(leaf) for leaf in leaves if not can_be_aliased(leaf))
+    aliased = sum(map(measure_bytes, leaves)) - copied
     if not replicas.on_cpu:
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
     return copied <= limit and aliased <= (memory_bytes() or 0) // 2
 
 
-def aliasable(leaf: Any) -> bool:
+def can_be_aliased(leaf: Any) -> bool:
     """Return whether a tensor may share an array's memory: mapped copy-on-write, aligned, of a numeric type."""
-    return isinstance(leaf, np.memmap) and leaf.mode == "c" and _exportable(leaf)
+    return isinstance(leaf, np.memmap) and leaf.mode == "c" and _has_shareable_memory(leaf)
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return an uninitialised array, aligned so that `put_on_devices` can alias it on a CPU device.
 
     Arrays of objects are not aligned, because they cannot be aliased.
@@ -301,14 +303,14 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def nbytes(leaf: Any) -> int:
+def measure_bytes(leaf: Any) -> int:
     """Return the size of an array, or of something like an array, in bytes; of texts that of their characters."""
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
 
 
-def _identity(tensor: Any) -> Any:
+def _copy_tensor(tensor: Any) -> Any:
     if isinstance(tensor, Packed):
         return Packed(tf.identity(tensor.words), tf.identity(tensor.none))
     return tf.identity(tensor)
@@ -317,13 +319,13 @@ def _identity(tensor: Any) -> Any:
 def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:
     if isinstance(leaf, tf.Tensor):
         return leaf
-    if aliasable(leaf) or (given_away and _exportable(leaf)):
+    if can_be_aliased(leaf) or (given_away and _has_shareable_memory(leaf)):
         return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())
     with tf.device("/cpu:0"):
         return tf.convert_to_tensor(np.asarray(leaf))
 
 
-def _exportable(leaf: np.ndarray[Any, Any]) -> bool:
+def _has_shareable_memory(leaf: np.ndarray[Any, Any]) -> bool:
     return (
         leaf.dtype.kind in "biuf"
         and leaf.dtype.isnative
@@ -357,7 +359,7 @@ class Packed(tf.experimental.ExtensionType):
         They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
         """
         dtype, words = self.none.dtype, tf.gather(self.words, rows)
-        parts = tf.bitcast(words, _unsigned(dtype))
+        parts = tf.bitcast(words, _get_unsigned_type(dtype))
         row = tf.shape(self.none)[1:]
         static = self.none.shape[1:].num_elements()
         of_words = self.words.shape[1]
@@ -365,12 +367,12 @@ class Packed(tf.experimental.ExtensionType):
         if static is None or of_words is None or static * dtype.size != of_words * WORD:
             sizes = [row[axis] for axis in range(self.none.shape.rank - 1)]
             flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
-        found = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
-        found.set_shape([rows.shape[0], *self.none.shape[1:]])
-        return found if found.dtype == dtype else tf.bitcast(found, dtype)
+        unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
+        unpacked.set_shape([rows.shape[0], *self.none.shape[1:]])
+        return unpacked if unpacked.dtype == dtype else tf.bitcast(unpacked, dtype)
 
 
-def packs(dtype: np.dtype[Any]) -> bool:
+def needs_packing(dtype: np.dtype[Any]) -> bool:
     """Return whether GPUs can gather numbers of this type only if they are packed into words."""
     return dtype.kind in "iu" and dtype != np.int64
 
@@ -396,5 +398,5 @@ def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
     return leaf.rows(rows) if isinstance(leaf, Packed) else tf.gather(leaf, rows)
 
 
-def _unsigned(dtype: tf.DType) -> tf.DType:
+def _get_unsigned_type(dtype: tf.DType) -> tf.DType:
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}[dtype.size]

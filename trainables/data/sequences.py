@@ -56,7 +56,7 @@ def buckets(
                 raise DataError(
                     f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
                 )
-    bounds = _bounds(sizes, lengths, count)
+    bounds = _choose_lengths(sizes, lengths, count)
     place = np.searchsorted(bounds, sizes)
     if (place == len(bounds)).any():
         row = int(np.argmax(sizes))
@@ -67,13 +67,13 @@ def buckets(
     for bucket, length in enumerate(bounds):
         chosen = np.flatnonzero(place == bucket)
         if len(chosen):
-            padded = {name: _padded(rows, chosen, int(length), padding) for name, rows in inputs.items()}
-            others = (_padded(rows, chosen, int(length), value or 0) for rows, value in parts.values())
+            padded = {name: _pad_rows(rows, chosen, int(length), padding) for name, rows in inputs.items()}
+            others = (_pad_rows(rows, chosen, int(length), value or 0) for rows, value in parts.values())
             made.append((padded if isinstance(x, Mapping) else padded[""], *others))
     return Buckets(tuple(made))
 
 
-def _bounds(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int) -> np.ndarray[Any, Any]:
+def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int) -> np.ndarray[Any, Any]:
     if lengths is not None:
         if not lengths or min(lengths) < 1:
             raise DataError(f"bucket lengths {list(lengths)}, expected numbers from 1")
@@ -95,22 +95,22 @@ def _measure_rows(rows: list[Any]) -> list[int]:
     return [len(row) for row in rows]
 
 
-def _convert_rows(given: Any) -> Any:
+def _convert_rows(sequences: Any) -> Any:
     """Return a list of arrays if rows may differ in length, else an array with one row per example.
 
     Raises: DataError: if there are no rows, rows differ in other axes, or they hold texts.
     """
-    if hasattr(given, "numpy"):
-        given = given.numpy()  # a ragged tensor becomes an array of arrays
-    elif hasattr(given, "to_numpy"):
-        given = given.to_numpy()
-    if isinstance(given, np.ndarray) and not given.dtype.hasobject:
-        return given
-    rows = [np.asarray(row) for row in given]
+    if hasattr(sequences, "numpy"):
+        sequences = sequences.numpy()  # a ragged tensor becomes an array of arrays
+    elif hasattr(sequences, "to_numpy"):
+        sequences = sequences.to_numpy()
+    if isinstance(sequences, np.ndarray) and not sequences.dtype.hasobject:
+        return sequences
+    rows = [np.asarray(row) for row in sequences]
     if not rows:
         raise DataError("no rows, expected at least one")
     if all(row.ndim == 0 for row in rows):
-        return np.asarray(given)
+        return np.asarray(sequences)
     inner = {(row.ndim, row.shape[1:]) for row in rows if row.size}
     if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
         raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")
@@ -119,7 +119,7 @@ def _convert_rows(given: Any) -> Any:
     return rows
 
 
-def _padded(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
+def _pad_rows(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
     kind = np.result_type(*{row.dtype for row in rows if row.size} or {np.dtype(np.int32)})

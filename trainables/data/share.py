@@ -25,7 +25,7 @@ def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
     return size * part // parts, size * (part + 1) // parts
 
 
-def filled(start: int, stop: int, size: int) -> tuple[int, int]:
+def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
     """Return the bounds of a part; an empty part gets one row that stands in for it."""
     first = min(start, size - 1)
     return first, max(stop, first + 1)
@@ -40,45 +40,48 @@ class Share:
     rank: int
     micro_batches: int = 1
 
-    def whole(self) -> Share:
+    def without_micro_batches(self) -> Share:
         """Return the share of batches that are not cut into micro-batches."""
         return replace(self, micro_batches=1)
 
-    def of_batch(self, size: int) -> Mask:
+    def mask_batch(self, size: int) -> Mask:
         """Return a mask of the examples of a batch that this process needs; at least one, as no slice is empty."""
         parts, found = self.replicas * self.micro_batches, np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
                 part = micro_batch * self.replicas + replica
-                start, stop = filled(*compute_bounds(size, part, parts), size)
+                start, stop = fill_bounds(*compute_bounds(size, part, parts), size)
                 found[start:stop] = True
         return found
 
-    def of_batches(self, size: int, batch_size: int) -> Mask:
+    def mask_batches(self, size: int, batch_size: int) -> Mask:
         """Return a mask of the needed examples among ``size``, in batches of which the last may be smaller."""
         whole, rest = divmod(size, batch_size)
-        parts = [np.tile(self.of_batch(batch_size), whole), *([self.of_batch(rest)] if rest else [])]
+        parts = [np.tile(self.mask_batch(batch_size), whole), *([self.mask_batch(rest)] if rest else [])]
         return np.concatenate(parts)
 
-    def most(self, size: int, batch_size: int) -> int:
+    def count_most_needed(self, size: int, batch_size: int) -> int:
         """Return the largest number of examples that any process needs.
 
         Tensors have this length in all processes, so that all have the same graph.
         """
-        each = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
-        return max(int(one.of_batches(size, batch_size).sum()) for one in each)
+        shares = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
+        return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """Return the positions of the needed examples, filled up to `most`, and the row among these of each example.
+        """Return the positions of the needed examples, and for each example its row among these.
 
-        The row is 0 for an example that is not needed.
+        The last position is repeated until there are `count_most_needed`. The row is 0 for an example that is not
+        needed.
         """
-        mine = np.flatnonzero(self.of_batches(size, batch_size)).astype(np.int32)
+        mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
         lies = np.zeros(size, np.int32)
         lies[mine] = np.arange(len(mine), dtype=np.int32)
-        return np.concatenate([mine, np.full(self.most(size, batch_size) - len(mine), mine[-1], np.int32)]), lies
+        return np.concatenate(
+            [mine, np.full(self.count_most_needed(size, batch_size) - len(mine), mine[-1], np.int32)]
+        ), lies
 
-    def layout(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
+    def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
         """Return the positions that each replica of this process needs, and each example's row on its replica.
 
         Batches start at the same rows on all replicas of all processes, so an example has one row number everywhere. A
@@ -104,7 +107,7 @@ class Share:
 
     def _slices(self, size: int) -> tuple[list[Places], int, Places]:
         """Return a batch's examples by replica, the size of the largest slice, and each example's row in its slice."""
-        each = (replace(self, local=1, rank=rank).of_batch(size) for rank in range(self.replicas))
+        each = (replace(self, local=1, rank=rank).mask_batch(size) for rank in range(self.replicas))
         slices = [np.flatnonzero(mask).astype(np.int32) for mask in each]
         if sum(map(len, slices)) > size:  # some examples are in two slices
             everything = np.arange(size, dtype=np.int32)
@@ -114,10 +117,10 @@ class Share:
             within[own] = np.arange(len(own), dtype=np.int32)
         return slices, max(map(len, slices)), within
 
-    def wanted(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    def make_filter(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return a function for `tf.data` pipelines that tells if the example at a position of a pass is needed."""
         whole = size // batch_size * batch_size
-        batch, rest = (tf.constant(self.of_batch(max(n, 1))) for n in (batch_size, size - whole))
+        batch, rest = (tf.constant(self.mask_batch(max(n, 1))) for n in (batch_size, size - whole))
 
         def is_wanted(place: tf.Tensor) -> tf.Tensor:
             last = tf.minimum(tf.maximum(place - whole, 0), max(size - whole, 1) - 1)

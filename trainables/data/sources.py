@@ -126,14 +126,14 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     """
     size = int(dataset.cardinality())
     if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
-        raise DataError(_unbatched(dataset))
+        raise DataError(_describe_unbatching(dataset))
     endless = size == tf.data.INFINITE_CARDINALITY
     known = None if endless or size == tf.data.UNKNOWN_CARDINALITY else size
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
-        return shuffled(dataset, min(known or buffer, buffer), mixed(seed, number))
+        return shuffle_dataset(dataset, min(known or buffer, buffer), mix_seeds(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer), endless=endless)
 
@@ -155,7 +155,7 @@ def _is_of_examples(dataset: tf.data.Dataset) -> bool:
     return all(map(_is_of_examples, tensorflow_private.dataset_inputs(dataset)))
 
 
-def _unbatched(dataset: tf.data.Dataset) -> str:
+def _describe_unbatching(dataset: tf.data.Dataset) -> str:
     what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
     first = next(iter(dataset.take(1)), None)
     if first is None or _is_batched(dataset):
@@ -184,7 +184,7 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
 _WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # of `Dataset.shuffle`: default seed, number of seeds
 
 
-def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
     """Shuffle as `Dataset.shuffle` does, with this seed alone.
 
     That method mixes in TensorFlow's global seed. Any code may have set it in this process
@@ -208,7 +208,7 @@ def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Datase
     return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
-def mixed(seed: int, number: int) -> int:
+def mix_seeds(seed: int, number: int) -> int:
     """Return one seed derived from both numbers."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
@@ -217,7 +217,7 @@ def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[in
     """Return the order of a pass, the same on every machine; ascending if the seed is None."""
     if seed is None:
         return np.arange(size, dtype=np.int32)
-    return np.random.Generator(np.random.Philox(mixed(seed, number))).permutation(size).astype(np.int32)
+    return np.random.Generator(np.random.Philox(mix_seeds(seed, number))).permutation(size).astype(np.int32)
 
 
 def is_text(leaf: Any) -> bool:
@@ -237,7 +237,7 @@ def is_one_hot(rows: Any) -> bool:
     return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
 
 
-def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:
+def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
     """Return an array of texts as an array of UTF-8 bytes objects.
 
     Raises: DataError: if a value is not a text.
@@ -251,7 +251,7 @@ def as_bytes(leaf: Any) -> np.ndarray[Any, Any]:
     return found.reshape(array.shape)
 
 
-def as_tensor(array: Any) -> Any:
+def convert_texts(array: Any) -> Any:
     """Return an array of texts as a tensor, which has a dtype for texts; return other arrays unchanged."""
     if not is_text(array):
         return array
@@ -259,7 +259,7 @@ def as_tensor(array: Any) -> Any:
         return tf.constant(array)
 
 
-def text_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     """Return what a digest of an array must cover: the array itself, or the lengths and characters of texts."""
     if not array.dtype.hasobject:
         return [array]
@@ -275,10 +275,10 @@ PADDING = (
 )
 
 
-def parts_of(data: Any) -> tuple[Any, ...]:
+def split_returned(data: Any) -> tuple[Any, ...]:
     """Return the parts of what `data` returned: training data, validation data or None, and test data if there is any.
 
-    The first two are prepared by `as_examples`; the test data is returned as it is, see `test_data`.
+    The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
@@ -298,7 +298,7 @@ ORDER = (
 )
 
 
-def test_data(part: Any) -> Any:
+def check_test_data(part: Any) -> Any:
     """Check and return the third part of what `data` returned.
 
     Raises: DataError: if it is not a data set.
@@ -308,7 +308,7 @@ def test_data(part: Any) -> Any:
 
 def _convert_part(part: Any, name: str) -> Any:
     try:
-        return as_examples(part)
+        return normalize_examples(part)
     except DataError as error:
         raise DataError(f"{name} data: {error}") from error
 
@@ -327,14 +327,14 @@ def _is_array(part: Any) -> bool:
     )
 
 
-def as_examples(data: Any) -> Any:
+def normalize_examples(data: Any) -> Any:
     """Return a data set of arrays as (x,), (x, y) or (x, y, sample_weight); any other data set as it is.
 
     Data without targets may be x alone or (x, None).
     Raises: DataError: if there are weights without targets, or a tuple has another length.
     """
     if _is_array(data) or isinstance(data, dict):
-        return (_as_fit_takes(data),)
+        return (_convert_leaf(data),)
     if not isinstance(data, tuple) or isinstance(data, Buckets):
         return data
     if not 1 <= len(data) <= 3:
@@ -342,23 +342,23 @@ def as_examples(data: Any) -> Any:
     if len(data) > 1 and data[1] is None:
         if len(data) > 2 and data[2] is not None:
             raise DataError("sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)")
-        return (_as_fit_takes(data[0]),)
-    return tuple(map(_as_fit_takes, data[:2] if len(data) > 2 and data[2] is None else data))
+        return (_convert_leaf(data[0]),)
+    return tuple(map(_convert_leaf, data[:2] if len(data) > 2 and data[2] is None else data))
 
 
-def _as_fit_takes(part: Any) -> Any:
+def _convert_leaf(part: Any) -> Any:
     """Return inputs, targets or weights, with all pandas objects converted as `fit` takes them."""
-    return tf.nest.map_structure(with_numbers, part)
+    return tf.nest.map_structure(convert_pandas, part)
 
 
-def lack_targets(element: Any) -> bool:
+def lacks_targets(element: Any) -> bool:
     """Return whether the elements of a dataset are x alone or (x, None)."""
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
     return len(element) == 2 and isinstance(element[1], tf.NoneTensorSpec)
 
 
-def arrays_of(arrays: Any) -> Any:
+def convert_arrays(arrays: Any) -> Any:
     """Return (x,), (x, y) or (x, y, sample_weight) as arrays of one length, with texts as bytes.
 
     Raises: DataError: if the lengths differ, or something is not an array of numbers (inputs may also be texts).
@@ -384,7 +384,7 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 
     Raises: DataError: if it is not an array of numbers or, with ``may_be_text``, of texts.
     """
-    leaf = with_numbers(leaf)
+    leaf = convert_pandas(leaf)
     if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
         leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
@@ -395,7 +395,7 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
         raise DataError("an array without axes, expected one row an example")
     if is_text(leaf):
         if may_be_text:
-            return as_bytes(leaf)
+            return encode_texts(leaf)
         raise DataError(
             "an array of texts as targets or weights, expected numbers; map labels to numbers in data(): names, y = "
             "np.unique(y, return_inverse=True), or keras.layers.StringLookup"
@@ -412,7 +412,7 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     return leaf
 
 
-def with_numbers(leaf: Any) -> Any:
+def convert_pandas(leaf: Any) -> Any:
     """Return a pandas object as Keras's `fit` takes it; return everything else unchanged.
 
     A Series becomes an array with one column. In a data frame of numbers and booleans, booleans become numbers, because
@@ -450,7 +450,7 @@ def check_specs(element: Any) -> None:
         )
 
 
-def why_refused(data: Any) -> str:
+def explain_refusal(data: Any) -> str:
     """Return a message that explains why an object is not a data set."""
     kind = type(data)
     home = kind.__module__.partition(".")[0]

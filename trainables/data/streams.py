@@ -17,18 +17,18 @@ from trainables import tensorflow_private
 from trainables.data import sources
 from trainables.data.passes import (
     GATHER_ROWS,
-    Ahead,
     Chunk,
+    ChunkPrefetcher,
     Examples,
     Order,
     Pass,
-    batch_size_of,
-    chunk_rows,
-    held_out_size,
-    in_order,
+    choose_chunk_rows,
+    count_updates,
+    get_batch_size,
+    get_validation_batch_size,
+    make_chunk,
     place_chunk,
-    rows_of,
-    updates,
+    select_rows,
 )
 from trainables.data.share import Mask, Share
 from trainables.data.sources import MOST, DataError, Stream, Visits
@@ -36,7 +36,7 @@ from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 
 
-def uncertainty(dataset: tf.data.Dataset) -> str:
+def find_nondeterminism(dataset: tf.data.Dataset) -> str:
     """Return why a dataset may differ from pass to pass, or an empty string if no reason is visible in its parts.
 
     Random draws in a `map` are fixed by the seed under which `data` ran. With parallel calls, however, the elements
@@ -50,7 +50,7 @@ def uncertainty(dataset: tf.data.Dataset) -> str:
         if order == "false" or (order == "default" and loose):
             return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
         function = tensorflow_private.map_function(part)
-        if function is not None and any(kind in draws.RANDOM for kind, _ in draws.operations(function.graph)):
+        if function is not None and any(kind in draws.RANDOM for kind, _ in draws.list_operations(function.graph)):
             return "a tf.data.Dataset draws in a map with num_parallel_calls; use tf.random.stateless_*, or augment()"
     return ""
 
@@ -74,17 +74,19 @@ class Extent:
     stop_file: Path | None = None  # see `Assignment.stop_file`
 
 
-def extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
+def choose_extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
     """Return how much a trial reads of its training or validation stream.
 
     The hyperparameter ``steps_per_epoch`` decides for training data, ``validation_steps`` for validation data. Without
     them, the trial reads whole passes.
     """
     if training and "steps_per_epoch" in hp:
-        count = hp.integer("steps_per_epoch", standard=True) * batch_size_of(hp, replicas)
+        count = hp.integer("steps_per_epoch", standard=True) * get_batch_size(hp, replicas)
         return Extent(count * assignment.epochs, count, assignment.stop_file)
     if not training and "validation_steps" in hp:
-        count = hp.integer("validation_steps", standard=True) * held_out_size(hp, batch_size_of(hp, replicas))
+        count = hp.integer("validation_steps", standard=True) * get_validation_batch_size(
+            hp, get_batch_size(hp, replicas)
+        )
         return Extent(count, count, assignment.stop_file)
     return Extent(stop_file=assignment.stop_file)
 
@@ -96,16 +98,16 @@ class StreamSplit(Examples):
     """Examples that are read sequentially, from a `tf.data.Dataset` or from record files."""
 
     def __init__(self, stream: Stream, replicas: Replicas, extent: Extent = ALL) -> None:
-        if sources.lack_targets(stream.read(None, 0).element_spec):
+        if sources.lacks_targets(stream.read(None, 0).element_spec):
             stream = stream.map(lambda x, *_: (x,))
         self._stream, self._replicas = stream, replicas
         sources.check_specs(stream.read(None, 0).element_spec)
-        self.order, self.differs = stream.order, uncertainty(stream.read(None, 0))
+        self.order, self.differs = stream.order, find_nondeterminism(stream.read(None, 0))
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
         self._seen = 0  # examples that are known to exist, if the stream was not counted to its end
         self.counted = stream.size is not None
         if stream.size is not None:
-            self._take(stream.size)
+            self._set_size(stream.size)
         self.count(extent)
 
     def count(self, extent: Extent) -> None:
@@ -122,19 +124,19 @@ class StreamSplit(Examples):
                 "validation data validation_steps) how many batches an epoch has"
             )
         if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
-            self._seen = _count(self._stream, extent)
+            self._seen = _count_examples(self._stream, extent)
             self.counted = extent.examples is None or self._seen < extent.examples
         if self.counted:
-            self._take(self._seen)
+            self._set_size(self._seen)
         else:
-            self._take(MOST, extent.of_an_epoch)
+            self._set_size(MOST, extent.of_an_epoch)
 
-    def _take(self, size: int, at_once: int | None = None) -> None:
+    def _set_size(self, size: int, at_once: int | None = None) -> None:
         """Set the number of examples of a pass, of which at most ``at_once`` are read into a chunk."""
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
-        self._ahead = Ahead(partial(_read, self._ordered, size, self._replicas, at_once))
+        self._ahead = ChunkPrefetcher(partial(_read_pass, self._ordered, size, self._replicas, at_once))
 
     def visit(self, visits: Visits) -> None:
         """Set the order of the following passes.
@@ -148,46 +150,46 @@ class StreamSplit(Examples):
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ordered = stream
-            self._take(self.size, self._at_once)
+            self._set_size(self.size, self._at_once)
         self.visits = visits
 
     @property
     def nbytes(self) -> int:
         """Return the size of all examples in bytes, with 1,024 values for a part of unknown shape."""
-        return self.size * _row_bytes(self._stream.read(None, 0))
+        return self.size * _estimate_row_bytes(self._stream.read(None, 0))
 
     def blocks(self) -> Iterator[list[Any]]:
         """Yield all examples in unshuffled order, as lists of flat arrays of some rows each."""
         with tf.device("/cpu:0"):
             batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
-            while (arrays := _next(batches)) is not None:
+            while (arrays := _read_next(batches)) is not None:
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
         """Return the first examples, at most ``count``; texts as a tensor."""
-        found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
-        return tuple(tf.nest.map_structure(sources.as_tensor, found))
+        rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
+        return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         return self._ahead.chunks(which)
 
 
-def _count(stream: Stream, extent: Extent) -> int:
+def _count_examples(stream: Stream, extent: Extent) -> int:
     """Return the number of examples; counting stops as soon as it reaches that of the extent."""
-    found = 0
+    count = 0
     with tf.device("/cpu:0"):
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
-    while extent.examples is None or found < extent.examples:
+    while extent.examples is None or count < extent.examples:
         if extent.stop_file is not None and extent.stop_file.exists():
             raise NotBegun("the examples of a stream are being counted")
-        some = _next(examples)
-        if some is None:
-            return found
-        found += len(some)
-    return found
+        block = _read_next(examples)
+        if block is None:
+            return count
+        count += len(block)
+    return count
 
 
-def _read(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
+def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, which, which.share)
         return
@@ -195,13 +197,16 @@ def _read(stream: Stream, size: int, replicas: Replicas, at_once: int | None, wh
     seen = which.skipped * batch_size
     with tf.device("/cpu:0"):
         dataset = stream.read(which.seed, which.number, seen)
-        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(at_once or size, batch_size) * batch_size)
+        rows = min(
+            choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
+            count_updates(at_once or size, batch_size) * batch_size,
+        )
         examples = iter(dataset.batch(rows))
-    while (arrays := _next(examples)) is not None:
+    while (arrays := _read_next(examples)) is not None:
         seen += len(tf.nest.flatten(arrays)[0])
         if seen > size:
             break
-        yield in_order(arrays, replicas, which)
+        yield make_chunk(arrays, replicas, which)
     if seen != size:
         found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
         raise DataError(f"a pass of {found} as counted; {RANDOM}")
@@ -210,34 +215,37 @@ def _read(stream: Stream, size: int, replicas: Replicas, at_once: int | None, wh
 def _read_share(
     stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a pass as `_read` does, but only with the examples that this process needs."""
+    """Yield the chunks of a pass as `_read_pass` does, but only with the examples that this process needs."""
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
-        wanted = share.wanted(size, batch_size)
+        wanted = share.make_filter(size, batch_size)
         dataset = stream.read(which.seed, which.number, which.skipped * batch_size, wanted)
-        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(at_once or size, batch_size) * batch_size)
-        each = int(share.of_batches(rows, batch_size).sum())
+        rows = min(
+            choose_chunk_rows(_estimate_row_bytes(dataset), batch_size),
+            count_updates(at_once or size, batch_size) * batch_size,
+        )
+        each = int(share.mask_batches(rows, batch_size).sum())
         examples = iter(dataset.batch(each))
     for start in range(which.skipped * batch_size, size, rows):
         count = min(rows, size - start)
-        arrays = _next(examples)
+        arrays = _read_next(examples)
         found = 0 if arrays is None else len(tf.nest.flatten(arrays)[0])
-        mine = share.of_batches(count, batch_size)
+        mine = share.mask_batches(count, batch_size)
         expected = int(mine.sum())
         if found != expected:
             raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield place_chunk(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
-    if _next(examples) is not None:
+        yield place_chunk(count, which, partial(_select_read_rows, arrays, mine, not replicas.several_here), replicas)
+    if _read_next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 
 
-def _of_read(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
+def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
     """Return the examples at ``places`` of a chunk of which only those marked in ``mine`` were read.
 
     With ``whole``, all of the arrays are returned. The last row is repeated until they are as long as on all processes.
     """
     if not whole:
-        return rows_of(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])
+        return select_rows(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])
     missing = len(places) - int(mine.sum())  # all processes must have tensors of one length
     if not missing:
         return arrays
@@ -245,12 +253,12 @@ def _of_read(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: tf.concat([leaf, tf.repeat(leaf[-1:], missing, 0)], 0), arrays)
 
 
-def _row_bytes(dataset: tf.data.Dataset) -> int:
+def _estimate_row_bytes(dataset: tf.data.Dataset) -> int:
     specs = tf.nest.flatten(dataset.element_spec)
     return sum((spec.shape.num_elements() or 1024) * spec.dtype.size for spec in specs)
 
 
-def _next(examples: Iterator[Any]) -> Any:
+def _read_next(examples: Iterator[Any]) -> Any:
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:

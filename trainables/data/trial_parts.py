@@ -12,19 +12,19 @@ import tensorflow as tf
 from sweep.contract import Assignment
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.passes import Order
-from trainables.data.sources import BlockArray, Buckets, DataError, Stream, is_one_hot, lack_targets, mixed
+from trainables.data.sources import BlockArray, Buckets, DataError, Stream, is_one_hot, lacks_targets, mix_seeds
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
 
-def cut_of(assignment: Assignment) -> str:
+def choose_cut(assignment: Assignment) -> str:
     """Return how the data is divided into training and validation data: `PARTS` as returned, `FOLDS`, or `WHOLE`."""
     if assignment.training.get("all_data", False):
         return WHOLE
     return PARTS if assignment.fold is None else FOLDS
 
 
-def uncut(train: Any, validation: Any) -> Any:
+def concatenate_parts(train: Any, validation: Any) -> Any:
     """Return training and validation data concatenated, to cut folds from.
 
     Raises: DataError: if they are not arrays of the same structure.
@@ -36,7 +36,7 @@ def uncut(train: Any, validation: Any) -> Any:
         return train
     try:
         tf.nest.assert_same_structure(train, validation)
-        return tf.nest.map_structure(_concatenated, train, validation)
+        return tf.nest.map_structure(_concatenate, train, validation)
     except (TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise DataError(
@@ -53,7 +53,7 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     """
     if size < folds:
         raise DataError(f"{size} examples, expected at least one for each of {folds} folds")
-    draws = np.random.Generator(np.random.Philox(mixed(seed, 0)))
+    draws = np.random.Generator(np.random.Philox(mix_seeds(seed, 0)))
     order = draws.permutation(size)
     if hasattr(labels, "dtype") and labels.dtype.kind in "iub" and int(np.prod(labels.shape)) == size:
         _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
@@ -66,8 +66,8 @@ def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple
     return rows[number != fold], rows[number == fold]
 
 
-def _concatenated(one: Any, other: Any) -> Any:
-    return np.concatenate([np.asarray(one), np.asarray(other)])
+def _concatenate(first: Any, second: Any) -> Any:
+    return np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def join_data(train: Any, validation: Any) -> Any:
@@ -83,7 +83,7 @@ def join_data(train: Any, validation: Any) -> Any:
     if isinstance(train, tf.data.Dataset):
         return train.concatenate(validation)
     if isinstance(train, Stream):
-        return _joined_streams(train, validation)
+        return _join_streams(train, validation)
     if isinstance(train, Buckets):
         return Buckets((*train.parts, *validation.parts))
     if kinds[0] != "arrays":
@@ -93,7 +93,7 @@ def join_data(train: Any, validation: Any) -> Any:
         what = "targets" if min(len(train), len(validation)) == 1 else "sample weights"
         raise DataError(f"all_data joins data of one kind, and only the {more} data has {what}")
     try:
-        return tf.nest.map_structure(_joined_arrays, tuple(train), tuple(validation))
+        return tf.nest.map_structure(_join_arrays, tuple(train), tuple(validation))
     except (TypeError, ValueError) as error:
         raise DataError(f"training and validation data cannot be joined: {error}") from error
 
@@ -102,7 +102,7 @@ def _kind_of_data(data: Any) -> str:
     return "arrays" if isinstance(data, tuple | list) and not isinstance(data, Buckets) else type(data).__name__
 
 
-def _joined_arrays(first: Any, second: Any) -> Any:
+def _join_arrays(first: Any, second: Any) -> Any:
     if isinstance(first, BlockArray) and isinstance(second, BlockArray):
         shape = (len(first) + len(second), *first.shape[1:])
         return BlockArray(shape, first.dtype, lambda: chain(first.blocks(), second.blocks()))
@@ -112,7 +112,7 @@ def _joined_arrays(first: Any, second: Any) -> Any:
     return np.concatenate(arrays)
 
 
-def _joined_streams(first: Stream, second: Stream) -> Stream:
+def _join_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
     # Mix so that both streams end at about the same time, if both lengths are known.
     share = 0.5 if one is None or other is None else max(one, 1) / (max(one, 1) + max(other, 1))
@@ -121,7 +121,9 @@ def _joined_streams(first: Stream, second: Stream) -> Stream:
         parts = [part.read(seed, number) for part in (first, second)]
         if seed is None:
             return parts[0].concatenate(parts[1])
-        return tf.data.Dataset.choose_from_datasets(parts, choices(share, seed, number), stop_on_empty_dataset=False)
+        return tf.data.Dataset.choose_from_datasets(
+            parts, draw_choices(share, seed, number), stop_on_empty_dataset=False
+        )
 
     return Stream(ordered, one + other if one is not None and other is not None else None, order="joined")
 
@@ -130,13 +132,13 @@ CHOICES = 1024
 """Number of choices that are drawn at a time."""
 
 
-def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
+def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
     """Return an endless dataset of 0 (the first of two streams, with probability ``share``) and 1 (the second).
 
     It depends only on (seed, number). A permutation of all examples would need memory for each, and their number may be
     unknown.
     """
-    key = tf.constant(mixed(seed, number), tf.int64)
+    key = tf.constant(mix_seeds(seed, number), tf.int64)
 
     def some(block: tf.Tensor) -> tf.Tensor:
         drawn = tf.random.stateless_uniform([CHOICES], tf.stack([key, block]), alg="philox")
@@ -145,7 +147,7 @@ def choices(share: float, seed: int, number: int) -> tf.data.Dataset:
     return tf.data.Dataset.counter().map(some).unbatch()
 
 
-def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
+def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
     """Return the weights of ``class_weights``: None, or balanced ones, with 1 for a class of mean size.
 
     ``labels`` are all training labels, or None for a stream.
@@ -162,7 +164,7 @@ def balanced(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
     return {int(label): len(labels) / (len(found) * count) for label, count in zip(found, counts, strict=True)}
 
 
-def labels_of(data: Any) -> Any:
+def get_labels(data: Any) -> Any:
     """Return all labels of a data set, with one-hot targets as integers; None for a stream."""
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
@@ -178,7 +180,7 @@ FIRST = 128
 NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 
 
-def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
+def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     """Return the data with sample weights by label, multiplied by those that it has; labels without a weight count 1.
 
     Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. In a stream, an
@@ -192,31 +194,35 @@ def weighed(data: Any, weights: Mapping[int, float] | None) -> Any:
     labels = np.array(sorted(weights), np.int64)
     values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
     if isinstance(data, tf.data.Dataset | Stream):
-        return data.map(lambda x, y, *given: (x, y, _product(_by_label(y, labels, values, hot=hot), given)))
 
-    def of_arrays(x: Any, y: Any, *given: Any) -> Any:
-        found = _to_class_indices(np.asarray(y), hot=hot)
-        place = np.minimum(np.searchsorted(labels, found), len(labels) - 1)
-        return x, y, _product(np.where(labels[place] == found, values[place], np.float32(1.0)), given)
+        def of_example(x: Any, y: Any, *own_weights: Any) -> Any:
+            return x, y, _multiply_weights(_look_up_weights(y, labels, values, hot=hot), own_weights)
+
+        return data.map(of_example)
+
+    def of_arrays(x: Any, y: Any, *own_weights: Any) -> Any:
+        indices = _to_class_indices(np.asarray(y), hot=hot)
+        place = np.minimum(np.searchsorted(labels, indices), len(labels) - 1)
+        return x, y, _multiply_weights(np.where(labels[place] == indices, values[place], np.float32(1.0)), own_weights)
 
     if isinstance(data, Buckets):
         return Buckets(tuple(of_arrays(*part) for part in data.parts))
     return of_arrays(*data)
 
 
-def _by_label(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
+def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
     """Return the weight of each label of an example, inside a stream's pipeline."""
-    fine, found = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
+    fine, indices = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
     if hot:
         zeros, ones = (tf.reduce_sum(tf.cast(y == tf.cast(n, y.dtype), tf.int32), -1) for n in (0, 1))
         fine = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
-        found = tf.argmax(tf.cast(y, tf.float32), -1)
+        indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
     with tf.control_dependencies([tf.debugging.Assert(fine, [what])]):
-        flat = tf.reshape(tf.cast(found, tf.int64), [-1])
+        flat = tf.reshape(tf.cast(indices, tf.int64), [-1])
     place = tf.searchsorted(labels, flat)
     known = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == flat
-    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(found))
+    return tf.reshape(tf.gather(values, tf.where(known, place, len(labels))), tf.shape(indices))
 
 
 def _some_targets(data: Any) -> list[Any]:
@@ -233,7 +239,7 @@ def _some_targets(data: Any) -> list[Any]:
     if not isinstance(data, tf.data.Dataset | Stream):
         raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
     dataset = data.read(None, 0) if isinstance(data, Stream) else data
-    if lack_targets(dataset.element_spec):
+    if lacks_targets(dataset.element_spec):
         raise DataError("class_weights are given, but the data has no targets")
     first_targets = []
     with tf.device("/cpu:0"):
@@ -249,10 +255,10 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
     rows = [np.asarray(part) for part in targets]
     if rows and all(map(is_one_hot, rows)):
         return True
-    return False if all(map(_are_whole, rows)) else None
+    return False if all(map(_are_labels, rows)) else None
 
 
-def _are_whole(rows: np.ndarray[Any, Any]) -> bool:
+def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
     """Return whether an array has labels: integers, or whole floats with one per example, as `fit` takes them.
 
     `fit` rounds floats that are not whole; here they are no labels.
@@ -273,10 +279,10 @@ def _as_labels(targets: Any) -> Any:
     return None if hot is None else _to_class_indices(np.asarray(targets), hot=hot)
 
 
-def _product(by_label: Any, given: Any) -> Any:
-    if not given:
+def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
+    if not own_weights:
         return by_label
     # arrays; a stream's examples have no rows
-    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(given[0]), 1):
+    if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(own_weights[0]), 1):
         by_label = by_label[:, 0]
-    return by_label * given[0]
+    return by_label * own_weights[0]

@@ -52,8 +52,8 @@ class Meters:
     def begin(self) -> None:
         """Start an epoch."""
         self._busy: list[float] = []
-        self._drawn_j = [0.0] * len(self._readers)  # from samples of the power, for GPUs without an energy counter
-        self._counted = [reader.energy_j() for reader in self._readers]
+        self._sampled_j = [0.0] * len(self._readers)  # from samples of the power, for GPUs without an energy counter
+        self._energy_at_start = [reader.energy_j() for reader in self._readers]
         self._at = self._began = self._clock()
         for reader in self._readers:
             reader.active()
@@ -71,8 +71,8 @@ class Meters:
         self._thread = None
         self.sample()
         active = [value for reader in self._readers if (value := reader.active()) is not None]
-        found = {"gpu_utilization": _mean(self._busy), "gpu_sm_activity": _mean(active), **self._energy()}
-        return {name: value for name, value in found.items() if value is not None}
+        columns = {"gpu_utilization": _mean(self._busy), "gpu_sm_activity": _mean(active), **self._energy()}
+        return {name: value for name, value in columns.items() if value is not None}
 
     def sample(self) -> None:
         """Sample the values that have no counter."""
@@ -81,13 +81,13 @@ class Meters:
             busy = reader.busy()
             if busy is not None:
                 self._busy.append(busy)
-            if self._counted[place] is None:
-                self._drawn_j[place] += (reader.power_w() or 0.0) * (now - self._at)
+            if self._energy_at_start[place] is None:
+                self._sampled_j[place] += (reader.power_w() or 0.0) * (now - self._at)
         self._at = now
 
     def _energy(self) -> dict[str, float | None]:
         total = 0.0
-        for before, drawn, reader in zip(self._counted, self._drawn_j, self._readers, strict=True):
+        for before, drawn, reader in zip(self._energy_at_start, self._sampled_j, self._readers, strict=True):
             now = reader.energy_j() if before is not None else None
             if before is None or now is None:
                 if reader.power_w() is None:
@@ -113,19 +113,19 @@ class Gauges:
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
         """Set ``devices``, those that the trial was given."""
         self._placement, gpus = placement, 0.0 if devices is None else devices.gpus
-        self._meters = Meters(nvml.readers(), min(gpus, 1.0)) if placement.on_gpu else None
-        self._given: dict[str, float] = {}
-        self._stands_in = None
+        self._meters = Meters(nvml.create_readers(), min(gpus, 1.0)) if placement.on_gpu else None
+        self._fixed_columns: dict[str, float] = {}
+        self._simulated_memory = None
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
-            total = gpu_memory.whole(devices)
-            self._given = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
-            self._stands_in = gpu_memory.Simulated(devices) if devices.simulated else None
+            total = gpu_memory.get_total_bytes(devices)
+            self._fixed_columns = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
+            self._simulated_memory = gpu_memory.SimulatedMemory(devices) if devices.simulated else None
 
     def begin(self) -> None:
         """Start an epoch."""
         self._began, self._cpu_s = time.perf_counter(), time.process_time()
-        if self._stands_in:
-            self._stands_in.begin()
+        if self._simulated_memory:
+            self._simulated_memory.begin()
         if self._meters:
             for device in self._placement.devices:
                 tf.config.experimental.reset_memory_stats(device.upper())
@@ -139,12 +139,12 @@ class Gauges:
         """
         wall = time.perf_counter() - self._began
         measures = {
-            "memory_peak_bytes": float(host_peak()),
+            "memory_peak_bytes": float(get_peak_bytes()),
             "cpu_cores": (time.process_time() - self._cpu_s) / wall / trials,
         }
-        measures |= self._given
-        if self._stands_in:
-            measures["gpu_memory_peak_bytes"] = self._stands_in.end()
+        measures |= self._fixed_columns
+        if self._simulated_memory:
+            measures["gpu_memory_peak_bytes"] = self._simulated_memory.end()
         if self._meters:
             peaks = [tf.config.experimental.get_memory_info(d.upper())["peak"] for d in self._placement.devices]
             measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self._meters.end()}
@@ -154,7 +154,7 @@ class Gauges:
         return measures
 
 
-def host_peak() -> int:
+def get_peak_bytes() -> int:
     """Return the peak memory of this process in bytes."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes if sys.platform == "darwin" else kilobytes * 1024

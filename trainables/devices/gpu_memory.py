@@ -23,27 +23,28 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _began: list[float] = []  # bytes of this process when it was bound to simulated GPUs
 
 
-def whole(devices: Devices) -> float | None:
+def get_total_bytes(devices: Devices) -> float | None:
     """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown."""
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9
-    told = [total for reader in nvml.readers() if (total := reader.memory_bytes())]
-    return min(told) if told else _by_program()
+    totals = [reader.memory_bytes() for reader in nvml.create_readers()]
+    known = [total for total in totals if total]
+    return min(known) if known else _ask_nvidia_smi()
 
 
-def limit(devices: Devices) -> float | None:
+def get_limit_bytes(devices: Devices) -> float | None:
     """Return the bytes of a GPU that the trial may use; None if it has whole GPUs, or the total is unknown."""
-    total = whole(devices) if 0 < devices.gpus < 1 else None
+    total = get_total_bytes(devices) if 0 < devices.gpus < 1 else None
     return None if total is None else devices.memory_bytes(total)
 
 
-class Simulated:
+class SimulatedMemory:
     """The memory of simulated GPUs that this process uses, as far as the system reports it."""
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
         if not _began:
-            _began.append(_host("VmRSS"))
+            _began.append(_read_process_bytes("VmRSS"))
 
     def begin(self) -> None:
         """Reset the peak, if the system supports it."""
@@ -53,24 +54,26 @@ class Simulated:
             return
 
     def end(self) -> float:
-        """Return the peak in bytes since then.
+        """Return the peak in bytes since `begin`.
 
         Raises: OutOfMemory: if it is above the trial's limit.
         """
-        peak, most = max(_host("VmHWM") - _began[0], 1.0), limit(self._devices)
-        if most is not None and peak > most:
+        peak = max(_read_process_bytes("VmHWM") - _began[0], 1.0)
+        limit = get_limit_bytes(self._devices)
+        if limit is not None and peak > limit:
             raise OutOfMemory(
-                f"{peak / 1e9:.2f} GB, and the share of the simulated GPU is {most / 1e9:.2f} GB ({SIMULATED_GB})"
+                f"{peak / 1e9:.2f} GB, and the share of the simulated GPU is {limit / 1e9:.2f} GB ({SIMULATED_GB})"
             )
         return peak
 
 
-def _host(name: str) -> float:
+def _read_process_bytes(name: str) -> float:
+    """Return a size of this process from /proc, such as "VmRSS", in bytes; 0 if the system does not report it."""
     lines = _STATUS.read_text().splitlines() if _STATUS.exists() else []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith(name)), 0.0)
 
 
-def _by_program() -> float | None:
+def _ask_nvidia_smi() -> float | None:
     """Return the memory that nvidia-smi reports, which comes with the driver; None if it fails."""
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
@@ -78,13 +81,14 @@ def _by_program() -> float | None:
     except (OSError, subprocess.SubprocessError):
         return None
     details = map(tf.config.experimental.get_device_details, tf.config.get_visible_devices("GPU"))
-    return told(listed, [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail])
+    return parse_smallest_memory(listed, [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail])
 
 
-def told(listed: str, addresses: list[str]) -> float | None:
+def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
     """Return the smallest memory in bytes of the GPUs with these bus addresses; None if none is listed.
 
-    nvidia-smi lists longer addresses, which end with these.
+    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. Its addresses are longer and end with
+    those of TensorFlow in ``addresses``.
     """
     found = []
     for line in listed.splitlines():

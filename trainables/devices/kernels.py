@@ -25,64 +25,64 @@ def find_host_operations(graph: Any) -> list[str]:
 
     Tensors are data if they have more than `SMALL` elements, or an unknown number.
     """
-    return sorted(set(_found(graph, set())))
+    return sorted(set(_find_host_operations(graph, set())))
 
 
-def waits(graph: Any) -> list[str]:
+def find_host_waits(graph: Any) -> list[str]:
     """Return where a graph and its functions need on the host what the device must compute first.
 
     Each kind is listed once, such as "LogicalAnd of finite: predicate of While". There the host must wait for the
     device, and then the device for the host. Constants do not need to be waited for.
     """
-    return sorted(set(_waits(graph, set())))
+    return sorted(set(_find_host_waits(graph, set())))
 
 
-def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
+def _find_host_waits(graph: Any, seen: set[str]) -> Iterator[str]:
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
-                yield from _waits(tensorflow_private.graph_function(graph, name).graph, seen)
+                yield from _find_host_waits(tensorflow_private.graph_function(graph, name).graph, seen)
         if op.type in ("While", "StatelessWhile"):
             for tensor in tensorflow_private.graph_function(graph, op.node_def.attr["cond"].func.name).graph.outputs:
                 while tensor.op.type == "Identity":  # TensorFlow removes these before it runs
                     tensor = tensor.op.inputs[0]
-                if not _lies_on_host(tensor):
+                if not _is_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
         for name, tensor in _name_arguments(op)[0]:
-            if tensor.op.type != "Const" and _taken_on_host(op, name, tensor) and not _lies_on_host(tensor):
+            if tensor.op.type != "Const" and _is_needed_on_host(op, name, tensor) and not _is_on_host(tensor):
                 yield f"{tensor.op.type} of {tensor.dtype.name}: {name} of {op.type}"
 
 
-def _taken_on_host(op: Any, name: str, tensor: Any) -> bool:
+def _is_needed_on_host(op: Any, name: str, tensor: Any) -> bool:
     if op.type in ("If", "StatelessIf") and name == "cond":
         return True
     if op.type in FUNCTIONS:
         return bool(tensor.dtype == tf.int32)
     if tensor.dtype in (tf.resource, tf.variant):
         return False
-    kernel = _kernel(op)
+    kernel = _find_gpu_kernel(op)
     return kernel is None or name in kernel.host_memory_arg
 
 
-def _lies_on_host(tensor: Any) -> bool:
+def _is_on_host(tensor: Any) -> bool:
     op = tensor.op
     if op.type in ("Placeholder", *FUNCTIONS):  # arguments and results of functions
         return tensor.dtype in (tf.int32, tf.string)
-    kernel = _kernel(op)
+    kernel = _find_gpu_kernel(op)
     if kernel is None:
         return True
     return any(tensor is other and name in kernel.host_memory_arg for name, other in _name_arguments(op)[1])
 
 
-def _found(graph: Any, seen: set[str]) -> Iterator[str]:
+def _find_host_operations(graph: Any, seen: set[str]) -> Iterator[str]:
     for op in graph.get_operations():
         for name in called_functions(op):
             if name not in seen:
                 seen.add(name)
                 function = tensorflow_private.graph_function(graph, name)
                 if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA generates its own kernels
-                    yield from _found(function.graph, seen)
+                    yield from _find_host_operations(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
         if not any(map(_is_data, tensors)):
             continue
@@ -90,11 +90,11 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
             if op.outputs[0].dtype in (tf.int32, tf.string) and op.outputs[0].consumers():
                 yield f"{op.type} of {op.outputs[0].dtype.name}: in the host's memory"
             continue
-        kernel = _kernel(op)
+        kernel = _find_gpu_kernel(op)
         types = "/".join(dict.fromkeys(t.dtype.name for t in tensors if _is_data(t)))
         if kernel is None:
             yield f"{op.type} of {types}: no kernel"
-        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _all_named(op)):
+        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _list_named_tensors(op)):
             yield f"{op.type} of {types}: in the host's memory"
 
 
@@ -114,7 +114,7 @@ def called_functions(op: Any) -> Iterator[str]:
                 yield function.name
 
 
-def _all_named(op: Any) -> list[tuple[str, Any]]:
+def _list_named_tensors(op: Any) -> list[tuple[str, Any]]:
     inputs, outputs = _name_arguments(op)
     return inputs + outputs
 
@@ -133,14 +133,14 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
     return [*of(op.op_def.input_arg, iter(op.inputs))], [*of(op.op_def.output_arg, iter(op.outputs))]
 
 
-def _kernel(op: Any) -> Any:
+def _find_gpu_kernel(op: Any) -> Any:
     """Return the kernel that a GPU would run; None if there is none, or if the operation is meant for the host."""
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
-    return next((kernel for kernel in _kernels(op.type) if _takes(kernel, op)), None)
+    return next((kernel for kernel in _list_kernels(op.type) if _accepts(kernel, op)), None)
 
 
-def _takes(kernel: Any, op: Any) -> bool:
+def _accepts(kernel: Any, op: Any) -> bool:
     for constraint in kernel.constraint:
         value = op.node_def.attr[constraint.name]
         if not {value.type, *value.list.type} - {0} <= set(constraint.allowed_values.list.type):
@@ -149,8 +149,8 @@ def _takes(kernel: Any, op: Any) -> bool:
 
 
 @functools.cache
-def _kernels(kind: str) -> list[Any]:
-    found = [
+def _list_kernels(kind: str) -> list[Any]:
+    kernels = [
         k for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")
     ]
-    return sorted((k for k in found if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first
+    return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first

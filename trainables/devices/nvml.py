@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 
-def readers() -> list[NvmlReader]:
+def create_readers() -> list[NvmlReader]:
     """Return a reader for each GPU that TensorFlow uses."""
-    library = _library()
+    library = _start_library()
     if library is None:
         return []
     # TensorFlow renumbers the trial's GPUs; their bus addresses identify them.
@@ -23,16 +23,16 @@ def readers() -> list[NvmlReader]:
         return []
 
 
-def known() -> dict[str, bool] | None:
+def check_gauges() -> dict[str, bool] | None:
     """Return for each gauge whether all GPUs support it, for `doctor`; None if the library is not installed."""
-    if _import() is None:
+    if _import_library() is None:
         return None
-    found = readers()
+    readers = create_readers()
     gauges: dict[str, list[Any]] = {
-        "energy": [reader.energy_j() for reader in found],
-        "power": [reader.power_w() for reader in found],
-        "utilization": [reader.busy() for reader in found],
-        "sm_activity": [reader.counts_activity or None for reader in found],
+        "energy": [reader.energy_j() for reader in readers],
+        "power": [reader.power_w() for reader in readers],
+        "utilization": [reader.busy() for reader in readers],
+        "sm_activity": [reader.counts_activity or None for reader in readers],
     }
     return {name: bool(values) and None not in values for name, values in gauges.items()}
 
@@ -42,51 +42,51 @@ class NvmlReader:
 
     def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle
-        supported = self._asked(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+        supported = self._ask(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
         self.counts_activity = bool(supported)  # supported from Hopper on
         self._last: Any = None
 
     def energy_j(self) -> float | None:
-        return self._number(lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3)
+        return self._read_number(lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3)
 
     def power_w(self) -> float | None:
-        return self._number(lambda: self._library.nvmlDeviceGetPowerUsage(self._handle), 1e-3)
+        return self._read_number(lambda: self._library.nvmlDeviceGetPowerUsage(self._handle), 1e-3)
 
     def busy(self) -> float | None:
-        return self._number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
+        return self._read_number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
 
     def memory_bytes(self) -> float | None:
         """Return the total memory in bytes."""
-        return self._number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
+        return self._read_number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
 
     def active(self) -> float | None:
         if not self.counts_activity:
             return None
-        before, self._last = self._last, self._asked(self._sample)
+        before, self._last = self._last, self._ask(self._sample)
         if before is None or self._last is None:
             return None
-        found = self._number(lambda: self._between(before, self._last), 1e-2)
-        self._asked(lambda: self._library.nvmlGpmSampleFree(before))
-        return found
+        activity = self._read_number(lambda: self._compute_activity(before, self._last), 1e-2)
+        self._ask(lambda: self._library.nvmlGpmSampleFree(before))
+        return activity
 
     def _sample(self) -> Any:
         sample = self._library.nvmlGpmSampleAlloc()
         return self._library.nvmlGpmSampleGet(self._handle, sample)
 
-    def _between(self, first: Any, last: Any) -> float | None:
+    def _compute_activity(self, first: Any, last: Any) -> float | None:
         library = self._library
-        wanted = library.c_nvmlGpmMetricsGet_t(
+        query = library.c_nvmlGpmMetricsGet_t(
             version=library.NVML_GPM_METRICS_GET_VERSION, numMetrics=1, sample1=first, sample2=last
         )
-        wanted.metrics[0].metricId = library.NVML_GPM_METRIC_SM_UTIL
-        metric = library.nvmlGpmMetricsGet(wanted).metrics[0]
+        query.metrics[0].metricId = library.NVML_GPM_METRIC_SM_UTIL
+        metric = library.nvmlGpmMetricsGet(query).metrics[0]
         return float(metric.value) if metric.nvmlReturn == library.NVML_SUCCESS else None
 
-    def _number(self, ask: Callable[[], Any], unit: float) -> float | None:
-        value = self._asked(ask)
+    def _read_number(self, ask: Callable[[], Any], unit: float) -> float | None:
+        value = self._ask(ask)
         return None if value is None else float(value) * unit
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
+    def _ask(self, ask: Callable[[], Any]) -> Any:
         """Return the answer, or None if this device or driver does not support the question."""
         try:
             return ask()
@@ -94,8 +94,8 @@ class NvmlReader:
             return None
 
 
-def _library() -> ModuleType | None:
-    library = _import()
+def _start_library() -> ModuleType | None:
+    library = _import_library()
     if library is None:
         return None
     try:
@@ -105,7 +105,7 @@ def _library() -> ModuleType | None:
     return library
 
 
-def _import() -> ModuleType | None:
+def _import_library() -> ModuleType | None:
     try:
         import pynvml
     except ImportError:

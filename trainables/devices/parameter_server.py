@@ -21,17 +21,17 @@ _serving: list[Any] = []  # references, because a server ends when its object is
 _met: list[Ranks] = []  # the ranks that this process coordinates; it can connect only once
 
 
-def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
+def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
     """Connect to all workers and servers, and return a strategy whose variables are on the servers."""
     tensorflow_private.share_ports()  # the ranks already hold their ports
     os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for processes that are still starting
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_cluster(ranks), rpc_layer="grpc")
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_describe_cluster(ranks), rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     _met.append(ranks)
     return strategy
 
 
-def coordinator(replicas: Replicas) -> Any:
+def create_coordinator(replicas: Replicas) -> Any:
     """Return the object that gives work to the workers; TensorFlow makes only one per strategy."""
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
@@ -49,23 +49,23 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     trains = ranks.rank <= ranks.workers
     job, index = ("worker", ranks.rank - 1) if trains else ("ps", ranks.rank - 1 - ranks.workers)
     server = tf.distribute.Server(
-        _cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
+        _describe_cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
     )
     _serving.append(server)
 
 
-def let_go() -> None:
+def free_server_weights() -> None:
     """Free the last trial's weights on the servers before a new trial; without servers, do nothing."""
     if _met:
         gc.collect()  # Keras's models contain reference cycles
 
 
-def server_devices() -> tuple[str, ...]:
+def list_server_devices() -> tuple[str, ...]:
     """Return the device of each server that this process coordinates."""
-    return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for met in _met for i in range(met.servers))
+    return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for ranks in _met for i in range(ranks.servers))
 
 
-def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
+def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
     """Return a variable on this device, where its value is computed, too; a strategy would choose the device."""
     with tf.device(device):
         return tensorflow_private.ResourceVariable(make(), trainable=trainable, name=name)
@@ -73,10 +73,10 @@ def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: 
 
 def count_workers() -> int:
     """Return the number of processes that train for this one."""
-    return sum(met.workers for met in _met)
+    return sum(ranks.workers for ranks in _met)
 
 
-def _cluster(ranks: Ranks) -> tf.train.ClusterSpec:
+def _describe_cluster(ranks: Ranks) -> tf.train.ClusterSpec:
     first, others = ranks.addresses[0], ranks.addresses[1:]
     return tf.train.ClusterSpec(
         {"chief": [first], "worker": list(others[: ranks.workers]), "ps": list(others[ranks.workers :])}

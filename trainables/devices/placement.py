@@ -29,7 +29,7 @@ from trainables.numbers import author_lines
 _UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 
 
-def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
+def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
     """Connect to the other ranks and mirror over all devices; ``names`` are those of this process.
 
     The caller must hold this rank's port until this call.
@@ -43,10 +43,10 @@ def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.
         rpc_layer="grpc",
     )
     kinds = tf.distribute.experimental.CommunicationImplementation
-    wanted = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
+    implementation = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
     # No timeout: with one, TensorFlow would keep a sleeping thread per sum until it expires, thousands after a while.
     options = tf.distribute.experimental.CommunicationOptions(
-        implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
+        implementation=implementation or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
     )
     return tensorflow_private.RanksStrategy(names, resolver, options)
 
@@ -72,12 +72,12 @@ TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
 """One operation each that starts TPUs, compiles for them, and computes on them."""
 
 
-def devices_with(op: str) -> set[str]:
+def list_device_kinds(op: str) -> set[str]:
     """Return the kinds of devices for which this TensorFlow has a kernel of an operation."""
     return {kernel.device_type for kernel in tensorflow_private.get_registered_kernels_for_op(op).kernel}
 
 
-def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_with) -> tuple[str, ...]:
+def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_device_kinds) -> tuple[str, ...]:
     """Return the reasons why this installation cannot use TPUs, in words; empty if it can.
 
     TensorFlow's usual builds declare the operations for TPUs without any kernel, and the strategy would fail with an
@@ -90,7 +90,7 @@ def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_wit
     return tuple(found)
 
 
-def joined_tpu() -> tf.distribute.Strategy:
+def start_tpus() -> tf.distribute.Strategy:
     """Start this machine's TPUs and return a strategy over all cores; without TPUs, TensorFlow raises an error."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
     tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -144,7 +144,7 @@ placements: dict[_Key, Placement] = {}
 """The placements of this process, which may have only one over ring or NCCL, or with other ranks."""
 
 
-class Joining:
+class RankJoining:
     """Implementation of `sweep.contract.Ranked`, for trainables that several processes train together."""
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
@@ -165,48 +165,48 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
-    """Return this process's only placement for these devices, created by the first call.
+    """Return the placement of trials on these devices, which the first call of this process creates.
 
     Raises: DeviceError: if the devices do not allow the choice. NewProcessNeeded: if TensorFlow is already bound to
     other devices.
     """
     with _lock:
         if strategy == "tpu":
-            return _tpu(devices)
+            return _place_on_tpu(devices)
         names = _bind(devices)
-        chosen = _choose(strategy, names) if devices.ranks is None else _choose_ranked(devices.ranks)
+        chosen = _choose_strategy(strategy, names) if devices.ranks is None else _choose_ranked_strategy(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
         if key not in placements and devices.ranks is not None:
             if placements:
-                raise NewProcessNeeded("a process meets other ranks before it trains anything, and but once")
-            met = (
-                parameter_server.coordinated(devices.ranks)
-                if devices.ranks.servers
-                else joined_ranks(devices.ranks, names, cross_device)
-            )
-            placements[key] = Placement(Replicas(met), chosen, names)
+                raise NewProcessNeeded("a process can join other ranks only once, before it trains anything")
+            if devices.ranks.servers:
+                joined = parameter_server.connect_to_servers(devices.ranks)
+            else:
+                joined = join_ranks(devices.ranks, names, cross_device)
+            placements[key] = Placement(Replicas(joined), chosen, names)
         if key not in placements:
-            if _collective(key) and any(map(_collective, placements)):
+            if _uses_collectives(key) and any(map(_uses_collectives, placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second set of devices in one process fails
                 # with "joining a group that is already full", and breaks the first one, too.
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
-            placements[key] = Placement(Replicas(_build(chosen, names, cross_device)), chosen, names)
+            placements[key] = Placement(Replicas(_build_strategy(chosen, names, cross_device)), chosen, names)
         return placements[key]
 
 
-def _tpu(devices: Devices) -> Placement:
+def _place_on_tpu(devices: Devices) -> Placement:
     """Return a placement over all TPU cores of this machine.
 
     Raises: DeviceError: if there are no usable TPUs.
     """
-    if lacking := missing_for_tpu():
-        raise DeviceError(f"strategy is tpu, but {' and '.join(lacking)}")
+    problems = list_tpu_problems()
+    if problems:
+        raise DeviceError(f"strategy is tpu, but {' and '.join(problems)}")
     key: _Key = ("tpu",), "tpu", "auto", None
     if key not in placements:
         _limit_threads(devices.cpus)
         _hide_gpus()
         try:
-            strategy = joined_tpu()
+            strategy = start_tpus()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
             raise DeviceError(f"strategy is tpu, but no TPU answers: {first_line(error)}") from error
         names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
@@ -214,7 +214,7 @@ def _tpu(devices: Devices) -> Placement:
     return placements[key]
 
 
-def _collective(key: _Key) -> bool:
+def _uses_collectives(key: _Key) -> bool:
     names, chosen, cross_device, _ = key
     on_gpu = names[0].startswith("gpu")
     return chosen == "mirrored" and (cross_device in ("nccl", "ring") or (cross_device == "auto" and on_gpu))
@@ -236,9 +236,11 @@ def _bind(devices: Devices) -> tuple[str, ...]:
     try:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
     except RuntimeError:  # TensorFlow has started; its devices must suffice
-        found = len(tf.config.list_logical_devices("CPU"))
-        if found < count:
-            raise NewProcessNeeded(f"{found} logical CPU devices exist, {count} are needed{_started()}") from None
+        existing = len(tf.config.list_logical_devices("CPU"))
+        if existing < count:
+            raise NewProcessNeeded(
+                f"{existing} logical CPU devices exist, {count} are needed{_describe_start()}"
+            ) from None
     return tuple(f"cpu:{i}" for i in range(count))
 
 
@@ -256,7 +258,9 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
                 tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         if len(tf.config.list_logical_devices("GPU")) != count:
-            raise NewProcessNeeded(f"TensorFlow is bound to other GPUs than the {count} needed{_started()}") from None
+            raise NewProcessNeeded(
+                f"TensorFlow is bound to other GPUs than the {count} needed{_describe_start()}"
+            ) from None
     return tuple(f"gpu:{i}" for i in range(count))
 
 
@@ -265,14 +269,14 @@ def _limit_mib(devices: Devices) -> int:
 
     Raises: DeviceError: if the GPU's memory is unknown, or nothing remains of the share.
     """
-    most = gpu_memory.limit(devices)
+    most = gpu_memory.get_limit_bytes(devices)
     if most is None:
         raise DeviceError(
-            "nobody tells how much memory the GPU has, of which the trial has a share; expected nvidia-smi in the path "
-            "or nvidia-ml-py (the extra gpu), or resources: {gpus: 1}"
+            "the memory of the GPU that the trial shares is unknown; expected nvidia-smi in the path or nvidia-ml-py "
+            "(the extra gpu), or resources: {gpus: 1}"
         )
     if most < 2**20:
-        share = f"a share of {devices.gpus:g} leaves nothing of the GPU's memory beside CUDA's own"
+        share = f"a share of {devices.gpus:g} has no GPU memory left after what CUDA itself needs"
         raise DeviceError(f"{share}; expected a larger one in resources.gpus")
     return int(most / 2**20)
 
@@ -282,22 +286,24 @@ def _hide_gpus() -> None:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:
         if tf.config.list_logical_devices("GPU"):
-            raise NewProcessNeeded(f"TensorFlow is bound to GPUs that this trial may not use{_started()}") from None
+            raise NewProcessNeeded(
+                f"TensorFlow is bound to GPUs that this trial may not use{_describe_start()}"
+            ) from None
 
 
 _start: list[str] = []
 """The author's line that started TensorFlow, if one did."""
 
 
-def _note_the_start() -> None:
+def _record_start_line() -> None:
     """Record which line makes TensorFlow's first operation, after which its devices are fixed."""
-    _start.append(author_lines.of_the_author(quoted=True))
+    _start.append(author_lines.find_author_line(quoted=True))
 
 
-tensorflow_private.call_before_start(_note_the_start)
+tensorflow_private.call_before_start(_record_start_line)
 
 
-def _started() -> str:
+def _describe_start() -> str:
     if not _start:
         return ""
     return (
@@ -316,11 +322,11 @@ def _limit_threads(cpus: float) -> None:
         return
 
 
-def _choose_ranked(met: Ranks) -> str:
-    return PARAMETER_SERVER if met.servers else "multi_worker"
+def _choose_ranked_strategy(ranks: Ranks) -> str:
+    return PARAMETER_SERVER if ranks.servers else "multi_worker"
 
 
-def _choose(strategy: str, names: tuple[str, ...]) -> str:
+def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
     if strategy == "auto":
         return "mirrored" if len(names) > 1 else "one_device"
     if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: to inspect a checkpoint
@@ -332,14 +338,14 @@ def _choose(strategy: str, names: tuple[str, ...]) -> str:
     raise DeviceError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
 
 
-def _build(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
+def _build_strategy(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
     devices = [f"/{name}" for name in names]
     if chosen == "one_device":
         return tf.distribute.OneDeviceStrategy(devices[0])
-    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(cross_device, names))
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_choose_cross_device_ops(cross_device, names))
 
 
-def _cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
+def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
     on_cpu = names[0].startswith("cpu")
     odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one
     implementation = tf.distribute.experimental.CommunicationImplementation

@@ -18,7 +18,7 @@ HALF = ("float16", "bfloat16")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
-def resolve(choice: str, placement: Placement) -> str:
+def choose_policy(choice: str, placement: Placement) -> str:
     """Return the policy's name; ``auto`` depends on the weakest GPU. A CPU trains in float32, a TPU in bfloat16.
 
     bfloat16 needs compute capability 8.0, float16 is faster from 7.0 on (NVIDIA, CUDA C++ programming guide, table of
@@ -33,7 +33,7 @@ def resolve(choice: str, placement: Placement) -> str:
         return "mixed_bfloat16"
     if not placement.on_gpu:
         return "float32"
-    capability = _capability()
+    capability = _find_weakest_capability()
     if capability >= (8, 0):
         return "mixed_bfloat16"
     return "mixed_float16" if capability >= (7, 0) else "float32"
@@ -70,7 +70,7 @@ RELATIVE_OF_TF32 = 2e-3
 """Relative tolerance for values that are computed in another order with factors rounded to 10 bits."""
 
 
-def rounds_factors(replicas: Replicas) -> bool:
+def uses_tf32(replicas: Replicas) -> bool:
     """Return whether replicas may compute float32 products in TF32."""
     return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
@@ -79,7 +79,7 @@ MAY_DIFFER = "the last digits, from run to run: GPUs add up in no fixed order, c
 TF32_FROM = (8, 0)
 
 
-def choose_bits(placement: Placement, *, deterministic: bool) -> None:
+def set_determinism(placement: Placement, *, deterministic: bool) -> None:
     """Set whether this process computes the same bits each time on the same kind of device.
 
     TensorFlow's arithmetic optimizer turns a + (b + c) into one sum, and adds in an order that differs between
@@ -95,18 +95,18 @@ def choose_bits(placement: Placement, *, deterministic: bool) -> None:
     tf.config.experimental.enable_tensor_float_32_execution(not deterministic)
 
 
-def numerics(placement: Placement) -> dict[str, str]:
+def describe_numerics(placement: Placement) -> dict[str, str]:
     """Return how this process computes, for the columns of a trial; on a CPU only whether it is deterministic."""
     deterministic = tensorflow_private.is_op_determinism_enabled()
-    found = {"deterministic": "yes"} if deterministic else {}
+    columns = {"deterministic": "yes"} if deterministic else {}
     if not placement.on_gpu:
-        return found
+        return columns
     timed = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") != "0"
-    return found | numerics_of_gpu(_capability(), deterministic=deterministic, timed=timed)
+    return columns | describe_gpu_numerics(_find_weakest_capability(), deterministic=deterministic, timed=timed)
 
 
-def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
-    """Return the columns of `numerics` for a GPU; ``timed``: cuDNN measures its convolution algorithms."""
+def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
+    """Return the columns of `describe_numerics` for a GPU; ``timed``: cuDNN measures its convolution algorithms."""
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
     if deterministic:
         cudnn = "deterministic"
@@ -118,7 +118,7 @@ def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: 
     return {"tf32": "on" if rounds else "off", "cudnn": cudnn, **differs}
 
 
-def _capability() -> tuple[int, int]:
+def _find_weakest_capability() -> tuple[int, int]:
     """Return the compute capability of the weakest GPU."""
     details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
     return min(tuple(detail.get("compute_capability", (0, 0))) for detail in details)

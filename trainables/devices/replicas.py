@@ -23,7 +23,8 @@ Rows: TypeAlias = tuple[Any, Any, Any]
 class Replicas:
     """The replicas under a strategy, as seen by code that runs outside them.
 
-    A function called by `run` runs on one replica; there, use `here`, `sums`, `gather_rows` and `of_each_replica`.
+    A function called by `run` runs on one replica; there, use the functions of this module: `get_replica_index`,
+    `sum_over_replicas`, `gather_rows` and `stack_over_replicas`.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -64,30 +65,31 @@ class Replicas:
         return self.strategy.run(function, args=arguments)
 
     def of_each(self, value: Any) -> tuple[Any, ...]:
-        """Return a value or variable as a tuple, with one item per replica of this process."""
+        """Return what a distributed value or variable holds on each replica of this process."""
         return tuple(self.strategy.experimental_local_results(value))
 
     def first(self, values: Any) -> Any:
         """Return the first replica's values, in the same structure, for values that are equal on all replicas."""
         return tf.nest.map_structure(lambda value: self.of_each(value)[0], values)
 
-    def sums(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Return the sums of values over all replicas, in one reduction."""
-        found: dict[str, tf.Tensor] = self.first(dict(zip(values, self.run(sums, [*values.values()]), strict=True)))
-        return found
+    def sum_values(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """Return each value, by name, summed over all replicas in one reduction."""
+        totals = self.run(sum_over_replicas, [*values.values()])
+        by_name: dict[str, tf.Tensor] = self.first(dict(zip(values, totals, strict=True)))
+        return by_name
 
-    def change(self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> None:
+    def update_copies(self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> None:
         """Call ``function`` with each replica's copy of a variable and its part of the arguments."""
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
-    def spread(self, value: Callable[[int], Any]) -> Any:
-        """Return a value per replica, computed from the replica's index among this process's devices."""
-        here = len(self.devices)
+    def create_per_replica(self, value: Callable[[int], Any]) -> Any:
+        """Return a value per replica: ``value(i)`` for the replica on device ``i`` of this process."""
+        local = len(self.devices)
         return self.strategy.experimental_distribute_values_from_function(
-            lambda context: value(context.replica_id_in_sync_group % here)
+            lambda context: value(context.replica_id_in_sync_group % local)
         )
 
-    def hold(self, variable: keras.Variable) -> bool:
+    def contain(self, variable: keras.Variable) -> bool:
         """Return whether a variable was created in the scope of this strategy."""
         return bool(self.strategy.extended.variable_created_in_scope(variable.value))
 
@@ -97,18 +99,18 @@ def in_scope_of_servers() -> bool:
     return isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
 
-def here() -> tuple[int, Any]:
+def get_replica_index() -> tuple[int, Any]:
     """Return the number of replicas, and the index of the one that runs this code."""
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync, context.replica_id_in_sync_group
 
 
-def sums(values: Sequence[Any]) -> list[Any]:
+def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
     """Return the sums of values over all replicas; called on each of them.
 
     Values of one type are summed together, in a few large buckets, because starting a reduction takes time.
     """
-    context = _meeting(values)
+    context = _get_exchange_context(values)
     if context is None:
         return list(values)
     tensors = [tf.convert_to_tensor(value) for value in values]
@@ -123,25 +125,25 @@ def sums(values: Sequence[Any]) -> list[Any]:
     return tensors
 
 
-def of_each_replica(values: tf.Tensor) -> tf.Tensor:
+def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
     """Return the values of all replicas, stacked along a new first axis, by one reduction; called on each replica."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values[None]
     place = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype)
     apart = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
-    return sums([apart])[0]
+    return sum_over_replicas([apart])[0]
 
 
 def gather_rows(values: Any) -> Any:
     """Return the concatenated rows of all replicas, for each tensor of a structure; called on each replica."""
-    context = _meeting(tf.nest.flatten(values))
+    context = _get_exchange_context(tf.nest.flatten(values))
     if context is None:
         return values
     return tf.nest.map_structure(lambda rows: context.all_gather(rows, 0), values)
 
 
-def _meeting(values: Sequence[Any]) -> Any:
+def _get_exchange_context(values: Sequence[Any]) -> Any:
     """Return the context for exchanging values with other replicas; None without values or other replicas.
 
     Raises: CannotCompile: inside code that XLA compiles.

@@ -25,8 +25,8 @@ import tensorflow as tf
 from sweep.contract import Assignment, Devices, EpochReported, Ranks, cpus
 from trainables.data.residence import Packed, pack
 from trainables.devices import nvml
-from trainables.devices.placement import missing_for_tpu
-from trainables.devices.replicas import Replicas, here, sums
+from trainables.devices.placement import list_tpu_problems
+from trainables.devices.replicas import Replicas, get_replica_index, sum_over_replicas
 
 STEPS, EPOCHS = 8, 4
 MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
@@ -46,7 +46,7 @@ def describe() -> dict[str, Any]:
         "cudnn": build.get("cudnn_version"),
         "architectures": list(build.get("cuda_compute_capabilities", [])),
         "gpus": gpus,
-        "gauges": nvml.known() if gpus else {},
+        "gauges": nvml.check_gauges() if gpus else {},
         **_describe_keras(),
     }
 
@@ -86,7 +86,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
     placement = place(devices)
     _say(f"all-reduce over {', '.join(placement.devices)}")
-    sums = sum_over_replicas(placement.replicas)
+    sums = sum_replica_numbers(placement.replicas)
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
     return {"sums": sums, "examples_per_s": max(rates[1:])}
@@ -99,7 +99,7 @@ def share() -> dict[str, Any]:
 
     devices = Devices(cpus=cpus(), gpus=0.25)
     place(devices)
-    limit_bytes = gpu_memory.limit(devices) or 0.0
+    limit_bytes = gpu_memory.get_limit_bytes(devices) or 0.0
     refused = False
     with tf.device("/gpu:0"):
         _say("filling half of the share")
@@ -126,8 +126,8 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
         """Return the median seconds of a sum; raises ValueError if a sum is wrong."""
 
         def one() -> tf.Tensor:
-            mine = tf.cast(here()[1], tf.float32) + tf.ones(size)
-            return tf.reduce_max(sums([mine])[0])
+            mine = tf.cast(get_replica_index()[1], tf.float32) + tf.ones(size)
+            return tf.reduce_max(sum_over_replicas([mine])[0])
 
         function, taken = tf.function(lambda: replicas.run(one), autograph=False), []
         for _ in range(TIMES):
@@ -144,12 +144,12 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / summed(LARGE)}
 
 
-def sum_over_replicas(replicas: Replicas) -> list[float]:
+def sum_replica_numbers(replicas: Replicas) -> list[float]:
     """Return 1 + 2 + ... over the replicas, as each replica computes it."""
 
     def one() -> tf.Tensor:
-        mine = tf.cast(here()[1], tf.float32) + 1
-        return sums([mine])[0]
+        mine = tf.cast(get_replica_index()[1], tf.float32) + 1
+        return sum_over_replicas([mine])[0]
 
     summed = tf.function(lambda: replicas.run(one))()
     return [float(value) for value in replicas.of_each(summed)]
@@ -233,7 +233,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
         case ["share"]:
             return share()
         case ["tpu"]:
-            return {"missing": missing_for_tpu()}
+            return {"missing": list_tpu_problems()}
     raise ValueError(
         f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated], "
         "meet ADDRESSES RANK [--gpu], share or tpu"

@@ -19,22 +19,22 @@ import tensorflow as tf
 
 from sweep.contract import Exported, NotExportable
 from trainables.data.passes import VALIDATION_BATCH, Examples
-from trainables.devices.replicas import here
+from trainables.devices.replicas import get_replica_index
 from trainables.export import fresh_process, model_files
 from trainables.export.model_files import Signature, WrittenFile
-from trainables.export.plain_model import Plain, averaged
+from trainables.export.plain_model import Plain, swapping_averages
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe.refusals import own_methods
+from trainables.recipe.refusals import list_overridden_methods
 from trainables.replicas import slices
-from trainables.state.owned import raw_of
+from trainables.state.program_variables import unwrap_variable
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     """Raise NotExportable for what can be known without the model's numbers."""
     model_files.check_formats(formats)
-    if not own_methods(trial.program.model, "call"):
+    if not list_overridden_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__
         raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
 
@@ -44,16 +44,16 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
 
     Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
     """
-    model, given = plain.model, sample(trial, plain)
+    model, given = plain.model, make_sample(trial, plain)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
             f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
             "self.add_weight), and the model draws random numbers, so that nothing would tell; use --format saved_model"
         )
-    metrics, drifting = evaluated(trial)
-    signature = model_files.signature(model, plain.example)
+    metrics, drifting = evaluate_again(trial)
+    signature = model_files.make_signature(model, plain.example)
     files = [model_files.write_format(model, folder, kind, signature) for kind in formats]
-    found = differences(files, given, signature, on_gpu=trial.placement.on_gpu)
+    found = compare_predictions(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
         files={one.format: one.path.name for one in files},
         usage={one.format: one.usage for one in files},
@@ -63,25 +63,25 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         data=_describe_model_and_data(trial, plain),
         preprocessing=preprocessing,
         needs=tuple(dict.fromkeys(module for one in files for module in one.own)),
-        notes=tuple(_notes(trial, plain, files, given, drifting)),
+        notes=tuple(_write_notes(trial, plain, files, given, drifting)),
     )
 
 
 def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
-    said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
+    said = {name: _describe_split(split, plain.example) for name, split in parts.items() if split is not None}
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
 
-def _of_split(split: Examples, inputs: Any) -> str:
+def _describe_split(split: Examples, inputs: Any) -> str:
     example = inputs, *split.example()[1:]
     leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(example)]
     return f"{split.size:,} examples: {', '.join(leaves)}"
 
 
-def _notes(
-    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], given: Sample, drifting: Sequence[str]
+def _write_notes(
+    trial: ReadyTrial, plain: Plain, files: Sequence[WrittenFile], sample: Sample, drifting: Sequence[str]
 ) -> list[str]:
     notes = []
     if plain.raw_inputs is not None:
@@ -94,7 +94,7 @@ def _notes(
         notes.append(f"layers compute in {trial.dtype} as they were trained, outputs are float32")
     if any(one.holds_code for one in files):
         notes.append("model.keras holds the Python code of Lambda layers, so that it loads with safe_mode=False alone")
-    if not given.steady:
+    if not sample.steady:
         notes.append("the model draws random numbers when it predicts: predictions cannot be compared, and were not")
     if drifting:
         notes.append(
@@ -121,7 +121,7 @@ class Sample:
     steady: bool  # False if predicting again gives something else, because the model draws random numbers
 
 
-def sample(trial: ReadyTrial, plain: Plain) -> Sample:
+def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     """Return the loop's predictions for the first examples of the validation data, or else of the training data.
 
     Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A model that does not
@@ -136,15 +136,15 @@ def sample(trial: ReadyTrial, plain: Plain) -> Sample:
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
     if not plain.reads_data:
         name = f"{size} drawn inputs"
-    with averaged(trial), exact_products():
-        first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
+    with swapping_averages(trial), computing_exact_products():
+        first, again = (_predict(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = _are_equal(first, again)
     if plain.raw_inputs is not None:
         inputs = tf.nest.map_structure(lambda leaf: leaf[:size], plain.raw_inputs)
     return Sample(name, inputs, first, batch_size, steady)
 
 
-def evaluated(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
+def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     """Evaluate the validation data again; return the metrics, and the variables that this changes.
 
     All state is restored afterwards.
@@ -152,14 +152,14 @@ def evaluated(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
     if trial.held_out is None:
         return {}, ()
     state = trial.program.state
-    before = state.arrays()
+    before = state.copy_all()
     try:
         with trial.placement.replicas.scope():
             found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
-        after = state.arrays()
+        after = state.copy_all()
     finally:
         state.assign(before)
-    metrics = {id(raw_of(variable)) for variable in trial.program.model.metrics_variables}
+    metrics = {id(unwrap_variable(variable)) for variable in trial.program.model.metrics_variables}
     changed = [
         path
         for path, values in after.items()
@@ -173,21 +173,23 @@ def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
     return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, others, strict=True))
 
 
-def differences(files: Sequence[WrittenFile], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
+def compare_predictions(
+    files: Sequence[WrittenFile], sample: Sample, signature: Signature, *, on_gpu: bool
+) -> dict[str, float]:
     """Return the largest difference of each file's predictions, which are made in a fresh process.
 
     Raises: NotExportable: if a file does not load, or predicts something else.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        _ask(folder, files, given, signature)
+        _write_request(folder, files, sample, signature)
         own = any(written.own for written in files)
         said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
-        return {written.format: _compared(folder, written, given, said) for written in files}
+        return {written.format: _compare_file(folder, written, sample, said) for written in files}
 
 
 @contextmanager
-def exact_products() -> Iterator[None]:
+def computing_exact_products() -> Iterator[None]:
     """Turn off TensorFloat-32 inside the block, whose products have 10 bits, so that devices can be compared."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -215,17 +217,17 @@ def _draw_inputs(example: Any) -> Any:
     return keras.tree.map_structure(draw_leaf, example)
 
 
-def _predicted(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
+def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """Return the predictions of the loop's model in evaluation, over all replicas, as a flat list."""
     model, replicas = trial.program.model, trial.placement.replicas
 
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
-        parts, replica = here()
+        parts, replica = get_replica_index()
         cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
-        cut.draw(tf.constant(seeds.short(trial.assignment.seed)), number, EVALUATION)
+        cut.draw(tf.constant(seeds.truncate_seed(trial.assignment.seed)), number, EVALUATION)
         cut.seeds = "keyed"  # other draws for each batch, without advancing the model's generators
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
-        with slices.entered(cut):
+        with slices.entering(cut):
             outputs = keras.tree.flatten(model(rows, training=False))
         return [_cast_floats(output) for output in outputs], cut.count
 
@@ -254,16 +256,16 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
     return np.concatenate([part.numpy()[:count] for part, count in zip(parts, counts, strict=True)])
 
 
-def _ask(folder: Path, files: Sequence[WrittenFile], given: Sample, signature: Signature) -> None:
-    leaves = keras.tree.flatten(given.inputs)
-    arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
+def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature) -> None:
+    leaves = keras.tree.flatten(sample.inputs)
+    arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _encode_leaf(leaf).items()}
     np.savez(folder / "inputs.npz", **arrays)
     models = [
         {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
     ]
     request = {
         "models": models,
-        "batch_size": given.batch_size,
+        "batch_size": sample.batch_size,
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
@@ -272,7 +274,7 @@ def _ask(folder: Path, files: Sequence[WrittenFile], given: Sample, signature: S
     (folder / "request.json").write_text(json.dumps(request))
 
 
-def _stored(leaf: Any) -> dict[str, Any]:
+def _encode_leaf(leaf: Any) -> dict[str, Any]:
     """Return the arrays from which `fresh_process` makes a leaf; texts as bytes, because they would be pickled."""
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
@@ -287,7 +289,11 @@ def _encode_text(text: Any) -> bytes:
 
 
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
-    """Run the process that predicts; return the last line that it wrote to standard error, or its exit code."""
+    """Run `fresh_process`, which predicts with the exported files in ``folder``.
+
+    With ``with_own``, the process may import the author's modules. Return the last line that it wrote to standard
+    error, or its exit code.
+    """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
         environment["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -303,7 +309,7 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
-def _compared(folder: Path, written: WrittenFile, given: Sample, said: str) -> float:
+def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str) -> float:
     name = written.path.name
     failure = folder / f"{written.format}.txt"
     if failure.exists():
@@ -315,25 +321,25 @@ def _compared(folder: Path, written: WrittenFile, given: Sample, said: str) -> f
         raise NotExportable(f"{name} has brought down the process that loaded it: {said}")
     with np.load(answer, allow_pickle=False) as file:
         found = [file[key] for key in sorted(file.files)]
-    if [a.shape for a in found] != [b.shape for b in given.outputs]:
+    if [a.shape for a in found] != [b.shape for b in sample.outputs]:
         shapes = ", ".join(str(a.shape) for a in found)
-        expected = ", ".join(str(a.shape) for a in given.outputs)
+        expected = ", ".join(str(a.shape) for a in sample.outputs)
         raise NotExportable(f"{name} gives outputs of shapes {shapes}, the trial's model {expected}")
     narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
     if narrow:
         raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")
-    largest = max((_distance(a, b) for a, b in zip(found, given.outputs, strict=True)), default=0.0)
-    if given.steady and not largest <= TOLERANCE:
+    largest = max((_distance(a, b) for a, b in zip(found, sample.outputs, strict=True)), default=0.0)
+    if sample.steady and not largest <= TOLERANCE:
         raise NotExportable(
-            f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {given.name}, "
+            f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {sample.name}, "
             f"expected at most {TOLERANCE:g}{written.hint}"
         )
     return largest
 
 
-def _distance(found: Any, expected: Any) -> float:
+def _distance(predicted: Any, expected: Any) -> float:
     """Return the largest difference, divided by the largest expected number if that is above 1."""
-    a, b = found.astype(np.float64), expected.astype(np.float64)
+    a, b = predicted.astype(np.float64), expected.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return float("inf")
     finite = np.isfinite(b)

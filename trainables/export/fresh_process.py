@@ -35,23 +35,25 @@ def main(request_file: str) -> None:
             (folder / f"{one['format']}.txt").write_text(f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:]))
 
 
-def _write_predictions(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
+def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
         leaves = [_leaf(file, f"{i:03d}") for i in range(len(request["names"]))]
-    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[one["format"]](one, request)
+    run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[model_file["format"]](
+        model_file, request
+    )
     size, step = len(leaves[0]), request["batch_size"]
     parts = []
     for start in range(0, size, step):
         parts.append(run([leaf[start : start + step] for leaf in leaves]))
     outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
     named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
-    np.savez(folder / f"{one['format']}.npz", **named)
+    np.savez(folder / f"{model_file['format']}.npz", **named)
 
 
 def _leaf(file: Any, name: str) -> Any:
-    """Return a leaf of the inputs; texts are stored as lengths and all their bytes."""
+    """Return an array of the inputs from their file; texts are stored as their lengths and one array of all bytes."""
     import numpy as np
 
     if f"{name}.texts" not in file:
@@ -71,16 +73,16 @@ def _tensorflow() -> Any:
     return tf
 
 
-def _load_keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _tensorflow()
     import keras
 
     own = {}
-    for module, names in one["own"].items():
+    for module, names in model_file["own"].items():
         found = importlib.import_module(module)
         own.update({registered: getattr(found, name) for registered, name in names.items() if hasattr(found, name)})
-    options = {"safe_mode": False} if one["code"] else {}
-    model = keras.models.load_model(one["file"], custom_objects=own or None, **options)
+    options = {"safe_mode": False} if model_file["code"] else {}
+    model = keras.models.load_model(model_file["file"], custom_objects=own or None, **options)
     function = tf.function(lambda x: model(x, training=False), autograph=False, reduce_retracing=True)
 
     def run(leaves: list[Any]) -> list[Any]:
@@ -90,9 +92,9 @@ def _load_keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
     return run
 
 
-def _load_saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     tf = _tensorflow()
-    loaded = tf.saved_model.load(one["file"])  # kept alive by the function
+    loaded = tf.saved_model.load(model_file["file"])  # kept alive by the function
     served = loaded.signatures["serving_default"]
 
     def run(leaves: list[Any], loaded: Any = loaded) -> list[Any]:
@@ -103,11 +105,11 @@ def _load_saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
     return run
 
 
-def _load_onnx(one: dict[str, Any], request: dict[str, Any]) -> Any:
+def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(3)
-    session = onnxruntime.InferenceSession(one["file"], providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model_file["file"], providers=["CPUExecutionProvider"])
     kept = [found.name for found in session.get_inputs()]  # ONNX omits inputs that the model does not use
 
     def run(leaves: list[Any]) -> list[Any]:

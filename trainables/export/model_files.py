@@ -49,11 +49,11 @@ class Signature:
     specs: list[Any]
 
 
-def signature(model: keras.Model, example: Any) -> Signature:
+def make_signature(model: keras.Model, example: Any) -> Signature:
     """Return the signature of a model's inputs; ``example``: inputs for it, as a batch of one."""
     inputs = model.input if isinstance(model, keras_private.Functional) else example
     leaves = keras.tree.flatten(inputs)
-    names = _names(inputs, "") if len(leaves) > 1 else ["inputs"]
+    names = _name_leaves(inputs, "") if len(leaves) > 1 else ["inputs"]
     numbers = iter(range(len(leaves)))
     dtypes = [keras.backend.standardize_dtype(leaf.dtype) for leaf in leaves]
     described = iter(zip(leaves, dtypes, names, strict=True))
@@ -66,7 +66,7 @@ def signature(model: keras.Model, example: Any) -> Signature:
     return Signature(names, dtypes, _encode_inputs(inputs, numbers), [specs])
 
 
-def served(model: keras.Model, given: Signature) -> keras.Model:
+def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
     """Return the model in inference mode, because `export` of Keras 3.15 keeps RandomFlip and the like active."""
     names = iter(given.names)
     (specs,) = given.specs
@@ -76,7 +76,7 @@ def served(model: keras.Model, given: Signature) -> keras.Model:
     return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
 
 
-def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) -> WrittenFile:
+def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
     """Write one format.
 
     Raises: NotExportable: if Keras or a converter fails.
@@ -86,16 +86,18 @@ def write_format(model: keras.Model, folder: Path, kind: str, given: Signature) 
         with warnings.catch_warnings(action="ignore"):  # about NumPy, not for users
             match kind:
                 case "keras":
-                    return _write_keras(model, path, given)
+                    return _write_keras(model, path, inputs)
                 case "saved_model":
-                    served(model, given).export(str(path), verbose=False, input_signature=given.specs)
-                    return WrittenFile(kind, path, _loads_saved_model(given))
+                    make_inference_model(model, inputs).export(str(path), verbose=False, input_signature=inputs.specs)
+                    return WrittenFile(kind, path, _loads_saved_model(inputs))
                 case _:
-                    return _write_onnx(model, path, given)
+                    return _write_onnx(model, path, inputs)
     except NotExportable:
         raise
     except Exception as error:  # from Keras, the author's get_config or a converter
-        raise NotExportable(f"{path.name} cannot be written: {in_short(error)}{_hint(kind)}") from error
+        raise NotExportable(
+            f"{path.name} cannot be written: {in_short(error)}{_describe_missing_packages(kind)}"
+        ) from error
 
 
 def check_formats(formats: Any) -> None:
@@ -111,14 +113,14 @@ def check_formats(formats: Any) -> None:
             )
 
 
-def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
+def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     keras_private.mark_uncompiled(model)  # otherwise Keras writes an optimizer without any training
     model.save(path)
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
     own: dict[str, dict[str, str]] = {}
     code = False
-    for module, name, registered in _classes(config):
+    for module, name, registered in _list_classes(config):
         if name == "__lambda__":
             code = True
         elif module and module.partition(".")[0] not in _KERAS:
@@ -137,11 +139,11 @@ def _write_keras(model: keras.Model, path: Path, given: Signature) -> WrittenFil
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
-    usage = "\n".join(["import keras", *imports, load, format_predict_call(given)])
-    return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
+    usage = "\n".join(["import keras", *imports, load, format_predict_call(inputs)])
+    return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own))
 
 
-def _write_onnx(model: keras.Model, path: Path, given: Signature) -> WrittenFile:
+def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFile:
     narrow = sorted(
         {layer.compute_dtype for layer in keras_private.flatten_layers(model) if hasattr(layer, "compute_dtype")}
     )
@@ -151,16 +153,16 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> WrittenFile
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
             "use saved_model, or train with training.precision float32"
         )
-    if "string" in given.dtypes:
+    if "string" in inputs.dtypes:
         raise NotExportable(
             "model.onnx cannot hold a model that reads texts: ONNX knows no TextVectorization or StringLookup; use "
             "saved_model or keras, or look up the texts in data()"
         )
-    onnx_file.write(served(model, given), path, given.specs)
-    return WrittenFile("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
+    onnx_file.write(make_inference_model(model, inputs), path, inputs.specs)
+    return WrittenFile("onnx", path, _loads_onnx(inputs), hint=_describe_missing_packages("onnx"))
 
 
-def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
+def _list_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
     """Yield module, name and registered name of all objects in a saved model's configuration."""
     if isinstance(config, dict):
         name = config.get("class_name")
@@ -173,13 +175,13 @@ def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
             )
             yield config.get("module"), shown, registered
         for value in config.values():
-            yield from _classes(value)
+            yield from _list_classes(value)
     elif isinstance(config, list):
         for value in config:
-            yield from _classes(value)
+            yield from _list_classes(value)
 
 
-def _names(inputs: Any, path: str) -> list[str]:
+def _name_leaves(inputs: Any, path: str) -> list[str]:
     """Return a name for each leaf, in the order of `keras.tree.flatten`."""
     if isinstance(inputs, dict):
         pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
@@ -189,7 +191,7 @@ def _names(inputs: Any, path: str) -> list[str]:
         return [re.sub(r"\W", "_", path)]
     names = []
     for key, value in pairs:
-        names += _names(value, f"{path}_{key}" if path else key)
+        names += _name_leaves(value, f"{path}_{key}" if path else key)
     return names
 
 
@@ -202,21 +204,21 @@ def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
     return next(numbers)
 
 
-def format_predict_call(given: Signature) -> str:
+def format_predict_call(inputs: Signature) -> str:
     """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
-    x = _format_inputs(given.structure, given) if "string" in given.dtypes else "x"
+    x = _format_inputs(inputs.structure, inputs) if "string" in inputs.dtypes else "x"
     return f"predictions = model.predict({x})"
 
 
-def _format_inputs(structure: Any, given: Signature) -> str:
+def _format_inputs(structure: Any, inputs: Signature) -> str:
     """Return the code of a structure of inputs, in which each input is a variable with its name."""
     if isinstance(structure, int):
-        name = _variable(given.names[structure])
-        return f"keras.ops.convert_to_tensor({name})" if given.dtypes[structure] == "string" else name
+        name = _name_variable(inputs.names[structure])
+        return f"keras.ops.convert_to_tensor({name})" if inputs.dtypes[structure] == "string" else name
     ((kind, parts),) = structure.items()
     if kind == "dict":
-        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, given)}" for key, part in parts.items()) + "}"
-    return "[" + ", ".join(_format_inputs(part, given) for part in parts) + "]"
+        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, inputs)}" for key, part in parts.items()) + "}"
+    return "[" + ", ".join(_format_inputs(part, inputs) for part in parts) + "]"
 
 
 _LAMBDAS = (
@@ -225,7 +227,7 @@ _LAMBDAS = (
 )
 
 
-def _wanting(own: Mapping[str, Mapping[str, str]]) -> str:
+def _describe_missing_methods(own: Mapping[str, Mapping[str, str]]) -> str:
     """Return a hint on what the author's classes need so that Keras can load them."""
     names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
     which = f"{', '.join(names[:3])}: each" if names else "a layer"
@@ -235,16 +237,16 @@ def _wanting(own: Mapping[str, Mapping[str, str]]) -> str:
     )
 
 
-def _hint(kind: str) -> str:
+def _describe_missing_packages(kind: str) -> str:
     if kind == "keras":
-        return _wanting({})
+        return _describe_missing_methods({})
     if kind == "onnx":
         return "; not all that TensorFlow computes has a counterpart there; use saved_model"
     return ""
 
 
-def _loads_saved_model(given: Signature) -> str:
-    arguments = ", ".join(f"{name}=tf.constant({_variable(name)})" for name in given.names)
+def _loads_saved_model(inputs: Signature) -> str:
+    arguments = ", ".join(f"{name}=tf.constant({_name_variable(name)})" for name in inputs.names)
     return "\n".join(
         [
             "import tensorflow as tf",
@@ -254,8 +256,8 @@ def _loads_saved_model(given: Signature) -> str:
     )
 
 
-def _loads_onnx(given: Signature) -> str:
-    arguments = ", ".join(f'"{name}": {_variable(name)}' for name in given.names)
+def _loads_onnx(inputs: Signature) -> str:
+    arguments = ", ".join(f'"{name}": {_name_variable(name)}' for name in inputs.names)
     return "\n".join(
         [
             "import onnxruntime",
@@ -265,5 +267,5 @@ def _loads_onnx(given: Signature) -> str:
     )
 
 
-def _variable(name: str) -> str:
+def _name_variable(name: str) -> str:
     return "x" if name == "inputs" else name

@@ -25,19 +25,21 @@ def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
 
     keras_private.patch_tf2onnx()  # for NumPy 2
     function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-    with _constants_in_numpy(model):
-        tf2onnx.convert.from_function(function, specs, custom_op_handlers={"Erfc": (_erfc, [])}, output_path=str(path))
+    with _converting_constants(model):
+        tf2onnx.convert.from_function(
+            function, specs, custom_op_handlers={"Erfc": (_convert_erfc, [])}, output_path=str(path)
+        )
 
 
 @contextmanager
-def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
+def _converting_constants(model: keras.Model) -> Iterator[None]:
     """Replace eager tensors in layers by arrays inside the block, because a graph treats these tensors as inputs.
 
     Adapted preprocessing layers have such tensors.
     """
-    held = constants.held(model)
+    held = constants.list_constant_holders(model)
     for owner, name, value in held:
-        object.__setattr__(owner, name, keras.tree.map_structure(_in_numpy, value))
+        object.__setattr__(owner, name, keras.tree.map_structure(_convert_to_numpy, value))
     try:
         yield
     finally:
@@ -45,11 +47,11 @@ def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
             object.__setattr__(owner, name, value)
 
 
-def _in_numpy(leaf: Any) -> Any:
+def _convert_to_numpy(leaf: Any) -> Any:
     return leaf.numpy() if constants.is_constant(leaf) else leaf
 
 
-def _erfc(graph: Any, node: Any, name: str, given: Any) -> None:
+def _convert_erfc(graph: Any, node: Any, name: str, inputs: Any) -> None:
     """Convert the complementary error function to 1 - erf(x), from operations of ONNX."""
     node.type = "Erf"
     node.domain = ""

@@ -17,15 +17,15 @@ from trainables.keras_private import Functional
 from trainables.loop import building, first_trace
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
-from trainables.numbers.live import Settled
+from trainables.numbers.live import PlainNumbers
 from trainables.recipe import features, global_settings
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
-from trainables.state.initial import untracked
-from trainables.state.origins import CreatedVariables, is_seed
-from trainables.state.owned import raw_of
+from trainables.state.initial import list_untracked
+from trainables.state.origins import CreatedVariables, is_seed_state
+from trainables.state.program_variables import unwrap_variable
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Plain:
     reads_data: bool = True  # whether its inputs are those of the data
 
 
-def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
+def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     """Build the author's model again outside any strategy, with the weights that the trial is validated with.
 
     ``author`` must have the attributes that `data` has left. Layers compute in the types that they were trained in,
@@ -47,29 +47,34 @@ def rebuilt(author: Author, trial: ReadyTrial) -> Plain:
     Raises: NotExportable: if the new model cannot take over the weights.
     """
     record = CreatedVariables(trial.assignment.seed)
-    author.live = Settled(trial.hp)
+    author.live = PlainNumbers(trial.hp)
     # Restores the caller's own random numbers and layer names afterwards.
-    kept = seeds.seed_python_and_numpy(trial.assignment.seed), keras_corrections.numbering_kept()
-    with kept[0], kept[1], global_settings.of_a_trial(trial.dtype, trains=False), origins.recording(record):
-        with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
-            model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
+    kept = seeds.seeding_python_and_numpy(trial.assignment.seed), keras_corrections.keeping_numbering()
+    with (
+        kept[0],
+        kept[1],
+        global_settings.trial_settings(trial.dtype, trains=False),
+        origins.recording_variables(record),
+    ):
+        with random_layers.replacing_unseeded_draws(), sharded_embedding.creating_keras_embeddings():
+            model = building.build_model(author, trial.hp, trial.assignment.seed, features.chain_models)
             if first_trace.lacks_weights(model):
                 building.make_weights_by_step(author, trial.hp, model, record)
-            model = _of_its_own(model, trial, record)
-        keras_corrections.outputs_in_float32(model)
-        model = _as_keras_own(model)
-    with averaged(trial):
+            model = _copy_if_shared(model, trial, record)
+        keras_corrections.set_outputs_to_float32(model)
+        model = _convert_to_keras_class(model)
+    with swapping_averages(trial):
         unknown = _take_over(trial, model, record)
     example = author.first_example[0]
-    own = _own_inputs(model, example, trial.program.called_with)
-    return Plain(_giving_float32(model, own), unknown, own, reads_data=own is example)
+    own = _find_inputs(model, example, trial.program.called_with)
+    return Plain(_cast_outputs_to_float32(model, own), unknown, own, reads_data=own is example)
 
 
 @contextmanager
-def averaged(trial: ReadyTrial) -> Iterator[None]:
+def swapping_averages(trial: ReadyTrial) -> Iterator[None]:
     """Swap in the averaged weights of the trial's model inside the block, if it is validated with these."""
     average = getattr(trial.program, "average", None)
-    with average.swapped() if average else nullcontext():
+    with average.swapping() if average else nullcontext():
         yield
 
 
@@ -79,29 +84,31 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     Returns the names of the latter.
     """
     trained = trial.program.model
-    pairs = _of_model(trained.variables, model.variables)
-    theirs = untracked(trial.program.parts.made, trained)
-    mine = untracked(record.made, model)
-    pairs += _by_place(theirs[: len(mine)], mine)  # the model's come first, before those of losses and optimizers
+    pairs = _pair_variables(trained.variables, model.variables)
+    theirs = list_untracked(trial.program.parts.created, trained)
+    mine = list_untracked(record.created, model)
+    pairs += _pair_by_position(
+        theirs[: len(mine)], mine
+    )  # the model's come first, before those of losses and optimizers
     for source, target in pairs:
-        if raw_of(source) is not raw_of(target):
+        if unwrap_variable(source) is not unwrap_variable(target):
             target.assign(np.asarray(_read_first_replica(source, trial)))
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
-def _of_model(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
+def _pair_variables(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
     """Pair the variables of two models by position, and the states of seed generators by path.
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
-    trained_weights = [v for v in trained if not is_seed(v.value)]
-    fresh_weights = [v for v in fresh if not is_seed(v.value)]
-    seeds = {v.path: v for v in trained if is_seed(v.value)}
-    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed(v.value) and v.path in seeds]
-    return [*_by_place(trained_weights, fresh_weights), *of_seeds]
+    trained_weights = [v for v in trained if not is_seed_state(v.value)]
+    fresh_weights = [v for v in fresh if not is_seed_state(v.value)]
+    seeds = {v.path: v for v in trained if is_seed_state(v.value)}
+    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed_state(v.value) and v.path in seeds]
+    return [*_pair_by_position(trained_weights, fresh_weights), *of_seeds]
 
 
-def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
     alike = len(trained) == len(fresh) and all(
         tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
     )
@@ -114,15 +121,15 @@ def _by_place(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, A
 
 
 def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
-    return trial.placement.replicas.first(raw_of(variable))
+    return trial.placement.replicas.first(unwrap_variable(variable))
 
 
-def _of_its_own(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
+def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
-    trained = {id(raw_of(variable)) for variable in trial.program.model.variables}
-    if not any(id(raw_of(variable)) in trained for variable in model.variables):
+    trained = {id(unwrap_variable(variable)) for variable in trial.program.model.variables}
+    if not any(id(unwrap_variable(variable)) in trained for variable in model.variables):
         return model
-    record.made.clear()  # created for the discarded model
+    record.created.clear()  # created for the discarded model
     try:
         return keras.models.clone_model(model)
     except Exception as error:  # a subclassed model, or a layer without a configuration
@@ -131,7 +138,7 @@ def _of_its_own(model: keras.Model, trial: ReadyTrial, record: CreatedVariables)
         ) from error
 
 
-def _as_keras_own(model: keras.Model) -> keras.Model:
+def _convert_to_keras_class(model: keras.Model) -> keras.Model:
     """Return a functional model of an author's class as a plain one, unless the class overrides `call`."""
     kind = type(model)
     if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
@@ -139,20 +146,20 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
     return model
 
 
-def _own_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
+def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """Return the example or, if it does not fit, a batch of one of inputs that the model accepts.
 
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
     if not isinstance(model, Functional | keras.Sequential):
         return example if called_with is None or _have_same_structure(called_with, example) else called_with
-    declared = model.input if isinstance(model, Functional) else model.inputs[0]
+    declared = model.input if isinstance(model, Functional) else model.load_raw_inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
     else:
         given = keras.tree.flatten(example)
     leaves = keras.tree.flatten(declared)
-    if len(leaves) == len(given) and all(map(_fits, leaves, given)):
+    if len(leaves) == len(given) and all(map(_accepts, leaves, given)):
         return example
     if any(leaf.dtype == "string" for leaf in leaves):
         raise NotExportable(
@@ -167,26 +174,26 @@ def _make_zeros(declared: Any) -> np.ndarray[Any, Any]:
     return np.zeros([1, *sizes], declared.dtype)
 
 
-def _have_same_structure(one: Any, other: Any) -> bool:
+def _have_same_structure(first: Any, second: Any) -> bool:
     """Return whether two examples have the same structure and shapes; types may differ, as Keras casts numbers."""
     try:
-        keras.tree.assert_same_structure(one, other)
+        keras.tree.assert_same_structure(first, second)
     except ValueError:
         return False
-    pairs = zip(keras.tree.flatten(one), keras.tree.flatten(other), strict=True)
+    pairs = zip(keras.tree.flatten(first), keras.tree.flatten(second), strict=True)
     return all(a.shape[1:] == b.shape[1:] for a, b in pairs)
 
 
-def _fits(declared: Any, leaf: Any) -> bool:
+def _accepts(declared: Any, leaf: Any) -> bool:
     """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
     expected = [size for size in declared.shape[1:] if size != 1]
     sizes = [size for size in leaf.shape[1:] if size != 1]
     return len(expected) == len(sizes) and all(a is None or a == b for a, b in zip(expected, sizes, strict=True))
 
 
-def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
+def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
     """Return the model or, if its outputs are narrower floats, a model around it with float32 outputs."""
-    given = keras_corrections.symbolic(example)
+    given = keras_corrections.make_symbolic(example)
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in HALF for output in outputs):
         return model
@@ -197,17 +204,17 @@ def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
     return keras.Model(inputs, wide, name=f"{model.name}_float32")
 
 
-def of_raw_inputs(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
+def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return the trained model with the author's frozen model in front of it, if features were cached.
 
     ``author`` must have the attributes that `data` has left. `data` runs once more for the inputs to compare on.
     """
     if not features.are_cached(author, trial.hp):
         return plain
-    front = features.in_front(author, trial.hp)
+    front = features.make_front_model(author, trial.hp)
     if front is None:
         return plain
-    inputs = data.inputs(author, trial.hp, trial.assignment)
+    inputs = data.load_raw_inputs(author, trial.hp, trial.assignment)
     example = tf.nest.map_structure(lambda leaf: leaf[:1], inputs)
-    model = features.chained(front, plain.model, example)
+    model = features.chain_models(front, plain.model, example)
     return replace(plain, model=model, example=example, raw_inputs=inputs)

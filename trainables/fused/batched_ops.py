@@ -37,7 +37,7 @@ class Streams:
 
 
 @contextmanager
-def drawn_by(streams: Streams) -> Iterator[None]:
+def drawing_per_stream(streams: Streams) -> Iterator[None]:
     """Draw random numbers once for each stream inside the block, in this thread."""
     before = getattr(_present, "streams", None)
     _present.streams = streams
@@ -58,7 +58,7 @@ class Lookup:
 
 
 @contextmanager
-def looked_up() -> Iterator[list[Lookup]]:
+def recording_lookups() -> Iterator[list[Lookup]]:
     """Record the lookups inside the block, in this thread, because optimizers treat gradients of rows separately."""
     before, found = getattr(_present, "lookups", None), list[Lookup]()
     _present.lookups = found
@@ -76,7 +76,7 @@ def install_converters() -> None:
             tensorflow_private.replace_converter(kind, convert)
 
 
-def mapped(function: Callable[..., Any], values: Any) -> Any:
+def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
     """Return what ``function`` returns for each trial's part of the values, in one computation.
 
     Raises Refused for an operation without a batched form.
@@ -95,7 +95,7 @@ def mapped(function: Callable[..., Any], values: Any) -> Any:
 # ---- converters
 
 
-def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
+def _wrap(tensor: Any, *, stacked: bool = True) -> Any:
     return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
@@ -108,35 +108,35 @@ def _dimensions(tensor: tf.Tensor) -> list[Any]:
 
 
 def _flatten(tensor: tf.Tensor) -> tf.Tensor:
-    """Return a tensor with its first two dimensions joined: the examples of all trials one after the other."""
+    """Reshape (trials, examples, ...) to (trials * examples, ...), so that all trials are one batch."""
     return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
 
 
 def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
-    """Undo `_flatten`."""
+    """Undo `_flatten`: reshape a batch of all trials to (trials, *static); None in ``static`` is an unknown size."""
     found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
     found.set_shape([found.shape[0], *static])
     return found
 
 
-def _convert_l2_loss(kind: str, given: Any, call: Any) -> Any:
+def _convert_l2_loss(kind: str, converter: Any, call: Any) -> Any:
     x = call.stacked_input(0)
-    return _wrapped(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
+    return _wrap(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
-def _convert_bitcast(kind: str, given: Any, call: Any) -> Any:
-    return _wrapped(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
+def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
+    return _wrap(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
-def _convert_zeros_like(kind: str, given: Any, call: Any) -> Any:
+def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
     """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
-        return given(call)
-    return _wrapped(tf.zeros_like(tensor), stacked=stacked)
+        return converter(call)
+    return _wrap(tf.zeros_like(tensor), stacked=stacked)
 
 
-def _convert_transform(kind: str, given: Any, call: Any) -> Any:
+def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
     images, transforms = call.stacked_input(0), call.stacked_input(1)
@@ -148,10 +148,10 @@ def _convert_transform(kind: str, given: Any, call: Any) -> Any:
         interpolation=call.get_attr("interpolation"),
         fill_mode=call.get_attr("fill_mode"),
     )
-    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _convert_resize(kind: str, given: Any, call: Any) -> Any:
+def _convert_resize(kind: str, converter: Any, call: Any) -> Any:
     """Resize the images of all trials as one batch."""
     call.stack_inputs([0])
     images = call.stacked_input(0)
@@ -161,26 +161,26 @@ def _convert_resize(kind: str, given: Any, call: Any) -> Any:
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
     )
-    return _wrapped(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
-def _convert_in_top_k(kind: str, given: Any, call: Any) -> Any:
+def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
     """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
     predictions, targets = call.stacked_input(0), call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
         predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
-    return _wrapped(tf.reshape(found, tf.shape(targets)))
+    return _wrap(tf.reshape(found, tf.shape(targets)))
 
 
-def _convert_stacked(kind: str, given: Any, call: Any) -> Any:
+def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
     """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
     call.stack_inputs([0])
-    return given(call)
+    return converter(call)
 
 
-def _convert_draws(kind: str, given: Any, call: Any) -> Any:
+def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     """Draw once for each stream of trials, and give each trial the draws of its stream.
 
     Raises ValueError if streams are not set, or if other inputs than seeds differ between trials.
@@ -205,37 +205,37 @@ def _convert_draws(kind: str, given: Any, call: Any) -> Any:
     stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
-    found = [_wrapped(tensor) for tensor in stacked]
+    found = [_wrap(tensor) for tensor in stacked]
     return found[0] if len(found) == 1 else found
 
 
-def _convert_gather(kind: str, given: Any, call: Any) -> Any:
+def _convert_gather(kind: str, converter: Any, call: Any) -> Any:
     """Gather rows by TensorFlow's converter, and record lookups in tables that differ between trials."""
     (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
     axis = tf.get_static_value(call.unstacked_input(2))
-    found = given(call)
+    found = converter(call)
     lookups: list[Lookup] | None = getattr(_present, "lookups", None)
     if lookups is not None and is_stacked and axis == 0 and not call.get_attr("batch_dims"):
         lookups.append(Lookup(table, places, not differ, found.t))
     return found
 
 
-def _convert_multiply(kind: str, given: Any, call: Any) -> Any:
+def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
     """Multiply examples that all trials share by each trial's weights.
 
     TensorFlow's own form would copy the weights side by side.
     """
     (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
     if differ or not stacked:
-        return given(call)
+        return converter(call)
     turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
-    return _wrapped(tf.matmul(examples[None], weights, **turned))
+    return _wrap(tf.matmul(examples[None], weights, **turned))
 
 
 # Loops over time steps
 
 
-def _convert_loop(kind: str, given: Any, call: Any) -> Any:
+def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
     """Run a loop that all trials leave at the same step as one loop.
 
     TensorFlow's own form allows trials to leave one by one. It checks at each step which trials remain, and so knows
@@ -243,42 +243,42 @@ def _convert_loop(kind: str, given: Any, call: Any) -> Any:
     """
     trials = tf.get_static_value(call.pfor.loop_len_vector)
     if trials is None or call.pfor.all_indices_partitioned:
-        return given(call)
+        return converter(call)
     condition, body, output_shapes = tensorflow_private.while_loop_of(call)
     differ: set[int] = set()  # inputs that all trials share before the first step, but not after it
 
     def goes_on(*values: tf.Tensor) -> tf.Tensor:
-        (continues,) = _converted(condition, values, call, trials)
+        (continues,) = _convert_function(condition, values, call, trials)
         if continues.is_stacked:
-            raise _LeftOneByOne
+            raise _DifferingLoops
         return tf.reshape(continues.t, [])
 
     def step(*values: tf.Tensor) -> list[tf.Tensor]:
-        before_and_after = list(zip(call.inputs, _converted(body, values, call, trials), strict=True))
+        before_and_after = list(zip(call.inputs, _convert_function(body, values, call, trials), strict=True))
         differ.update(_inputs_that_differ(before_and_after))
         if differ or any(_is_unstacked_list(before, after) for before, after in before_and_after):
-            raise _LeftOneByOne
-        return [_stacked_as(before, after, trials) for before, after in before_and_after]
+            raise _DifferingLoops
+        return [_stack_like(before, after, trials) for before, after in before_and_after]
 
     while True:
         shapes = [
-            _with_trials(shape, before, int(trials[0]))
+            _add_trials_axis(shape, before, int(trials[0]))
             for shape, before in zip(output_shapes(), call.inputs, strict=True)
         ]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
-        except _LeftOneByOne:
+        except _DifferingLoops:
             if not differ:
-                return given(call)
+                return converter(call)
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
         else:
-            return [_wrapped(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+            return [_wrap(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
 
 
-def _converted(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
+def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
     """Return the results of a loop's condition or body for all trials at once."""
-    inputs = [_wrapped(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
+    inputs = [_wrap(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
     return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
@@ -296,21 +296,21 @@ def _is_unstacked_list(before: Any, after: Any) -> bool:
     return after.t.dtype == tf.variant and bool(after.is_stacked != before.is_stacked)
 
 
-def _stacked_as(before: Any, after: Any, trials: Any) -> tf.Tensor:
+def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
     """Return a loop's value after a step, stacked if it was stacked before the step."""
     if before.is_stacked and not after.is_stacked:
         return tensorflow_private.stack_tensor(after.t, trials)
     return after.t
 
 
-def _with_trials(shape: Any, before: Any, trials: int) -> Any:
-    """Return the shape of a loop's value, with the number of trials in front if the value is stacked."""
+def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
+    """Return the shape of a loop's value; ``trials`` is added in front if the value was stacked ``before`` the loop."""
     if not before.is_stacked or before.t.dtype == tf.variant:
         return shape
     return [trials, *shape[1:]]
 
 
-class _LeftOneByOne(Exception):
+class _DifferingLoops(Exception):
     """Trials do not leave a loop at the same step, or differ in what was taken to be shared."""
 
 
@@ -323,13 +323,13 @@ def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.transpose(tensor, [1, 2, 3, 0, 4]), [a, b, c, k * channels])
 
 
-def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
+def _undo_side_by_side(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
     """Undo `_side_by_side`."""
     a, b, c, channels = _dimensions(tensor)
     return tf.transpose(tf.reshape(tensor, [a, b, c, trials, channels // trials]), [3, 0, 1, 2, 4])
 
 
-def _attributes(call: Any) -> dict[str, Any]:
+def _read_attributes(call: Any) -> dict[str, Any]:
     """Return the attributes of a convolution; raises ValueError for channels first or explicit padding."""
     found: dict[str, Any] = {}
     for name in ("strides", "padding", "dilations", "data_format"):
@@ -366,32 +366,32 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
     return tf.stack([compute(*tensors) for tensors in of_trials])
 
 
-def _convert_convolution(kind: str, given: Any, call: Any) -> Any:
+def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
     """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
     images, filters = call.input(0), call.input(1)
     if not filters.is_stacked:
-        return given(call)
-    trials, how = _dimensions(filters.t)[0], _attributes(call)
+        return converter(call)
+    trials, how = _dimensions(filters.t)[0], _read_attributes(call)
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
     if images.is_stacked and not differentiates_groups():
-        return _wrapped(_stack_results(convolve, images.t, filters.t))
+        return _wrap(_stack_results(convolve, images.t, filters.t))
     # Images that all trials share are convolved once, with the filters of all trials.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
-    return _wrapped(_apart(found, trials))
+    return _wrap(_undo_side_by_side(found, trials))
 
 
-def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
-    """Return the gradients of all trials' images."""
+def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
+    """Return the gradients of convolutions with respect to the images of all trials."""
     if not call.input(1).is_stacked:
-        return given(call)
+        return converter(call)
     call.stack_inputs([1, 2])
     filters, gradients = call.stacked_input(1), call.stacked_input(2)
-    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_attributes(call))
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
-        return _wrapped(
+        return _wrap(
             _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
         )
     trials = _dimensions(filters)[0]
@@ -400,21 +400,21 @@ def _convert_convolution_input(kind: str, given: Any, call: Any) -> Any:
         filter=_side_by_side(filters),
         out_backprop=_side_by_side(gradients),
     )
-    of_each = _apart(of_all, trials)
+    of_each = _undo_side_by_side(of_all, trials)
     of_each.set_shape([of_each.shape[0], *call.outputs[0].shape])
-    return _wrapped(of_each)
+    return _wrap(of_each)
 
 
-def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
-    """Return the gradients of all trials' filters."""
+def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
+    """Return the gradients of convolutions with respect to the filters of all trials."""
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
-        return given(call)
+        return converter(call)
     call.stack_inputs([0, 2])
     images, gradients = call.stacked_input(0), call.stacked_input(2)
-    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_attributes(call))
+    differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))
     sizes = call.unstacked_input(1)
     if not differentiates_groups():
-        return _wrapped(
+        return _wrap(
             _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
         )
     trials = _dimensions(images)[0]
@@ -423,7 +423,7 @@ def _convert_convolution_filter(kind: str, given: Any, call: Any) -> Any:
         filter_sizes=sizes * tf.stack([1, 1, 1, trials]),
         out_backprop=_side_by_side(gradients),
     )
-    return _wrapped(_apart(of_all, trials))
+    return _wrap(_undo_side_by_side(of_all, trials))
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (

@@ -20,21 +20,21 @@ import tensorflow as tf
 
 from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
 from sweep.errors import said_by
-from trainables.data.chunks import ArraySplit, Chunk, updates
+from trainables.data.chunks import ArraySplit, Chunk, count_updates
 from trainables.data.sources import Visits
 from trainables.fused.stack import Stack, StackedBatches
 from trainables.loop.graph_program import GraphProgram
-from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.program import Evaluated, Trained, flatten_metrics
 from trainables.loop.steps import CompiledStep
 from trainables.loop.trial import ReadyTrial, Spent
 from trainables.loop.update import Graph
 from trainables.numbers import seeds
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, random_layers
-from trainables.state.owned import Arrays
+from trainables.state.program_variables import Arrays
 
 
-def hindrance(trial: ReadyTrial) -> str:
+def find_hindrance(trial: ReadyTrial) -> str:
     """Return why a trial cannot be trained together with others; empty if no reason is known."""
     program, training = trial.program, trial.assignment.training
     if not isinstance(program, GraphProgram):
@@ -49,10 +49,10 @@ def hindrance(trial: ReadyTrial) -> str:
         "weights are averaged over epochs (swa_from)": program.by_epoch is not None,
         "the first one is profiled": trial.assignment.profile is not None,
     }
-    return next((why for why, there in reasons.items() if there), "") or _of_graph(program.graph)
+    return next((why for why, there in reasons.items() if there), "") or _find_graph_hindrance(program.graph)
 
 
-def _of_graph(graph: Graph) -> str:
+def _find_graph_hindrance(graph: Graph) -> str:
     """Return why a graph cannot be trained for several trials at once; empty if no reason is known."""
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
@@ -69,31 +69,31 @@ def _of_graph(graph: Graph) -> str:
 def _graph_program(trial: ReadyTrial) -> GraphProgram:
     """Return a trial's program; raises Refused if our own loop does not train it."""
     if not isinstance(trial.program, GraphProgram):
-        raise Refused(hindrance(trial))
+        raise Refused(find_hindrance(trial))
     return trial.program
 
 
-def can_fuse(one: ReadyTrial, other: ReadyTrial) -> bool:
+def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
     """Return whether two trials have the same program, and batches of the same examples."""
     return (
-        one.program is other.program
-        and one.walk.data is other.walk.data
-        and (one.walk.batch_size, one.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
-        and one.held_out == other.held_out
-        and Visits.of(one.hp) == Visits.of(other.hp)
-        and (one.assignment.seed == other.assignment.seed or stays(one))
+        trial.program is other.program
+        and trial.walk.data is other.walk.data
+        and (trial.walk.batch_size, trial.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
+        and trial.held_out == other.held_out
+        and Visits.of(trial.hp) == Visits.of(other.hp)
+        and (trial.assignment.seed == other.assignment.seed or stays_on_device(trial))
     )
 
 
-def stays(trial: ReadyTrial) -> bool:
+def stays_on_device(trial: ReadyTrial) -> bool:
     """Return whether the examples stay on the device, so that each trial can visit them in its own order."""
     return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
 
 
-def stream(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
+def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
     """Return the key of a trial's stream, whose trials see the same batches and draw the same random numbers."""
     program = trial.program
-    generators = random_layers.generators_of(program.networks)
+    generators = random_layers.list_generators(program.networks)
     raw = {id(generator.state.value) for generator in generators}
     seeds = [state[path][0].tobytes() for path in program.state if id(program.state[path].raw) in raw]
     return trial.assignment.seed, trial.epoch, *seeds
@@ -145,21 +145,21 @@ class Member:
 
     def save(self, folder: Path) -> Callable[[], None] | None:
         """Copy the state as for a trial by itself, and return a function that writes the checkpoint."""
-        return self.group.session_with(self).save(folder)
+        return self.group.switch_to(self).save(folder)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint, whether it is of a group or of a trial by itself; return its epoch."""
-        epoch = self.group.session_with(self).restore(folder)
-        self.group.hold(self)
+        epoch = self.group.switch_to(self).restore(folder)
+        self.group.suspend(self)
         return epoch
 
     def facts(self) -> Facts:
         """Return where and how the trial runs."""
-        return self.group.session_with(self, state=False).facts()
+        return self.group.switch_to(self, state=False).facts()
 
 
 @dataclass
-class _Places:
+class _StackPlaces:
     """The places of a group's members in a stack."""
 
     stack: Stack
@@ -170,8 +170,8 @@ class _Places:
         return next((place for place, there in enumerate(self.members) if there is member), None)
 
     @property
-    def firsts(self) -> list[int]:
-        """Return one place for each stream; a stream that all members have left gets the place of another one."""
+    def list_first_places(self) -> list[int]:
+        """Return for each stream the place of one of its members; any other member's if all of them have left."""
         taken = [place for place, member in enumerate(self.members) if member is not None]
         firsts = []
         for stream in range(self.stack.streams):
@@ -190,11 +190,11 @@ class _Places:
 
         Raises Refused if the chunks do not hold the same examples.
         """
-        tensors, firsts = chunks[0].tensors, self.firsts
+        tensors, firsts = chunks[0].tensors, self.list_first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
-        drawn = [seeds.short(self.trial(place).assignment.seed) for place in firsts]
+        drawn = [seeds.truncate_seed(self.trial(place).assignment.seed) for place in firsts]
         return StackedBatches(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
 
 
@@ -204,7 +204,7 @@ class FusedGroup:
     def __init__(self, session: SuspendableSession) -> None:
         self._session = session
         self._begun: list[Member] = []
-        self._places: _Places | None = None
+        self._places: _StackPlaces | None = None
         self._trained_s = 0.0  # time for which trials were trained together
 
     def member(self) -> Trainable:
@@ -218,16 +218,16 @@ class FusedGroup:
         if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
-        self.hold(member)
+        self.suspend(member)
         if first is not None and not can_fuse(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)
 
-    def hold(self, member: Member) -> None:
+    def suspend(self, member: Member) -> None:
         """Store the present trial of the session, and its state, as this member's."""
-        self._empty(member)
+        self._remove_from_stack(member)
         program = self._session.trial.program
-        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
+        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.copy_all()
         member.numbers = {}
         if program.kept:
             member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}
@@ -240,7 +240,7 @@ class FusedGroup:
         several streams exists, trials must have trained together for longer than its trace will take, so that it never
         costs more than it can save.
         """
-        if not all(stays(member.trial) for member in self._begun):
+        if not all(stays_on_device(member.trial) for member in self._begun):
             return False
         stacks = getattr(self._begun[0].trial.program, "stacks", ()) if self._begun else ()
         traced = [stack.trace_s for stack in stacks]
@@ -249,11 +249,11 @@ class FusedGroup:
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial; its place becomes empty, and other trials need not match it any more."""
         if isinstance(member, Member):
-            self._empty(member)
+            self._remove_from_stack(member)
             member.state = {}
             self._begun = [other for other in self._begun if other is not member]
 
-    def session_with(self, member: Member, *, state: bool = True) -> SuspendableSession:
+    def switch_to(self, member: Member, *, state: bool = True) -> SuspendableSession:
         """Return the session after it has switched to a member's trial, with the program in that trial's state."""
         self._session.go_on(member.aside)
         if state:
@@ -275,7 +275,7 @@ class FusedGroup:
         self.check_gain(members)
         goes_on = True
         while goes_on:
-            for member, epoch in zip(members, self._epoch(members), strict=True):
+            for member, epoch in zip(members, self._train_epoch(members), strict=True):
                 try:
                     goes_on &= reports[member](epoch())
                     if member.trial.finished:
@@ -290,7 +290,7 @@ class FusedGroup:
 
     # ---- members and their places
 
-    def _empty(self, member: Member) -> None:
+    def _remove_from_stack(self, member: Member) -> None:
         """Remove a member from its place, if it has one."""
         if self._places is None or (place := self._places.of(member)) is None:
             return
@@ -302,53 +302,53 @@ class FusedGroup:
         place = None if self._places is None else self._places.of(member)
         return member.state if self._places is None or place is None else self._places.stack.arrays(place)
 
-    def _placed(self, members: Sequence[Member]) -> _Places:
+    def _place_members(self, members: Sequence[Member]) -> _StackPlaces:
         """Return the places of these members, in the smallest stack that is worth its trace."""
         places = self._places
         if places is not None:
             there = [member for member in places.members if member is not None]
-            if {*there} == {*members} and not _wants_smaller(places.stack, members):
+            if {*there} == {*members} and not _is_smaller_worthwhile(places.stack, members):
                 return places
             for member, state in zip(places.members, places.stack.states(), strict=True):
                 if member is not None:  # also members that do not train now
                     member.state = state
         program = _graph_program(members[0].trial)
-        keys = [stream(member.trial, member.state) for member in members]
+        keys = [get_stream_key(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        stack = _stack(program, members, several=len(streams) > 1)
+        stack = _find_stack(program, members, several=len(streams) > 1)
         empty = stack.trials - len(members)
         stack.put(
             [member.state for member in members] + [members[0].state] * empty,
             [member.numbers for member in members] + [members[0].numbers] * empty,
         )
-        self._places = _Places(stack, [*members, *[None] * empty], [*(streams[key] for key in keys), *[0] * empty])
+        self._places = _StackPlaces(stack, [*members, *[None] * empty], [*(streams[key] for key in keys), *[0] * empty])
         return self._places
 
     # ---- training
 
     def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
         """Train one member by the session itself; store what it raises in ``raised``."""
-        session = self.session_with(member)
+        session = self.switch_to(member)
         try:
             session.train(report)
         except Exception as error:  # as when several are trained
             raised[member] = error
             self.leave(member)
         else:
-            self.hold(member)
+            self.suspend(member)
 
     def check_gain(self, members: Sequence[Member]) -> None:
         """Raise Apart if these members are better trained one after the other."""
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
-            if why := hindrance(trial):
+            if why := find_hindrance(trial):
                 raise Refused(why)
             program = _graph_program(trial)
             with trial.placement.replicas.scope():
                 self._trace(members)
                 if program.gain is None:
-                    program.gain = self._try(members)
+                    program.gain = self._measure_speedup(members)
         except Exception as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {said_by(error)}") from error
@@ -357,10 +357,10 @@ class FusedGroup:
 
     def _trace(self, members: Sequence[Member]) -> None:
         """Trace the stack of these members; raises Refused if they need orders of their own and data do not stay."""
-        places, trial = self._placed(members), members[0].trial
+        places, trial = self._place_members(members), members[0].trial
         stack = places.stack
         none = [0] * stack.streams
-        if stack.streams > 1 and not stays(trial):
+        if stack.streams > 1 and not stays_on_device(trial):
             raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
         def given(chunk: Chunk) -> StackedBatches:
@@ -368,9 +368,9 @@ class FusedGroup:
 
         held_out = trial.held_out
         validation = None if held_out is None else given(next(iter(held_out.chunks())))
-        stack.trace(given(next(trial.walk.anew(trial.epoch + 1))), validation)
+        stack.trace(given(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
-    def _try(self, members: Sequence[Member]) -> float:
+    def _measure_speedup(self, members: Sequence[Member]) -> float:
         """Train the first trial's first batches alone and together; return the speedup of all members together.
 
         The speedup is measured only if ``training.fuse`` is auto; otherwise it is 1. The state is the same afterwards.
@@ -378,10 +378,14 @@ class FusedGroup:
         Raises Refused if the losses differ. This happens with code that holds on to a variable and reads it after an
         assignment: alone it gets the new value, and in a stack the old one.
         """
-        places, trial, first = self._placed(members), members[0].trial, members[0]
+        places, trial, first = self._place_members(members), members[0].trial, members[0]
         program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
-        chunk, size, seed = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size, trial.assignment.seed
-        there, rate = updates(len(chunk.order), size), np.nanmax(trial.rates())
+        chunk, size, seed = (
+            next(trial.walk.read_epoch_again(trial.epoch + 1)),
+            trial.walk.batch_size,
+            trial.assignment.seed,
+        )
+        there, rate = count_updates(len(chunk.order), size), np.nanmax(trial.rates())
 
         def alone(count: int) -> dict[str, float]:
             return program.try_updates(chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed)
@@ -392,7 +396,7 @@ class FusedGroup:
             sums, _ = stack.train(given, rates, stack.zeros(training=True))
             return {name: float(value[place]) for name, value in sums.items()}
 
-        self.session_with(first)
+        self.switch_to(first)
         count = min(COMPARED, there)
         expected, found = alone(count), together(count)
         for name, value in expected.items():
@@ -404,26 +408,26 @@ class FusedGroup:
         gain = 1.0
         if trial.assignment.training.get("fuse") == "auto":
             count = min(MEASURED, there)
-            gain = len(members) * _least_s(lambda: alone(count)) / _least_s(lambda: together(count))
+            gain = len(members) * _time_fastest(lambda: alone(count)) / _time_fastest(lambda: together(count))
         self._places = None  # the members have kept their states
         return gain
 
-    def _epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
+    def _train_epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
         """Train and validate the next epoch of each member.
 
         Return for each a function that returns its report or raises Diverged.
         """
         with members[0].trial.placement.replicas.scope():
-            places = self._placed(members)
+            places = self._place_members(members)
             if not places.stack.trace_s:
                 self._trace(members)
             began = time.perf_counter()
             rates = {member: member.trial.rates() for member in members}
             for member in members:
                 member.trial.gauges.begin()
-            trained = self._trained(places, rates)
+            trained = self._train_stack(places, rates)
             train_s = time.perf_counter() - began
-            evaluated = self._evaluated(places)
+            evaluated = self._evaluate_stack(places)
         time_s = time.perf_counter() - began
         places.stack.epoch_s = min(places.stack.epoch_s or time_s, time_s)
         self._trained_s += time_s
@@ -431,11 +435,11 @@ class FusedGroup:
         for member in members:
             member.trial.together = max(member.trial.together, len(members))
         of = [(member, places.members.index(member)) for member in members]
-        return [_concluding(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
+        return [_make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
 
-    def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
+    def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
         """Train one epoch of all trials in a stack; return a result for each place."""
-        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
         size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
@@ -447,7 +451,7 @@ class FusedGroup:
         asked = time.perf_counter()
         for chunks in walks:
             waited += time.perf_counter() - asked
-            count = updates(len(chunks[0].order), size)
+            count = count_updates(len(chunks[0].order), size)
             given = places.given(chunks, count, size, [first + done for first in firsts])
             sums, sound = stack.train(given, each[done : done + count], sums)
             finite &= sound.numpy()
@@ -458,18 +462,18 @@ class FusedGroup:
         found = stack.reported(sums, seen, training=True)
         # An epoch's time is divided among the trials, and so is the time spent waiting.
         wait_s = waited / len(rates)
-        return [Trained(scalars(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
+        return [Trained(flatten_metrics(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
 
-    def _evaluated(self, places: _Places) -> list[Evaluated | None]:
+    def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
         """Evaluate all trials in a stack; return a result for each place, None without validation data."""
-        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
         held_out = trials[0].held_out
         if held_out is None:
             return [None] * stack.trials
         sums, size, seen = stack.zeros(training=False), held_out.part_size, 0
         done = [held_out.first_batch(trial.epoch + 1) for trial in trials]
         for chunk in held_out.chunks():
-            count = updates(len(chunk.order), size)
+            count = count_updates(len(chunk.order), size)
             sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
             done, seen = [number + count for number in done], seen + len(chunk.order)
         names = stack.graph.step.spread
@@ -481,12 +485,12 @@ class FusedGroup:
         found = stack.reported(totals, seen, training=False)
         evaluated: list[Evaluated | None] = []
         for values, spread in zip(found, spreads, strict=True):
-            deviation = [global_losses.deviation(*spread)] if spread else []
-            evaluated.append(Evaluated(scalars(values), *deviation))
+            deviation = [global_losses.compute_deviation(*spread)] if spread else []
+            evaluated.append(Evaluated(flatten_metrics(values), *deviation))
         return evaluated
 
 
-def _concluding(
+def _make_conclusion(
     trial: ReadyTrial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
     """Return a function that returns the report of a trial's epoch or raises Diverged."""
@@ -497,12 +501,12 @@ def _concluding(
     return conclude
 
 
-def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
+def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
     """Return a stack for these members: an existing one, or a new one if that is worth its trace.
 
     A stack for ``several`` streams has one stream per trial, and so serves any number of streams.
     """
-    fitting = [one for one in program.stacks if one.trials >= len(members) and not _wants_smaller(one, members)]
+    fitting = [one for one in program.stacks if one.trials >= len(members) and not _is_smaller_worthwhile(one, members)]
     there: list[Stack] = [one for one in fitting if one.streams > 1 or not several]
     if there:
         return min(there, key=lambda one: (one.trials, one.streams))
@@ -512,13 +516,13 @@ def _stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -
     return stack
 
 
-def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
+def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
     """Return whether empty places cost more until the members end than the trace of a smaller stack."""
     empty = 1 - len(members) / stack.trials
     epochs = max(member.trial.assignment.epochs - member.trial.epoch for member in members)
     return empty * epochs * stack.epoch_s > stack.trace_s
 
 
-def _least_s(call: Callable[[], Any]) -> float:
+def _time_fastest(call: Callable[[], Any]) -> float:
     """Return the shortest time of several calls."""
     return min(timeit.repeat(call, number=1, repeat=REPEATED))

@@ -19,15 +19,15 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
-from trainables.loop.graph_program import padded
+from trainables.fused.batched_ops import Lookup, Streams, drawing_per_stream, map_over_trials, recording_lookups
+from trainables.loop.graph_program import pad_rates
 from trainables.loop.update import Graph
 from trainables.numbers.finite import all_finite
-from trainables.numbers.live import Live, valued
+from trainables.numbers.live import Live, replacing_values
 from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers
-from trainables.state.owned import Arrays, State
+from trainables.state.program_variables import Arrays, State
 
 
 class StackedBatches(NamedTuple):
@@ -66,7 +66,7 @@ class Stack:
         self._trained = [ids[id(v)] for v in graph.changed(update)]
         self._tables = {ids[id(v)] for v in graph.changed_by_rows(update)}
         self._counts = [ids[id(v)] for v in graph.counters if id(v) in ids]
-        generators = random_layers.generators_of(graph.step.networks)
+        generators = random_layers.list_generators(graph.step.networks)
         self._seeds = {ids[id(generator.state)] for generator in generators if id(generator.state) in ids}
         self._values = [
             self._variable(v.dtype, v.shape, on_host=place in self._seeds) for place, v in enumerate(self._variables)
@@ -83,7 +83,7 @@ class Stack:
     # ---- methods for the host
 
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
-        """Set the state and the live numbers of each trial."""
+        """Assign the state and the live numbers of each trial; ``numbers`` are by the ids of their variables."""
         for path, variable in zip(self._paths, self._values, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._numbers.items():
@@ -112,29 +112,29 @@ class Stack:
         self.train(train, np.zeros((0, self.trials), np.float32), self.zeros(training=True))
         if validation is not None:
             self.evaluate(validation, self.zeros(training=False))
-        if any(self.graph.step.measures(training=training) for training in (True, False)):
+        if any(self.graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read()
         self.trace_s = time.perf_counter() - began
 
-    def train(self, given: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
+    def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
         """Train on batches, with a rate by batch and trial; return the sums of losses, and which trials are finite."""
-        return self._train(given, padded(rates, given.orders.shape[1]), sums)
+        return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
-    def evaluate(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
+    def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
         """Evaluate batches, which are the same for all trials; return the sums of losses."""
-        return self._evaluate(given, sums)
+        return self._evaluate(batches, sums)
 
-    def reported(self, sums: Mapping[str, Any], seen: int, *, training: bool) -> list[dict[str, Any]]:
-        """Return what each trial reports for an epoch, or a validation, of ``seen`` examples."""
+    def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
+        """Return what each trial reports for an epoch, or a validation, of ``examples`` examples."""
         step = self.graph.step
-        read = self._read() if step.measures(training=training) else {}
+        read = self._read() if step.counts_metrics(training=training) else {}
         metrics = {name: np.asarray(value) for name, value in read.items()}
         totals = {name: np.asarray(value) for name, value in sums.items()}
         reports = []
         for k in range(self.trials):
             metrics_of_trial = {name: value[k] for name, value in metrics.items()}
             totals_of_trial = {name: value[k] for name, value in totals.items()}
-            reports.append(step.reported(metrics_of_trial, totals_of_trial, seen))
+            reports.append(step.reported(metrics_of_trial, totals_of_trial, examples))
         return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
@@ -146,32 +146,32 @@ class Stack:
 
     # ---- the graphs
 
-    def _train_all(self, given: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+    def _train_all(self, batches: StackedBatches, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
         """Train on all batches; return the sums of losses, and which trials are finite."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
-            rows = given.orders[:, i * given.size : (i + 1) * given.size]
-            values, finite = self._update(given, rows, rates[i], given.numbers + i)
+            rows = batches.orders[:, i * batches.size : (i + 1) * batches.size]
+            values, finite = self._update(batches, rows, rates[i], batches.numbers + i)
             return i + 1, self.graph.step.added(totals, values, rows[0]), tf.logical_and(before, finite)
 
         on = tf.ones([self.trials], tf.bool)
-        _, totals, finite = tf.while_loop(lambda i, *_: i < given.count, one, (tf.constant(0), sums, on))
+        _, totals, finite = tf.while_loop(lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on))
         with tf.control_dependencies([finite]):
             weights = [tf.identity(self._values[place]) for place in self._trained]
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
-    def _update(self, given: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+    def _update(self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
         """Make one update of all trials, each at its own learning rate."""
-        own = self._own(given)
-        alike = self._alike(given, rows, number)
+        own = self._list_own_tensors(batches)
+        alike = self._list_shared_tensors(batches, rows, number)
         if not alike:
-            own |= {"rows": tf.gather(rows, given.of), "seed": tf.gather(given.seeds, given.of)}
-            own["number"] = tf.gather(number, given.of)
-        with self._drawn(given):
+            own |= {"rows": tf.gather(rows, batches.of), "seed": tf.gather(batches.seeds, batches.of)}
+            own["number"] = tf.gather(number, batches.of)
+        with self._drawing_per_stream(batches):
             trained = [own["state"][place] for place in self._trained]
-            with looked_up() as lookups, tf.GradientTape(watch_accessed_variables=False) as tape:
+            with recording_lookups() as lookups, tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(trained)
-                shares, state = mapped(functools.partial(self._forward, given, alike), own)
+                shares, state = map_over_trials(functools.partial(self._forward, batches, alike), own)
                 total = tf.reduce_sum(shares["loss"])
             gradients = self._gradients(tape, total, trained, lookups)
             own |= {
@@ -180,7 +180,7 @@ class Stack:
                 "shares": shares,
                 "gradients": gradients,
             }
-            values, finite, state = mapped(functools.partial(self._applied, alike), own)
+            values, finite, state = map_over_trials(functools.partial(self._apply_gradients, alike), own)
         self._assign(state)
         return values, finite
 
@@ -193,7 +193,7 @@ class Stack:
         tables = {place: t for place, t in zip(self._trained, trained, strict=True) if place in self._tables}
         looked: dict[int, list[Lookup]] = {}
         for place, table in tables.items():
-            looked[place] = [one for one in lookups if _origin(one.table) is table]
+            looked[place] = [one for one in lookups if _find_origin(one.table) is table]
         if missing := [place for place, found in looked.items() if not found]:
             raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
         whole = [t for place, t in zip(self._trained, trained, strict=True) if place not in tables]
@@ -212,17 +212,17 @@ class Stack:
         return by_weight
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the gradient of a lookup, with one row for each looked-up place, and these places, by trial."""
+        """Return, for each trial, the rows of a lookup's gradient and the table rows that they belong to."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
         return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
 
-    def _forward(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and its state after they were computed."""
         one = {**own, **alike}
-        with self._as(one) as scope:
+        with self._replacing_variables(one) as scope:
             shares = self.graph.replicas.first(
-                self.graph.replicas.run(self.graph.losses, given.tensors, one["rows"], one["seed"], one["number"])
+                self.graph.replicas.run(self.graph.losses, batches.tensors, one["rows"], one["seed"], one["number"])
             )
             state = [scope.get_current_value(v) for v in self._variables]
         assigned = [place for place in self._trained if state[place] is not one["state"][place]]
@@ -230,11 +230,11 @@ class Stack:
             raise Refused(f"{self._variables[assigned[0]].path} is assigned while the loss is computed")
         return shares, state
 
-    def _applied(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _apply_gradients(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's update with its gradients: its values, whether all is finite, and its state."""
         one = {**own, **alike, "seeds": {}}
-        parts = [part for optimizer in self.graph.optimizers for part in groups.parts(optimizer)]
-        with self._as(one) as scope, _undistributed(parts):
+        parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
+        with self._replacing_variables(one) as scope, _updating_by_value(parts):
             shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
             found: list[Any] = []
             for gradient, shape in zip(one["gradients"], shapes, strict=True):
@@ -246,29 +246,35 @@ class Stack:
             values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
             return values, finite, [scope.get_current_value(v) for v in self._variables]
 
-    def _evaluate_all(self, given: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _evaluate_all(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Evaluate all batches; return the sums of losses."""
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
-            rows = given.orders[0, i * given.size : (i + 1) * given.size]
-            own, alike = self._own(given), self._alike(given, rows[None], given.numbers + i)
+            rows = batches.orders[0, i * batches.size : (i + 1) * batches.size]
+            own, alike = (
+                self._list_own_tensors(batches),
+                self._list_shared_tensors(batches, rows[None], batches.numbers + i),
+            )
             if not alike:
-                own |= {"seed": tf.gather(given.seeds, given.of), "number": tf.gather(given.numbers + i, given.of)}
+                own |= {
+                    "seed": tf.gather(batches.seeds, batches.of),
+                    "number": tf.gather(batches.numbers + i, batches.of),
+                }
             alike = {**alike, "rows": rows}
-            with self._drawn(given):
-                values, state = mapped(functools.partial(self._evaluated, given, alike), own)
+            with self._drawing_per_stream(batches):
+                values, state = map_over_trials(functools.partial(self._evaluate_one, batches, alike), own)
             self._assign(state)
             return i + 1, self.graph.step.added(totals, values, rows)
 
-        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
         return totals
 
-    def _evaluated(self, given: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+    def _evaluate_one(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses in evaluation, and its state afterwards."""
         one, graph = {**own, **alike}, self.graph
-        with self._as(one) as scope:
+        with self._replacing_variables(one) as scope:
             values = graph.replicas.first(
-                graph.replicas.run(graph.evaluate, given.tensors, one["rows"], one["seed"], one["number"])
+                graph.replicas.run(graph.evaluate, batches.tensors, one["rows"], one["seed"], one["number"])
             )
             return values, [scope.get_current_value(v) for v in self._variables]
 
@@ -288,9 +294,9 @@ class Stack:
                 return [scope.get_current_value(self._variables[place]) for place in self._counts]
 
         counted = [tf.convert_to_tensor(self._values[place]) for place in self._counts]
-        results: dict[str, tf.Tensor] = mapped(one, counted)
+        results: dict[str, tf.Tensor] = map_over_trials(one, counted)
         with tf.control_dependencies(list(results.values())):
-            for place, value in zip(self._counts, mapped(anew, counted), strict=True):
+            for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
                 self._values[place].assign(value)
         return results
 
@@ -301,33 +307,33 @@ class Stack:
         """Return the positions of the variables that trials of one stream share: the states of seeds."""
         return self._seeds if self.streams == 1 else set()
 
-    def _own(self, given: StackedBatches) -> dict[str, Any]:
+    def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
         """Return the tensors that differ between trials."""
         state = [tf.convert_to_tensor(value) for value in self._values]
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
-    def _alike(self, given: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+    def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Return the tensors that all trials share; empty if there are several streams."""
         if self.streams > 1:
             return {}
         seeds = {place: tf.convert_to_tensor(self._values[place])[0] for place in self._shared}
-        return {"rows": rows[0], "seed": given.seeds[0], "number": number[0], "seeds": seeds}
+        return {"rows": rows[0], "seed": batches.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
-    def _drawn(self, given: StackedBatches) -> Iterator[None]:
+    def _drawing_per_stream(self, batches: StackedBatches) -> Iterator[None]:
         """Draw once for each stream inside the block, if there are several."""
         if self.streams == 1:
             yield
         else:
-            with drawn_by(Streams(self.streams, given.first, given.of)):
+            with drawing_per_stream(Streams(self.streams, batches.first, batches.of)):
                 yield
 
     @contextmanager
-    def _as(self, one: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
+    def _replacing_variables(self, values: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
         """Replace all variables and live numbers by one trial's values inside the block."""
-        state = [one.get("seeds", {}).get(place, value) for place, value in enumerate(one["state"])]
-        numbers = dict(zip(self._numbers, one["numbers"], strict=True))
-        with _Values(list(zip(self._variables, state, strict=True))) as scope, valued(numbers):
+        state = [values.get("seeds", {}).get(place, value) for place, value in enumerate(values["state"])]
+        numbers = dict(zip(self._numbers, values["numbers"], strict=True))
+        with _Values(list(zip(self._variables, state, strict=True))) as scope, replacing_values(numbers):
             yield scope
 
     def _assign(self, state: Sequence[tf.Tensor]) -> None:
@@ -335,7 +341,7 @@ class Stack:
             variable.assign(value)
 
 
-def _origin(tensor: tf.Tensor) -> tf.Tensor:
+def _find_origin(tensor: tf.Tensor) -> tf.Tensor:
     """Return the tensor that this one is another name of."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
@@ -354,7 +360,7 @@ class _Values(keras.StatelessScope):
 
 
 @contextmanager
-def _undistributed(optimizers: Sequence[Any]) -> Iterator[None]:
+def _updating_by_value(optimizers: Sequence[Any]) -> Iterator[None]:
     """Make optimizers change variables inside the block as Keras does on its other backends, by their values.
 
     This changes the class, because optimizers such as Nadam extend these methods.

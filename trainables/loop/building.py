@@ -32,7 +32,7 @@ from trainables.recipe import clipping, features, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import constants, origins, owned, weights
+from trainables.state import constants, origins, program_variables, weights
 from trainables.state.initial import InitialModel
 from trainables.state.origins import CreatedVariables
 
@@ -51,17 +51,17 @@ def build_model(
     random.seed(seed)
     np.random.seed(seed)
     keras_corrections.number_layers_anew()
-    with weights.read_once():
+    with weights.caching_weights():
         model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
     if type(author).features is not Author.features and not features.are_cached(author, hp):
-        front = features.in_front(author, hp)
+        front = features.make_front_model(author, hp)
         model = model if front is None else joined(front, model, author.first_example[0])
-    if not model.built and refusals.own_methods(model, "call") and not first_trace.trains_itself(model):
-        model(keras_corrections.symbolic(author.first_example[0]))
+    if not model.built and refusals.list_overridden_methods(model, "call") and not first_trace.trains_itself(model):
+        model(keras_corrections.make_symbolic(author.first_example[0]))
     elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
-        model(keras_corrections.symbolic(author.first_example[0]))  # the default loss depends on the outputs
+        model(keras_corrections.make_symbolic(author.first_example[0]))  # the default loss depends on the outputs
     if not first_trace.lacks_weights(model):
         groups.freeze_layers(model, hp)
     return model
@@ -73,57 +73,59 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
     The model is compiled as it will be later, but with an optimizer and metrics that are thrown away. Raises Refused
     for a model that cannot be trained by its own step.
     """
-    uncompiled = refusals.own_methods(model, "compile") and not model.compiled
-    if uncompiled or own_step.is_own(author) or in_scope_of_servers():
+    uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
+    if uncompiled or own_step.overrides_train_step(author) or in_scope_of_servers():
         return  # `build_program` refuses these
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     refusals.check_fit(model, replicas, validates=author.validates)
-    first = len(record.made)
+    first = len(record.created)
     if model.compiled:
         first_trace.make_weights(author, hp, model)
     else:
         optimizer = author.optimizer(hp)
-        model.compile(optimizer=optimizer, **own_step.options(author, hp, model))
+        model.compile(optimizer=optimizer, **own_step.get_compile_options(author, hp, model))
         first_trace.make_weights(author, hp, model)
-        thrown_away = {id(owned.raw_of(v)) for v in (*optimizer.variables, *model.metrics_variables)}
-        record.made[first:] = [raw for raw in record.made[first:] if id(raw) not in thrown_away]
+        thrown_away = {
+            id(program_variables.unwrap_variable(v)) for v in (*optimizer.variables, *model.metrics_variables)
+        }
+        record.created[first:] = [raw for raw in record.created[first:] if id(raw) not in thrown_away]
         keras_private.mark_uncompiled(model)
     groups.freeze_layers(model, hp)
 
 
-def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
+def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
     """Call the author's methods that make a model, and return what they make.
 
     Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
     returns a compiled model, its optimizer, loss and metrics are used. Raises
     `origins.StaleVariable` for a model that an earlier trial has made.
     """
-    keras_corrections.let_variables_be_numbers()
-    first = len(record.made)
+    keras_corrections.allow_number_conversion()
+    first = len(record.created)
     reads: Reads = {}
     by_author: Reads = {}
-    with random_layers.following_the_trial() as making, keras_corrections.seeds_counted() as seeds:
+    with random_layers.replacing_unseeded_draws() as making, keras_corrections.counting_seeds() as seeds:
         own_method = type(author).optimizer is not Author.optimizer
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
             model = build_model(author, hp, seed)
         if first_trace.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
-        held = constants.values(model)
-        by_model = len(record.made)
+        held = constants.collect_constants(model)
+        by_model = len(record.created)
         variables = {variable.path: variable.value for variable in model.variables}
-        owned.undo_shared(variables.values())
+        program_variables.reset_shared_variables(variables.values())
         origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
-            compiled = _compiled_by(author, model)
+            compiled = _get_author_compile_arguments(author, model)
             turns = own_step.list_turns(author, hp, model)
             optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
             again = None if optimizer is not None else functools.partial(author.optimizer, hp)
             optimizer = optimizer or author.optimizer(hp)
-        optimizer = groups.combined(optimizer, again, model, author.groups(hp, model))
+        optimizer = groups.combine_optimizers(optimizer, again, model, author.groups(hp, model))
         if compiled is None:
-            options = own_step.options(author, hp, model)
+            options = own_step.get_compile_options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
             if weighted is not None:
                 options["weighted_metrics"] = weighted
@@ -131,19 +133,19 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariable
         else:
             options, loss_weights = compiled, {}
         live = set(map(id, author.live.variables))
-        made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
+        made = tuple(raw for raw in record.created[first:] if id(raw) not in live)
         parts = InitialModel(
-            model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held
+            model, optimizer, options, loss_weights, made, record, tuple(record.created[first:by_model]), held
         )
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
+    by_itself, drew = own_step.describe_own_steps(author, model), making.drew or _has_drawn(seed, seeds.given)
     return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
 
-def _has_drawn(seed: int, given: int) -> bool:
+def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     """Return whether `random` or `np.random` have drawn more since they were seeded than seeds for Keras.
 
-    ``given`` is the number of seeds that Keras has drawn from `random`.
+    ``seeds_drawn`` is the number of seeds that Keras has drawn from `random`.
     """
     fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
@@ -153,12 +155,12 @@ def _has_drawn(seed: int, given: int) -> bool:
     if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
         return True
     again = random.Random(seed)
-    for _ in range(given):
+    for _ in range(seeds_drawn):
         again.randint(*keras_corrections.SEEDS)
     return again.getstate() != random.getstate()
 
 
-def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
+def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
     """Return the settings of a trial that are fixed in its graph.
 
     Raises OutOfMemory if the batch cannot be cut into more micro-batches, and ValueError if two averages of the weights
@@ -171,7 +173,7 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
     if "swa_from" in hp and "ema_momentum" in hp:
         raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
-        clipping=clipping.kinds(hp),
+        clipping=clipping.list_kinds(hp),
         micro_batches=micro_batches * accumulate,
         scale_loss=dtype == "mixed_float16",
         average="ema_momentum" in hp,
@@ -180,26 +182,26 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
     )
 
 
-def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
+def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     """Compile a model and return the program that trains it.
 
     Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
     methods that cannot be trained.
     """
-    author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
+    author, parts, recipe, replicas = made.author, made.parts, options.recipe, options.placement.replicas
     own_step.check_signatures(author)
-    if recipe.by_epoch and groups.averages(parts.optimizer) is not None:
+    if recipe.by_epoch and groups.get_averaging_momentum(parts.optimizer) is not None:
         raise refusals.Refused(
             "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
         )
-    intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
-    seen = intake.seen(author.first_example, replicas)
+    intake = Intake(author, options.present, Mixing.of(made.hp, author.live))
+    example = intake.trace_example(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]
-    fit = wanted.fit or bool(made.by_itself and wanted.callbacks.hear_batches)
+    fit = options.fit or bool(made.by_itself and options.callbacks.want_batches)
     itself = fit or bool(made.by_itself)
-    refusals.check_methods(own, wanted.callbacks, fit=fit)
-    if wanted.placement.name == PARAMETER_SERVER:
-        if wanted.callbacks:
+    refusals.check_methods(own, options.callbacks, fit=fit)
+    if options.placement.name == PARAMETER_SERVER:
+        if options.callbacks:
             raise refusals.Refused(
                 "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
                 "on_epoch_end()"
@@ -207,70 +209,77 @@ def build_program(made: AuthorParts, wanted: ProgramOptions) -> Program:
         if itself or own:
             what = "loop: fit" if itself else f"{' and '.join(own)}() of the trainable"
             raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
-        _correct(made, wanted, fit=False)
-        return ServedProgram(made, wanted, intake, seen)
-    jit_compile = wanted.jit_compile
+        _correct_keras(made, options, fit=False)
+        return ServedProgram(made, options, intake, example)
+    jit_compile = options.jit_compile
     if made.turns and not fit:
-        graph = own_step.build_graph(made, wanted, intake, seen)
+        graph = own_step.build_graph(made, options, intake, example)
     else:
-        _correct(made, wanted, fit=itself)
+        _correct_keras(made, options, fit=itself)
         if itself and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
-            return FitProgram(made, wanted, intake, seen)
+            return FitProgram(made, options, intake, example)
         if made.by_itself:
-            graph = _keras_graph(made, wanted, intake, seen)
+            graph = _build_keras_graph(made, options, intake, example)
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
-            graph = _graph(made, wanted, intake, seen)
-    graph.watch = own_step.watch(author, wanted.present, parts.model)
-    graph.made = parts.made
+            graph = _build_graph(made, options, intake, example)
+    graph.watch = own_step.make_batch_hook(author, options.present, parts.model)
+    graph.created = parts.created
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
-    program.hook_variables = own_step.hook_variables(author, wanted.kept)
+    program.hook_variables = own_step.hook_variables(author, options.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
     return program
 
 
-def _correct(made: AuthorParts, wanted: ProgramOptions, *, fit: bool) -> None:
+def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
-    author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
-    correct_networks([model], wanted, fit=fit)
-    correct_optimizer(optimizer, model.trainable_variables, made, fit=fit)
-    if made.hp.flag("gradient_checkpointing", default=False):
+    author, model, optimizer = parts.author, parts.parts.model, parts.parts.optimizer
+    correct_networks([model], options, fit=fit)
+    correct_optimizer(optimizer, model.trainable_variables, parts, fit=fit)
+    if parts.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
-        recomputation.recompute_activations(model, keras_corrections.adding_losses(model, author.first_example))
+        recomputation.recompute_activations(
+            model, keras_corrections.find_layers_adding_losses(model, author.first_example)
+        )
 
 
-def _graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
-    """Return the graph of a model that is trained by its compiled or added losses."""
-    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
+def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
+    """Return the graph of a model that is trained by the losses that it is compiled with or that its layers add."""
+    author, parts, replicas = made.author, made.parts, options.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    keras_corrections.take_whole_losses(model)
+    keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.create_variables(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
-    losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
-    owned.check_scope(model, replicas)
+    losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
+    program_variables.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
-    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
+    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
 
 
-def _keras_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
-    """Return the graph of a model that trains itself; Keras's optimizer clips and scales the loss."""
-    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
+def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
+    """Return the graph of a model with its own `train_step`, which applies gradients by Keras's optimizer itself.
+
+    Clipping and loss scaling are left to that optimizer.
+    """
+    author, parts, replicas = made.author, made.parts, options.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
-    fit_program.check_options(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    fit_program.check_options(
+        options.recipe, replicas, parts.optimizer, example[1] if intake.mixing.mixes else (), who=who
+    )
     step = fit_program.keras_step(made, replicas, intake)
-    return Graph(step, replicas, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
+    return Graph(step, replicas, author.live, replace(options.recipe, clipping=(), scale_loss=False), intake)
 
 
-def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
+def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
     """Return the arguments that a model was compiled with inside `model`, or None if it is not compiled.
 
     If the model defines `compile`, only an optimizer among its attributes is returned. Raises Refused if the author
@@ -278,7 +287,7 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
     """
     if not model.compiled:
         return None
-    if refusals.own_methods(model, "compile"):  # its compile() sets all that it needs
+    if refusals.list_overridden_methods(model, "compile"):  # its compile() sets all that it needs
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
     both = [
@@ -290,4 +299,4 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
         raise refusals.Refused(
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
         )
-    return keras_corrections.compiled_with(model)
+    return keras_corrections.get_compile_arguments(model)

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
-from sweep.state.pristine import Traces
+from sweep.state.recorded_values import Digests
 from trainables.devices import nvml
-from trainables.devices.gauges import host_peak
+from trainables.devices.gauges import get_peak_bytes
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
-from trainables.state.pristine import MadeValues
+from trainables.state.author_globals import ModelChanges
 
 LEAST = 1 / 256
 """Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
@@ -28,25 +28,25 @@ class Structure:
     """The key of a program: everything that it was made from, such as devices, data and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    seen: Traces = field(default_factory=dict)  # what `data` has left where the author's methods can see it
+    seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
     example: object = None  # digest of the first example, if the methods read it
     targets: object = None  # digest of some targets, likewise
     reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
-    made: MadeValues = field(default_factory=MadeValues)  # what the methods left in modules
+    changes: ModelChanges = field(default_factory=ModelChanges)  # what the methods left in modules
     # Whether the author's methods drew numbers. These may be constants of the graph, so another seed needs another
     # program.
     drew: bool = False
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate it was made with
     made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
 
-    def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
-        """Return whether building a program for the ``wanted`` structure would give the same graph.
+    def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
+        """Return whether building a program for the ``structure`` structure would give the same graph.
 
         ``hp`` has the hyperparameters of that trial. An example or targets that were not read may differ.
         """
-        alike = self.environment == wanted.environment and self.seen == wanted.seen
-        read = self.example in (None, wanted.example) and self.targets in (None, wanted.targets)
+        alike = self.environment == structure.environment and self.seen == structure.seen
+        read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
         return alike and read and hp.agree(self.reads)
 
 
@@ -96,18 +96,18 @@ The rest is for data and activations.
 _STATM = Path("/proc/self/statm")
 
 
-def memory_used(placement: Placement) -> dict[str, float]:
+def measure_memory(placement: Placement) -> dict[str, float]:
     """Return the bytes in use now: ``host`` for this process, and TensorFlow's on each GPU by its name."""
     gpus = placement.devices if placement.on_gpu else ()
-    return {"host": _host_used(), **{gpu: _on_gpu(gpu) for gpu in gpus}}
+    return {"host": _measure_host_bytes(), **{gpu: _is_on_gpu(gpu) for gpu in gpus}}
 
 
-def room(placement: Placement, devices: Devices) -> dict[str, float]:
+def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
     """Return the bytes that all programs may take together, on the host and on each GPU whose size is known."""
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
-        readers = nvml.readers()
+        readers = nvml.create_readers()
         for gpu, reader in zip(placement.devices, readers, strict=len(readers) == len(placement.devices)):
             total = reader.memory_bytes()
             if total:
@@ -115,18 +115,20 @@ def room(placement: Placement, devices: Devices) -> dict[str, float]:
     return found
 
 
-def share_of_room(before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]) -> float:
+def compute_share_of_room(
+    before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]
+) -> float:
     """Return the share of the room that was taken between two moments, on the device where it is largest."""
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 
-def _on_gpu(name: str) -> float:
+def _is_on_gpu(name: str) -> float:
     return float(tf.config.experimental.get_memory_info(name.upper())["current"])
 
 
-def _host_used() -> float:
+def _measure_host_bytes() -> float:
     """Return the bytes of memory that this process alone uses, or its peak if the system does not tell."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))
-    return float(host_peak())
+    return float(get_peak_bytes())

@@ -9,10 +9,10 @@ import keras
 from trainables.loop.program import AuthorParts, ProgramOptions
 from trainables.recipe import groups, optimizers, refusals
 from trainables.replicas import keras_corrections, random_layers
-from trainables.state import owned
+from trainables.state import program_variables
 
 
-def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *, fit: bool) -> None:
+def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
     """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
 
     This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
@@ -20,20 +20,20 @@ def correct_networks(networks: Sequence[keras.Layer], wanted: ProgramOptions, *,
     the networks. Raises Refused for what cannot be corrected.
     """
     random_layers.replace_random_functions()
-    keras_corrections.leave_losses_whole()
+    keras_corrections.keep_loss_means()
     keras_corrections.keep_arithmetic_on_devices()
     for network in networks:
         if isinstance(network, keras.Model):
             refusals.check_model(network, fit=fit)
-            owned.check_scope(network, wanted.placement.replicas)
-            keras_corrections.outputs_in_float32(network)
-        if not wanted.whole:
+            program_variables.check_scope(network, options.placement.replicas)
+            keras_corrections.set_outputs_to_float32(network)
+        if not options.whole:
             keras_corrections.synchronise_batch_norm(network)
-            keras_corrections.part_losses(network)
+            keras_corrections.separate_added_losses(network)
 
 
 def correct_optimizer(
-    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], made: AuthorParts, *, fit: bool
+    optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
 ) -> None:
     """Prepare an optimizer for the training loop.
 
@@ -41,8 +41,8 @@ def correct_optimizer(
     with ``fit`` neither applies. Biases and other weights with fewer than two dimensions are exempt from weight decay,
     unless the author made the optimizer. Raises Refused.
     """
-    for part in () if fit else groups.parts(optimizer):
+    for part in () if fit else groups.list_parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
-    if optimizer is made.parts.optimizer and not made.own_optimizer:
+    if optimizer is parts.parts.optimizer and not parts.own_optimizer:
         optimizers.exclude_from_decay(optimizer, weights)

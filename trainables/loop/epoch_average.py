@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.data.chunks import Chunk, updates
+from trainables.data.chunks import Chunk, count_updates
 from trainables.data.passes import Batches
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
@@ -68,9 +68,9 @@ class EpochAverage(Average):
         if not self._normalising:
             return
         done = 0
-        with self.swapped():
+        with self.swapping():
             for chunk in chunks:
-                count = updates(len(chunk.order), batch_size)
+                count = count_updates(len(chunk.order), batch_size)
                 given = Batches.of(chunk, count, size=batch_size, seed=seed, first=first + done)
                 self._normalise(given, tf.constant(done))
                 done += count
@@ -79,33 +79,33 @@ class EpochAverage(Average):
         """Add the present weights to the running mean."""
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
-            self.replicas.change(
+            self.replicas.update_copies(
                 average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), weight.value, count
             )
         self.started.assign(count)
 
-    def _normalise_chunk(self, given: Batches, done: tf.Tensor) -> None:
+    def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
         """Add these batches to the moving statistics, which become means over all batches.
 
         ``done`` is the number of batches that came before in this pass.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            rows = given.rows(i)
+            rows = batches.rows(i)
             before = tf.cast(done + i, tf.float32)
 
             def on_each(tensors: Any) -> None:
-                (cut,) = slices.cuts(tf.shape(rows)[0], 1)
-                cut.draw(given.seed, given.first + i, EVALUATION)
+                (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
+                cut.draw(batches.seed, batches.first + i, EVALUATION)
                 x, *_ = self._intake.take(tensors, rows, cut)
-                with slices.entered(cut):
+                with slices.entering(cut):
                     self._model(x, training=True)
 
             with ExitStack() as stack:
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     layer.momentum = before / (before + 1.0)
-                self.replicas.run(on_each, given.tensors)
+                self.replicas.run(on_each, batches.tensors)
             return (i + 1,)
 
-        tf.while_loop(lambda i: i < given.count, batch, (tf.constant(0),))
+        tf.while_loop(lambda i: i < batches.count, batch, (tf.constant(0),))

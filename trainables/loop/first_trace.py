@@ -18,7 +18,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
-from trainables.loop.steps import KerasStep, shapes_of
+from trainables.loop.steps import KerasStep, trace_shapes
 from trainables.recipe import refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
@@ -26,14 +26,14 @@ from trainables.recipe.mixing import Mixing
 
 def trains_itself(model: keras.Model) -> bool:
     """Return whether the model has a `train_step` of its own."""
-    return bool(refusals.own_methods(model, "train_step"))
+    return bool(refusals.list_overridden_methods(model, "train_step"))
 
 
 def lacks_weights(model: keras.Model) -> bool:
     """Return whether the model trains itself and has layers that only a step of its own can build."""
     if not trains_itself(model):
         return False
-    if refusals.own_methods(model, "build") and not model.built:
+    if refusals.list_overridden_methods(model, "build") and not model.built:
         return True
     return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
 
@@ -63,8 +63,8 @@ def _trace(
     found = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
     optimizers = list({id(optimizer): optimizer for optimizer in found}.values())
     with ExitStack() as stack:
-        trained = [(optimizer, stack.enter_context(noting_trained(optimizer, model))) for optimizer in optimizers]
-        shapes_of(functools.partial(step.evaluate, training=True), run, intake, example)
+        trained = [(optimizer, stack.enter_context(recording_trained(optimizer, model))) for optimizer in optimizers]
+        trace_shapes(functools.partial(step.evaluate, training=True), run, intake, example)
     return trained
 
 
@@ -74,7 +74,7 @@ def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @contextmanager
-def noting_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
+def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
     """Replace ``optimizer.apply`` inside the block by a function that changes nothing.
 
     Yields a list, which has the variables that the optimizer would have changed when the block ends. The optimizer is

@@ -19,27 +19,27 @@ import tensorflow as tf
 from sweep.contract import Incompatible
 from trainables import keras_private
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
-from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples, get_batch_specs
 from trainables.devices import gpu_support
-from trainables.devices.replicas import Replicas, here, sums
+from trainables.devices.replicas import Replicas, get_replica_index, sum_over_replicas
 from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
-from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, scalars
-from trainables.loop.steps import CalledWith, KerasStep, as_fit_takes, metrics_of, step_of
+from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
+from trainables.loop.steps import InputRecorder, KerasStep, pack_batch, read_metrics, wrap_step
 from trainables.loop.update import Recipe
-from trainables.loop.xla import ON, UNSUPPORTED, reason
+from trainables.loop.xla import ON, UNSUPPORTED, describe_error
 from trainables.numbers import seeds
-from trainables.numbers.draws import EVALUATION, compiling
+from trainables.numbers.draws import EVALUATION, tracing_for_xla
 from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
-from trainables.recipe.rates import rate_variable
+from trainables.recipe.rates import get_rate_variable
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
-from trainables.state import owned
-from trainables.state.owned import State
-from trainables.state.registered import go_with_owner
+from trainables.state import program_variables
+from trainables.state.program_variables import State
+from trainables.state.registered import unregister_with_owner
 
 
 class NotInFit(Incompatible):
@@ -86,7 +86,7 @@ def check_options(
 
 def _compile(
     made: AuthorParts, replicas: Replicas, intake: Intake, *, jit_compile: bool
-) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
+) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.RecordedLoss, ...]]:
     """Compile a model as its author would for `fit`, and create its variables.
 
     Return whether the model has its own `compile`, which is then not called, and the losses that were installed.
@@ -98,7 +98,7 @@ def _compile(
     by_step = first_trace.trains_itself(model)
     if by_step:
         keras_corrections.leave_building_to_steps(model)
-    if refusals.own_methods(model, "compile"):  # the model makes its optimizers
+    if refusals.list_overridden_methods(model, "compile"):  # the model makes its optimizers
         model.jit_compile = jit_compile
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
@@ -106,7 +106,7 @@ def _compile(
         first_trace.make_variables(model, replicas, intake, example)
     else:
         keras_corrections.create_variables(model, example)
-    owned.check_scope(model, replicas)
+    program_variables.check_scope(model, replicas)
     of_data = None if by_step else example
     return False, global_losses.replace_losses(
         model, parts.loss_weights, of_data, 1 / replicas.number, whole=replicas.number == 1
@@ -116,7 +116,7 @@ def _compile(
 def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
     """Raise Refused if a model without a compiled loss has a step that neither defines nor adds a loss."""
     for step, training in (("train_step", True), *([("test_step", False)] if validates else [])):
-        if not refusals.own_methods(model, step):
+        if not refusals.list_overridden_methods(model, step):
             keras_corrections.check_added_losses(model, example, training=training)
 
 
@@ -125,13 +125,13 @@ class FitProgram(Program):
 
     validates_as_it_trains = True
 
-    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
+    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> None:
         self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
-        self.jit_compile = jit_compile = wanted.jit_compile == "must"
-        parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
+        self.jit_compile = jit_compile = options.jit_compile == "must"
+        parts, replicas, seed = made.parts, options.placement.replicas, options.seed
         model, optimizer = parts.model, parts.optimizer
-        mixed = seen[1] if intake.mixing.mixes else ()
-        check_options(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
+        mixed = example[1] if intake.mixing.mixes else ()
+        check_options(options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         unknown_gpu = gpu_support.find_unknown_gpu() if jit_compile else ""
@@ -142,10 +142,10 @@ class FitProgram(Program):
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
         # model with its own compile() may have none.
         self._number = keras.Variable(0, trainable=False, dtype="int", aggregation="only_first_replica", name="number")
-        in_slices = functools.partial(_in_slices, self._number, seed=seed, jit_compile=jit_compile)
-        self._called_with = CalledWith()
-        model.train_step = in_slices(step_of(model, self._called_with, training=True), training=True)
-        model.test_step = in_slices(step_of(model, self._called_with, training=False), training=False)
+        in_slices = functools.partial(_wrap_step_in_slice, self._number, seed=seed, jit_compile=jit_compile)
+        self._called_with = InputRecorder()
+        model.train_step = in_slices(wrap_step(model, self._called_with, training=True), training=True)
+        model.test_step = in_slices(wrap_step(model, self._called_with, training=False), training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts, self.live = model, parts, made.author.live
         self._replicas = replicas
@@ -175,12 +175,12 @@ class FitProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused if the trial has something that cannot be reset between phases."""
-        own = refusals.own_methods(self.model, "compile")
+        own = refusals.list_overridden_methods(self.model, "compile")
         if own or self.callbacks:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
-    @go_with_owner
+    @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once, so that all variables that they create or use are known.
 
@@ -197,16 +197,16 @@ class FitProgram(Program):
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
-            batch = batch_specs(self._example(data))
+            batch = get_batch_specs(self._example(data))
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
         moments = optimizer.variables if optimizer is not None else []
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
-        captured = owned.captured_by(graphs[:1])
-        self.idle_numbers = self._live.outside_of(captured, replicas.of_each)
-        its_own = owned.variables_of(self.parts.optimizer, model, replicas)
+        captured = program_variables.find_captured_handles(graphs[:1])
+        self.idle_numbers = self._live.find_unused(captured, replicas.of_each)
+        its_own = program_variables.list_optimizer_state(self.parts.optimizer, model, replicas)
         self.optimizer_is_idle = not any(id(part.handle) in captured for part in its_own)
         self.sets_no_rate |= self.optimizer_is_idle
         if replicas.number > 1:
@@ -214,22 +214,22 @@ class FitProgram(Program):
             additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`."""
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
-        training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
+        training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
         if validates:
             modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
         return modes
 
-    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+    def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
         """Return a slice's contributions to the loss and to what layers add to it; see `additivity`."""
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
             x, y, weight = gather_examples(tensors, rows[cut.start : cut.stop])
         predicted = self.model(x, training=training)
-        added = keras_corrections.added_losses(self.model)
+        added = keras_corrections.get_added_losses(self.model)
         loss = keras_private.compute_loss(self.model, x, y, predicted, weight, training=training)
 
         def count() -> tf.Tensor:
@@ -243,11 +243,11 @@ class FitProgram(Program):
     def _metrics(self, training: bool) -> dict[str, float]:
         """Return the metrics since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
-        found = {name: value for name, value in metrics_of(self.model).items() if name not in losses}
+        found = {name: value for name, value in read_metrics(self.model).items() if name not in losses}
         self.model.reset_metrics()
-        return scalars({name: np.asarray(value) for name, value in found.items()})
+        return flatten_metrics({name: np.asarray(value) for name, value in found.items()})
 
-    @go_with_owner
+    @unregister_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -264,28 +264,28 @@ class FitProgram(Program):
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
-        seen: list[int] = []
+        sizes: list[int] = []
         first, count = walk.first_update(epoch), len(rates)
 
         def source() -> Iterator[Any]:
-            return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
+            return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
-        setting, losses = _Rates(rates, self.optimizers, sets=not self.sets_no_rate), FiniteLosses()
+        setting, losses = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate), FiniteLosses()
         made = self._dataset(walk.data, source, count, augment=True)
-        with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
+        with made as batches, stopwatch.profiling(profile_into), self._explaining_xla_errors():
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, losses, _Counting(self._number, first), *map(_OfBatches, self.callbacks)],
+                callbacks=[setting, losses, _BatchCounter(self._number, first), *map(_BatchCallback, self.callbacks)],
             )
-        metrics = scalars({name: values[-1] for name, values in history.history.items()})
+        metrics = flatten_metrics({name: values[-1] for name, values in history.history.items()})
         finite = losses.finite and bool(all_finite([v.value for v in self.model.trainable_variables]))
-        return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
+        return Trained(metrics, finite, 0.0, sum(sizes[:count]), setting.last_set)
 
-    @go_with_owner
+    @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Evaluate validation data by a call of `Model.evaluate`."""
         self.state.will_train()
@@ -294,26 +294,26 @@ class FitProgram(Program):
             return self._batches(data.chunks(), data.batch_size, None, 0)
 
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
-            counting = _Counting(self._number, epoch * data.split.updates(data.batch_size))
+            counting = _BatchCounter(self._number, epoch * data.split.updates(data.batch_size))
             results = self.model.evaluate(batches, verbose=0, return_dict=True, callbacks=[counting])
-        return Evaluated(scalars(results))
+        return Evaluated(flatten_metrics(results))
 
     @contextmanager
-    def _named_if_xla_cannot(self) -> Iterator[None]:
+    def _explaining_xla_errors(self) -> Iterator[None]:
         """Raise NotInFit in place of XLA's error about an operation that it cannot compile."""
         try:
             yield
         except tf.errors.OpError as error:
             if not self.jit_compile or UNSUPPORTED not in str(error):
                 raise
-            raise NotInFit(f"training.jit_compile is true, and {reason(error)}; leave it out") from error
+            raise NotInFit(f"training.jit_compile is true, and {describe_error(error)}; leave it out") from error
 
     @contextmanager
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
         """Yield a dataset of ``count`` batches, to be used inside the block."""
-        signature = batch_specs(self._example(data, augment=augment))
+        signature = get_batch_specs(self._example(data, augment=augment))
         source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
         try:
@@ -322,18 +322,18 @@ class FitProgram(Program):
             source.clear()
 
     def _batches(
-        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, seen: list[int] | None = None
+        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, sizes: list[int] | None = None
     ) -> Iterator[Any]:
-        """Yield batches, numbered from ``update`` on; with a seed they are augmented.
+        """Yield the batches of these chunks as `fit` takes them, numbered from ``update`` on.
 
-        The size of each batch is appended to ``seen``.
+        With a seed they are augmented. The size of each batch is appended to ``sizes``.
         """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
-                if seen is not None:
-                    seen.append(len(rows))
+                if sizes is not None:
+                    sizes.append(len(rows))
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 
@@ -343,13 +343,13 @@ class FitProgram(Program):
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Return these rows as a batch; with a seed they are augmented."""
         if seed is None:
-            return as_fit_takes(gather_examples(tensors, rows))
+            return pack_batch(gather_examples(tensors, rows))
         cut = Slice.whole(tf.constant(len(rows)))
-        cut.draw(tf.constant(seeds.short(seed)), tf.constant(update))
-        return as_fit_takes(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
+        cut.draw(tf.constant(seeds.truncate_seed(seed)), tf.constant(update))
+        return pack_batch(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
 
 
-def _in_slices(
+def _wrap_step_in_slice(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
     """Wrap a model's step so that each replica knows which part of the batch it computes.
@@ -358,25 +358,25 @@ def _in_slices(
     """
 
     def step(data: Any) -> Any:
-        replicas, replica = here()
+        replicas, replica = get_replica_index()
         count = tf.shape(tf.nest.flatten(data)[0])[0]
-        counts = tf.cast(sums([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
+        counts = tf.cast(sum_over_replicas([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
         piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
-        piece.draw(tf.constant(seeds.short(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
-        with slices.entered(piece), compiling() if jit_compile else nullcontext():
+        piece.draw(tf.constant(seeds.truncate_seed(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
+        with slices.entering(piece), tracing_for_xla() if jit_compile else nullcontext():
             return its_step(data)
 
     return step
 
 
-class _Rates(keras.callbacks.Callback):
+class _RateSetter(keras.callbacks.Callback):
     """Sets the learning rate of each update until another callback sets it."""
 
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
         """Set the rate of the first update; with ``sets=False``, only notice what other callbacks set."""
         super().__init__()
-        self._variable, self._sets = rate_variable(optimizers[0]) if optimizers else None, sets
+        self._variable, self._sets = get_rate_variable(optimizers[0]) if optimizers else None, sets
         if self._variable is not None and sets:
             self._variable.assign(rates[0])  # callbacks see this one when the epoch begins
         self._rates, self._seen = rates, self._present()
@@ -398,7 +398,7 @@ class _Rates(keras.callbacks.Callback):
         return None if self._variable is None else float(self._variable.numpy())
 
 
-class _Counting(keras.callbacks.Callback):
+class _BatchCounter(keras.callbacks.Callback):
     """Sets the number of the batch that comes next, in training or validation."""
 
     def __init__(self, number: keras.Variable, first: int) -> None:
@@ -429,7 +429,7 @@ class FiniteLosses(keras.callbacks.Callback):
         self.on_train_batch_end(0, logs)
 
 
-class _OfBatches(keras.callbacks.Callback):
+class _BatchCallback(keras.callbacks.Callback):
     """Passes the updates of one `fit` call on to an author's callback; the trial calls its other methods."""
 
     def __init__(self, callback: keras.callbacks.Callback) -> None:
@@ -457,7 +457,7 @@ def _refuse_options(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
     """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""
-    clipped = recipe.clipping or (optimizer is not None and groups.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (number > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
@@ -467,7 +467,7 @@ def _refuse_options(
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),
         (recipe.average, "ema_momentum, which fit does not evaluate with"),
         (
-            optimizer is not None and groups.averages(optimizer) is not None,
+            optimizer is not None and groups.get_averaging_momentum(optimizer) is not None,
             "an averaging optimizer, which fit overwrites the weights with at each epoch's end",
         ),
     ]

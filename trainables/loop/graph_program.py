@@ -19,25 +19,25 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import tensorflow_private
-from trainables.data.chunks import Chunk, updates
+from trainables.data.chunks import Chunk, count_updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, split_by_batch_size
 from trainables.data.share import Share
-from trainables.devices.precision import RELATIVE_OF_TF32, rounds_factors
+from trainables.devices.precision import RELATIVE_OF_TF32, uses_tf32
 from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
-from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.program import Evaluated, Program, Trained, flatten_metrics
 from trainables.loop.steps import KerasStep
 from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.numbers.finite import all_finite
 from trainables.recipe.averaging import Average
-from trainables.recipe.refusals import Refused, own_methods
+from trainables.recipe.refusals import Refused, list_overridden_methods
 from trainables.replicas import additivity, global_losses
-from trainables.state import owned
+from trainables.state import program_variables
 from trainables.state.initial import InitialModel
-from trainables.state.owned import State
-from trainables.state.registered import go_with_owner
+from trainables.state.program_variables import State
+from trainables.state.registered import unregister_with_owner
 
 BLOCK = 32
 """Updates between two checks that all numbers are finite; at each check the host waits for the device."""
@@ -75,7 +75,7 @@ class GraphProgram(Program):
 
     def check_phases(self) -> None:
         """Raise Refused if the model's own `compile` makes its optimizers, which cannot start again."""
-        if self._graph.step.by_itself and own_methods(self.model, "compile"):
+        if self._graph.step.by_itself and list_overridden_methods(self.model, "compile"):
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
 
     @property
@@ -124,9 +124,9 @@ class GraphProgram(Program):
         if number == 1:
             return None, None
         share = Share(number, len(graph.replicas.devices), rank, graph.recipe.micro_batches)
-        return None if graph.intake.mixing.mixes else share, share.whole()
+        return None if graph.intake.mixing.mixes else share, share.without_micro_batches()
 
-    @go_with_owner
+    @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace and optimise both graphs by running them without any batch, which changes no state.
 
@@ -140,18 +140,20 @@ class GraphProgram(Program):
             self._graph.step.prepare_evaluation(validation.example())
             kinds = [(Batches.of(kind, 0, size=0, seed=0, first=0),) for kind in validation.kinds()]
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
-        if any(self._graph.step.measures(training=training) for training in (True, False)):
+        if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read_metrics()
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
         self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
-        captured = owned.captured_by(self._graph.traced[:traced])
-        self.idle_numbers = self.live.outside_of(captured, replicas.of_each)
+        captured = program_variables.find_captured_handles(self._graph.traced[:traced])
+        self.idle_numbers = self.live.find_unused(captured, replicas.of_each)
         self.optimizer_is_idle = not self._graph.step.uses(
-            owned.variables_of(self.parts.optimizer, self.model, replicas)
+            program_variables.list_optimizer_state(self.parts.optimizer, self.model, replicas)
         )
         self.sets_no_rate |= self.optimizer_is_idle
-        written = [held.raw for graph in self._graph.traced[traced:] for held in self.state.written(graph).values()]
+        written = [
+            held.raw for graph in self._graph.traced[traced:] for held in self.state.find_written(graph).values()
+        ]
         # Without validation data, evaluation is traced later, for the test data.
         if validation is None:
             self._counts = [self.state[path].raw for path in self.state]
@@ -184,42 +186,42 @@ class GraphProgram(Program):
         """
         if data.as_trained is None:
             return False
-        size = updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
-        few, many = data.split.steps_alike(size, data.as_trained)
+        size = count_updates(data.batch_size, data.as_trained) * data.as_trained  # so that both hold the same examples
+        few, many = data.split.count_equal_batches(size, data.as_trained)
         if few == many:
             return False
         once = replace(data, batch_size=size, steps=few)
         parts = replace(data.in_training_batches, steps=many)
-        before = [(raw, self.state.values(raw)) for raw in self._counts]
+        before = [(raw, self.state.read(raw)) for raw in self._counts]
         found = []
         for one in (once, parts):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
-                self.state.put(raw, values or ())
-        exact = self.model.compute_dtype == "float32" and not rounds_factors(self._graph.replicas)
+                self.state.set_values(raw, values or ())
+        exact = self.model.compute_dtype == "float32" and not uses_tf32(self._graph.replicas)
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
 
-    @go_with_owner
+    @unregister_with_owner
     def compile_updates(self, walk: Walk) -> bool:
         """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
 
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
-        while lacking := self.xla.lacking(walk):
-            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.arrays()
+        while lacking := self.xla.list_uncompiled(walk):
+            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.copy_all()
             try:
-                self.xla.compile(kinds, common([(tensors,) for tensors in kinds])[0], lacking)
+                self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
             except FAILURES as error:
-                self._give_way(error)
+                self._try_next_mode(error)
                 self._trace_training(walk.data)
             finally:
                 self.state.assign(before)
                 self._graph.traced.clear()
         return bool(self.xla.wanted)
 
-    @go_with_owner
+    @unregister_with_owner
     def trace_anew(self, train: Examples) -> None:
         """Trace training again, because other layers are trainable now."""
         self.xla.begin_anew()
@@ -230,30 +232,30 @@ class GraphProgram(Program):
     def _trace_training(self, data: Examples) -> None:
         """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
-        kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
+        kinds = [_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
         while True:
             try:
                 self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
             except FAILURES as error:
-                self._give_way(error)
+                self._try_next_mode(error)
             else:
                 return
 
-    def _give_way(self, error: Exception) -> None:
+    def _try_next_mode(self, error: Exception) -> None:
         """Switch to the next way of compiling updates after this error, or raise the error."""
-        if not self.xla.gives_way(error):
+        if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
         self._trace_training_anew()
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
-        """Trace a function for these kinds of chunks by running it without any batch.
+        """Trace a function by calling it with no batch of each of ``kinds``, its arguments for chunks of one shape.
 
-        With ``loose``, chunks may have any length, so it is traced for all shapes that the kinds have in common.
+        With ``loose``, chunks may have any length, so it is traced once for the types that fit all kinds.
         """
         zeros = self._graph.zeros(training=training)
         if loose:
-            function.get_concrete_function(*common(kinds), zeros)
+            function.get_concrete_function(*find_common_types(kinds), zeros)
         function(*kinds[0], zeros)
 
     def begin_as(self, fresh: InitialModel) -> bool:
@@ -262,13 +264,13 @@ class GraphProgram(Program):
         Return False if not all of them can be replaced; a new program is needed then.
         """
         self.state.will_train()
-        if not self.parts.give(fresh, self.state, self._averages()):
+        if not self.parts.assign_from(fresh, self.state, self._averages()):
             return False
         for average in self.averages:
             average.reset()
         return True
 
-    @go_with_owner
+    @unregister_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -280,58 +282,61 @@ class GraphProgram(Program):
         batch_size, seed = walk.batch_size, walk.seed
         first, done, seen, finite = walk.first_update(epoch), 0, 0, True
         sums = self._graph.zeros(training=True)
-        chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
+        chunks = _TimedChunks(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
-            count = updates(len(chunk.order), batch_size)
+            count = count_updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
-            arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
-            with stopwatch.profiled(profile_into if kept else None):
+            arguments = _add_rates(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
+            with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
                 finite = bool(sound)
             done, seen = done + count, seen + len(chunk.order)
             if not finite:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
-            self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
-        metrics = scalars(self._graph.step.reported(self._metrics(training=True), sums, seen))
+            self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
+        metrics = flatten_metrics(self._graph.step.reported(self._metrics(training=True), sums, seen))
         return Trained(metrics, finite, chunks.waited_s, seen)
 
-    @go_with_owner
+    @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
-        """Train on the first batches of a chunk, one for each rate; return the sums of the losses."""
+        """Train on the first batches of a chunk, one for each rate; return the sums of the losses by name.
+
+        Used to compare and time training alone against training of several trials at once. It changes the state.
+        """
         self.state.will_train()
-        arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
+        arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
         sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return {name: float(value) for name, value in sums.items()}
 
-    @go_with_owner
+    @unregister_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite.
 
         Raises Refused if the model reports no loss.
         """
-        arguments = _with(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
+        arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
         if "loss" not in found:
             raise Refused(f"{', '.join(found)} are reported, and no loss to look at")
         return float(found["loss"]) if bool(finite) else float("nan")
 
-    @go_with_owner
+    @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, with averaged weights if there are any."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
         done = data.first_batch(epoch)
-        with self.average.swapped() if self.average else nullcontext():
+        with self.average.swapping() if self.average else nullcontext():
             for chunk in self._evenly(data.chunks(), batch_size):
-                count = updates(len(chunk.order), batch_size)
+                count = count_updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done, seen = done + count, seen + len(chunk.order)
         step = self._graph.step
         spread = [float(sums.pop(name)) / seen for name in step.spread]
-        found = scalars(step.reported(self._metrics(training=False), sums, seen))
-        return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
+        found = flatten_metrics(step.reported(self._metrics(training=False), sums, seen))
+        return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         return split_by_batch_size(chunks, batch_size) if self._graph.replicas.span_processes else chunks
@@ -344,12 +349,12 @@ class GraphProgram(Program):
 
         Each output's loss is among them, as Keras averages it over slices.
         """
-        found = self._read_metrics() if self._graph.step.measures(training=training) else {}
+        found = self._read_metrics() if self._graph.step.counts_metrics(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
 
 
 def train_batches(
-    graph: Graph, update: Callable[..., Any], given: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+    graph: Graph, update: Callable[..., Any], batches: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Train on batches; return the sums of the losses with these batches added, and whether all is finite.
 
@@ -358,24 +363,24 @@ def train_batches(
     graph.traced.append(tf.compat.v1.get_default_graph())
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
-        rows = given.rows(i)
-        values, finite = update(given.tensors, rows, rates[i], given.seed, given.first + i)
-        graph.seeds.go_on()
+        rows = batches.rows(i)
+        values, finite = update(batches.tensors, rows, rates[i], batches.seed, batches.first + i)
+        graph.seeds.advance()
         return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
 
     def block(first: tf.Tensor, *found: Any) -> Any:
-        end = tf.minimum(first + BLOCK, given.count)
+        end = tf.minimum(first + BLOCK, batches.count)
         return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
 
     _, totals, sound = tf.while_loop(
-        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # do not waste a long epoch
+        lambda i, _, finite: tf.logical_and(i < batches.count, finite),  # do not waste a long epoch
         block,
         (tf.constant(0), sums, tf.constant(True)),
     )
     return totals, tf.logical_and(sound, all_finite([v.value for v in graph.trained]))
 
 
-def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Evaluate batches and count their metrics; return the sums of the losses with these batches added.
 
     A batch counts by its number of examples.
@@ -383,13 +388,13 @@ def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -
     graph.traced.append(tf.compat.v1.get_default_graph())
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
-        rows = given.rows(i)
-        each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
-        values = graph.replicas.sums(each)
-        graph.seeds_of_evaluation.go_on()
+        rows = batches.rows(i)
+        each = graph.replicas.run(graph.evaluate, batches.tensors, rows, batches.seed, batches.first + i)
+        values = graph.replicas.sum_values(each)
+        graph.seeds_of_evaluation.advance()
         return i + 1, graph.step.added(totals, values, rows)
 
-    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < batches.count, one, (tf.constant(0), sums))[1]
     return totals
 
 
@@ -406,12 +411,12 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     return results
 
 
-def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
-    """Return batches with the learning rate of each, as arguments of `train_batches`."""
-    return given, padded(rates, given.order.shape[0])
+def _add_rates(rates: np.ndarray[Any, Any], batches: Batches) -> tuple[Batches, tf.Tensor]:
+    """Return the batches, and their learning rates as a tensor, as arguments of `train_batches`."""
+    return batches, pad_rates(rates, batches.order.shape[0])
 
 
-def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
+def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
     """Return the learning rates of updates, padded with zeros to the number of rows in a chunk.
 
     The shape is then the same for all batch sizes, so that one trace serves them all.
@@ -421,7 +426,7 @@ def padded(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
     return tf.constant(found)
 
 
-def common(kinds: Sequence[Any]) -> Any:
+def find_common_types(kinds: Sequence[Any]) -> Any:
     """Return the types of arguments that fit all of these kinds.
 
     A dimension is unknown if kinds differ in it, and the length of a vector always is.
@@ -440,7 +445,7 @@ def _type_spec_of(value: Any) -> Any:
     return tf.type_spec_from_value(value) if isinstance(value, tf.Tensor) else tensorflow_private.type_spec(value)
 
 
-class _Timed:
+class _TimedChunks:
     """Iterates over chunks and adds up the time spent waiting for the next one."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
@@ -463,6 +468,6 @@ def _split_for_profile(
 ) -> Iterator[tuple[Chunk, bool]]:
     """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
     if profile_into is not None:
-        yield from stopwatch.profiled_parts(next(chunks), batch_size)
+        yield from stopwatch.split_for_profile(next(chunks), batch_size)
     for chunk in chunks:
         yield chunk, False

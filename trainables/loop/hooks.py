@@ -26,7 +26,7 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables import keras_private
 from trainables.recipe import groups, refusals
 from trainables.recipe.author import Author, overrides
-from trainables.recipe.rates import own_rate, rate_variable
+from trainables.recipe.rates import get_own_rate, get_rate_variable
 from trainables.recipe.refusals import Refused
 from trainables.state import attributes
 from trainables.state.checkpoint import CheckpointError
@@ -35,7 +35,7 @@ Gradients: TypeAlias = "list[tuple[Any, keras.Variable]]"
 BatchHook: TypeAlias = Callable[[tf.Tensor, Mapping[str, tf.Tensor], Gradients], Mapping[str, Any] | None]
 
 
-class Watch:
+class InGraphHook:
     """The hook `on_train_batch_end` inside the graph.
 
     The values that it returns are reported as means over the epoch's examples.
@@ -71,7 +71,7 @@ class Watch:
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
-        """Call the hook and return its values; raises Refused unless they are numbers by name."""
+        """Call the hook inside the graph and return what it returned; raises Refused unless that is numbers by name."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -107,12 +107,12 @@ class AuthorHooks:
 
     def train_begin(self) -> None:
         """Call `on_train_begin`."""
-        with self._told("on_train_begin"):
+        with self._recording_reads("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
         """Call `on_epoch_begin` for an epoch (from 1)."""
-        with self._told("on_epoch_begin"):
+        with self._recording_reads("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
@@ -123,7 +123,7 @@ class AuthorHooks:
         if "on_epoch_end" not in self._names:
             return metrics
         logs = dict(metrics)
-        with self._told("on_epoch_end"):
+        with self._recording_reads("on_epoch_end"):
             self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
             if name not in logs or not (logs[name] == value or math.isnan(value)):
@@ -131,22 +131,22 @@ class AuthorHooks:
         return {name: _check_logged_number(name, value) for name, value in logs.items()}
 
     @contextmanager
-    def _told(self, hook: str) -> Iterator[None]:
+    def _recording_reads(self, hook: str) -> Iterator[None]:
         """Record what a hook reads inside the block; raises Refused if it changes an attribute of the trainable."""
         if hook not in self._names:
             yield
             return
-        before = attributes.kept_by(self._author, self._own)
+        before = attributes.digest_attributes(self._author, self._own)
         with self._hp.recording(self._reads):
             yield
-        for name in attributes.find_changed_names(before, attributes.kept_by(self._author, self._own)):
+        for name in attributes.find_changed_names(before, attributes.digest_attributes(self._author, self._own)):
             raise Refused(
                 f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
                 f"self.memory[{name!r}] (a plain value) or in a variable"
             )
 
 
-def checked_memory(memory: Any) -> dict[str, Any]:
+def copy_memory(memory: Any) -> dict[str, Any]:
     """Return a copy of what hooks remember, for a checkpoint; raises Refused if a value is not plain."""
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
@@ -202,9 +202,9 @@ class Callbacks:
         return bool(self._callbacks)
 
     @property
-    def hear_batches(self) -> bool:
+    def want_batches(self) -> bool:
         """Return whether a callback wants to be called after single updates."""
-        return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
+        return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
         """Pass the model and the numbers of epochs and updates to the callbacks.
@@ -251,7 +251,9 @@ class Callbacks:
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {
-                name: value for name, value in _copy_attributes(callback).items() if not _same(made.get(name), value)
+                name: value
+                for name, value in _copy_attributes(callback).items()
+                if not _are_equal(made.get(name), value)
             }
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
@@ -282,11 +284,11 @@ def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_equal(first: Any, second: Any) -> bool:
     """Return whether two attributes are the same object or equal plain values."""
-    if one is other:
+    if first is second:
         return True
-    return _may_be_kept(one) and _may_be_kept(other) and type(one) is type(other) and bool(one == other)
+    return _may_be_kept(first) and _may_be_kept(second) and type(first) is type(second) and bool(first == second)
 
 
 def _may_be_kept(value: object) -> bool:
@@ -299,7 +301,7 @@ def _may_be_kept(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Wheel:
+class Steering:
     """Learning rates and trainable layers at one moment, which hooks and callbacks can set."""
 
     rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
@@ -307,28 +309,28 @@ class Wheel:
     weights: tuple[bool, ...]
 
     @classmethod
-    def of(cls, program: Any) -> Wheel:
-        """Return the present settings of a program's networks and optimizers."""
+    def of(cls, program: Any) -> Steering:
+        """Return the present learning rates and trainable layers of a program."""
         layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
         return cls(
-            tuple(map(own_rate, program.optimizers)),
+            tuple(map(get_own_rate, program.optimizers)),
             tuple(bool(layer.trainable) for layer in layers),
             tuple(bool(variable.trainable) for variable in weights),
         )
 
 
-def rate_set(program: Any, before: Wheel) -> float | None:
+def find_set_rate(program: Any, before: Steering) -> float | None:
     """Return the trial's learning rate if it was set since ``before``, or None.
 
     Raises Refused if setting it has no effect.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
-        now = own_rate(optimizer)
+        now = get_own_rate(optimizer)
         if now == was:
             continue
-        own = refusals.own_methods(program.model, "compile")
+        own = refusals.list_overridden_methods(program.model, "compile")
         if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
             whose = "the model's own compile() brings its optimizers" if own else "its parts bring rates or schedules"
             raise Refused(
@@ -350,21 +352,21 @@ def rate_set(program: Any, before: Wheel) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Set the optimizer's learning rate to the one an epoch begins with, because callbacks may read it."""
+    """Set the optimizer's learning rate to the first one of the next epoch, because callbacks may read it."""
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
-    variable = rate_variable(optimizer)
+    variable = get_rate_variable(optimizer)
     if variable is not None:
         variable.assign(rate)
 
 
-def were_frozen(program: Any, before: Wheel) -> bool:
+def have_layers_changed(program: Any, before: Steering) -> bool:
     """Return whether the trainable layers have changed since ``before``.
 
     Raises Refused for a change that could not be trained or saved.
     """
-    now = Wheel.of(program)
+    now = Steering.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
     if now.layers == before.layers:
@@ -380,16 +382,16 @@ def were_frozen(program: Any, before: Wheel) -> bool:
     return True
 
 
-def spoils(program: Any, before: Wheel) -> bool:
+def affects_next_trial(program: Any, before: Steering) -> bool:
     """Return whether something was set that would affect the next trial."""
-    now = Wheel.of(program)
+    now = Steering.of(program)
     return (now.layers, now.weights) != (before.layers, before.weights) or any(
         rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
     )
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
-    """Set which layers are trainable, outer layers first, as in `Wheel.layers`."""
+    """Set which layers are trainable, outer layers first, as in `Steering.layers`."""
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

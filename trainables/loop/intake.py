@@ -27,7 +27,7 @@ Example = tuple[Any, Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Taken:
+class PreparedExamples:
     """Examples that `Intake.take` has returned, with what their slice has recorded about them.
 
     `Intake.take` also accepts this in place of tensors, so that examples can be prepared outside of what XLA compiles.
@@ -38,14 +38,14 @@ class Taken:
     mixes: bool
 
     @classmethod
-    def of(cls, example: Example, cut: Slice, draws: Draws) -> Taken:
+    def of(cls, example: Example, cut: Slice, draws: Draws) -> PreparedExamples:
         """Return the examples of a slice with what the slice has recorded about them."""
         flat = [] if example[1] is None else tf.nest.flatten(example[1])
         mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
         return cls((*example, labels), draws, cut.mixes)
 
-    def into(self, cut: Slice) -> Example:
+    def copy_to_slice(self, cut: Slice) -> Example:
         """Return the examples for another slice, in which the same is recorded."""
         x, y, sample_weight, labels = self.tensors
         flat, cut.mixes = tf.nest.flatten(y), self.mixes
@@ -66,7 +66,7 @@ class Intake:
         """
         self._author, self._present, self.mixing = author, present, mixing
         self._kind = type(author).__name__
-        self._takes = _form(author)
+        self._takes = _get_augment_parameters(author)
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
@@ -78,8 +78,8 @@ class Intake:
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
-        if isinstance(tensors, Taken):
-            return tensors.into(cut)
+        if isinstance(tensors, PreparedExamples):
+            return tensors.copy_to_slice(cut)
         draws = first = cut.draws
         own, partners = rows[cut.start : cut.stop], None
         if self.mixing.mixes:
@@ -90,21 +90,19 @@ class Intake:
                 own, draws = tf.gather(rows, places), first.at(places)
         with tf.control_dependencies(list(after)):
             example = gather_examples(tensors, own)
-        with slices.entered(cut if draws is first else replace(cut, draws=draws)):
-            example = self._augmented(example, draws)
+        with slices.entering(cut if draws is first else replace(cut, draws=draws)):
+            example = self._augment(example, draws)
         first.follow(draws)
         if partners is None:
             return example
         if cut.parts == 1:
-            return self._mixed(
-                example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws
-            )
+            return self._mix(example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
         count = cut.stop - cut.start
         halves = (
             _map_example(lambda t: _cut_rows(t, 0, count), example),
             _map_example(lambda t: _cut_rows(t, count), example),
         )
-        return self._mixed(*halves, cut, mixing_draws)
+        return self._mix(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:
         """Raise Refused if labels were mixed and nothing has weighed them by their shares."""
@@ -115,45 +113,47 @@ class Intake:
                 f"batch.one_hot(classes), or {ONE_HOT}"
             )
 
-    def _augmented(self, example: Example, draws: Draws) -> Example:
+    def _augment(self, example: Example, draws: Draws) -> Example:
         """Return examples after the author's `augment` and random erasing."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
             given = {"x": x, "y": y, "sample_weight": sample_weight, "hp": self._present(), "draws": draws}
-            x, y, sample_weight = self._returned(self._author.augment(*(given[name] for name in self._takes)), example)
-        return self.mixing.erased(x, draws.from_call(start)), y, sample_weight
+            x, y, sample_weight = self._merge_returned(
+                self._author.augment(*(given[name] for name in self._takes)), example
+            )
+        return self.mixing.erase(x, draws.from_call(start)), y, sample_weight
 
-    def _returned(self, found: Any, example: Example) -> Example:
+    def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight with what `augment` returned; raises Refused if that has another structure."""
         x, y, sample_weight = example
         names = self._takes[:-2]
         called = f"{self._kind}.augment({', '.join(self._takes)})"
         if len(names) == 1:
-            if isinstance(found, tuple) and not isinstance(x, tuple):
+            if isinstance(returned, tuple) and not isinstance(x, tuple):
                 raise Refused(
-                    f"{called} returned {len(found)} values, expected x alone; to return y, take it: "
+                    f"{called} returned {len(returned)} values, expected x alone; to return y, take it: "
                     f"{_format_augment_call(FORMS[1])}"
                 )
-            return found, y, sample_weight
-        if not isinstance(found, tuple) or len(found) != len(names):
-            what = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+            return returned, y, sample_weight
+        if not isinstance(returned, tuple) or len(returned) != len(names):
+            what = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
-        if len(names) == 3 and sample_weight is not None and found[2] is None:
+        if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
-        for name, given, part in zip(names, example, found, strict=False):
+        for name, given, part in zip(names, example, returned, strict=False):
             if given is not None:
                 _check_structure(called, name, given, part)
-        found = tuple(_map_part(tf.convert_to_tensor, part) for part in found)
+        returned = tuple(_map_part(tf.convert_to_tensor, part) for part in returned)
         rows = tf.nest.flatten(x)[0].shape[0]
-        for name, part in zip(names, found, strict=True):
+        for name, part in zip(names, returned, strict=True):
             if part is not None:
                 _check_rows(called, name, part, rows)
-        return (*found, sample_weight) if len(found) == 2 else found
+        return (*returned, sample_weight) if len(returned) == 2 else returned
 
-    def _mixed(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
+    def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
         """Return examples mixed with their partners, and record the mixed labels in the slice."""
-        mixed = self.mixing.mixed(own, other, draws)
+        mixed = self.mixing.mix(own, other, draws)
         flat, cut.mixes = tf.nest.flatten(mixed.y), True
         for place, labels in mixed.labels.items():
             cut.mixtures[id(flat[place])] = flat[place], Mixture(*labels, mixed.share)
@@ -161,7 +161,7 @@ class Intake:
 
     # ---- before training
 
-    def seen(self, example: Any, replicas: Replicas) -> Any:
+    def trace_example(self, example: Any, replicas: Replicas) -> Any:
         """Return an example in the shapes and types that training sees; raises Refused if it cannot be augmented.
 
         ``example`` is a batch of one from the data. The result is found by a trace that is thrown away, unless there is
@@ -195,7 +195,7 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
     return None if part is None else tf.nest.map_structure(change, part)
 
 
-def _form(author: Author) -> tuple[str, ...]:
+def _get_augment_parameters(author: Author) -> tuple[str, ...]:
     """Return the parameters of the author's `augment`, which tell what it takes and returns.
 
     Raises Refused if they are none of `FORMS`.
@@ -232,7 +232,10 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
 
 
 def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
-    """Raise Refused unless all arrays of ``part`` have one row for each of ``rows`` examples; None: not yet known."""
+    """Raise Refused unless all arrays of ``part`` have ``rows`` rows, one for each example.
+
+    ``rows`` is None if their number is not known while tracing. ``called`` and ``name`` are for the message.
+    """
     for leaf in tf.nest.flatten(part):
         if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
             raise Refused(

@@ -19,10 +19,10 @@ from trainables import keras_private
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gather_rows
 from trainables.loop.correcting import correct_networks, correct_optimizer
-from trainables.loop.hooks import HOOKS, Watch
+from trainables.loop.hooks import HOOKS, InGraphHook
 from trainables.loop.intake import Example, Intake
 from trainables.loop.program import AuthorParts, ProgramOptions
-from trainables.loop.steps import Shares, Step, shapes_of
+from trainables.loop.steps import Shares, Step, trace_shapes
 from trainables.loop.update import CALLS, Graph
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe import author_updates, optimizers, refusals
@@ -32,9 +32,9 @@ from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections
 from trainables.replicas.additivity import Mode
-from trainables.replicas.global_losses import GlobalLoss, Noted
+from trainables.replicas.global_losses import GlobalLoss, RecordedLoss
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 
 TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
 HINT = (
@@ -51,7 +51,7 @@ class AuthorStep(Step):
     def __init__(
         self,
         model: keras.Model,
-        losses: Sequence[GlobalLoss | Noted],
+        losses: Sequence[GlobalLoss | RecordedLoss],
         steps: tuple[Own, Own | None],
         turns: tuple[Turn, ...],
         networks: Sequence[keras.Layer],
@@ -87,11 +87,13 @@ class AuthorStep(Step):
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
-            trained |= shapes_of(functools.partial(self._shares, turn=turn, counts=True), replicas.run, intake, example)
+            trained |= trace_shapes(
+                functools.partial(self._compute_shares, turn=turn, counts=True), replicas.run, intake, example
+            )
         self._names = tuple(trained), ()
         if self._test_step is not None:
-            compute = functools.partial(self._shares, turn=(), counts=True)
-            self._names = self._names[0], tuple(shapes_of(compute, replicas.run, None, example))
+            compute = functools.partial(self._compute_shares, turn=(), counts=True)
+            self._names = self._names[0], tuple(trace_shapes(compute, replicas.run, None, example))
         if keras_private.has_compiled_metrics(self.model) and not (self._measured or self._is_compiled):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
@@ -102,8 +104,8 @@ class AuthorStep(Step):
         names = self._names[0 if training else 1]
         return {name: tf.constant(0.0) for name in names}
 
-    def measures(self, *, training: bool) -> bool:
-        """Return whether training, or evaluation, counts the metrics."""
+    def counts_metrics(self, *, training: bool) -> bool:
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
         return training in self._measured or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:
@@ -115,15 +117,15 @@ class AuthorStep(Step):
 
         Metrics have been counted by `Batch.measure`.
         """
-        return self._shares(cut, example, turn, counts=counts), lambda: None
+        return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """Return a slice's contributions to the values of `test_step`, or to the compiled losses if there is none."""
         if self._test_step is None:
             return self.evaluate_compiled(cut, example)
-        return self._shares(cut, example, (), counts=True)
+        return self._compute_shares(cut, example, (), counts=True)
 
-    def _shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
+    def _compute_shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
         """Return a slice's contributions to the mean values of the author's method; a stand-in contributes nothing.
 
         An empty ``turn`` stands for evaluation. Raises Refused if the method ignores sample weights or mixed labels,
@@ -147,12 +149,12 @@ class AuthorStep(Step):
             turn="+".join(update.loss for update in turn),
             first=cut.start,
             size=cut.size,
-            gather=functools.partial(self._gathered, cut),
+            gather=functools.partial(self._gather_batch, cut),
             measure=measure,
-            one_hot=functools.partial(_one_hot, cut, y),
+            one_hot=functools.partial(_encode_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
-        means = author_updates.means(step(batch), name)  # type: ignore[misc]  # only called if there is a test_step
+        means = author_updates.average_values(step(batch), name)  # type: ignore[misc]  # only called if there is a test_step
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
                 f"the examples have weights (of the data, or class_weights), and {name}() does not read "
@@ -171,7 +173,7 @@ class AuthorStep(Step):
             return means
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
-    def _gathered(self, cut: Slice, values: Any) -> Any:
+    def _gather_batch(self, cut: Slice, values: Any) -> Any:
         """Return values of all examples of the batch, in its order; raises Refused with micro-batches."""
         if cut.parts == 1:
             return values
@@ -193,7 +195,7 @@ class AuthorStep(Step):
             modes.append(
                 Mode(
                     "training" if turn else "evaluation",
-                    functools.partial(self._tried_step, intake, turn=turn),
+                    functools.partial(self._run_turn_for_test, intake, turn=turn),
                     training=bool(turn),
                     calls=place * CALLS if turn else EVALUATION,
                     totals=self.counted_first,
@@ -205,13 +207,13 @@ class AuthorStep(Step):
             modes.append(self.compiled_mode(intake, training=False))
         return modes
 
-    def _tried_step(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
+    def _run_turn_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
         example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])
-        return self._shares(cut, example, turn, counts=True)
+        return self._compute_shares(cut, example, turn, counts=True)
 
 
-def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
-    """Return one-hot targets, in which mixed labels have their shares."""
+def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
+    """Return labels as shares of ``classes`` classes: 1 for one class or, for mixed labels, the shares of two."""
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
@@ -224,7 +226,7 @@ OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
 
 
-def is_own(author: Author) -> bool:
+def overrides_train_step(author: Author) -> bool:
     """Return whether the author overrides `train_step`.
 
     Raises Refused if `test_step` or `updates` is overridden without it.
@@ -239,110 +241,110 @@ def is_own(author: Author) -> bool:
 
 def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
-    return author_updates.parse_turns(author.updates(hp, model)) if is_own(author) else ()
+    return author_updates.parse_turns(author.updates(hp, model)) if overrides_train_step(author) else ()
 
 
-def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
+def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
     """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
-    own = [update.optimizer for turn in given for update in turn]
+    own = [update.optimizer for turn in turns for update in turn]
     return None if not own or None in own else own[0]
 
 
-def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
+def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
     """Return the losses and metrics that the model is compiled with.
 
     With a `train_step`, losses are left out unless evaluation needs them.
     """
-    whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
+    whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
-        return {"loss": _loss(author, hp, model), "metrics": _metrics(author, hp, model)}
+        return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
     return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
 
 
-def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """Return the author's loss; by default the one that suits the targets, or None if the model brings its own."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
-    if len(author.first_example) == 1 or not refusals.own_methods(model, "call"):
+    if len(author.first_example) == 1 or not refusals.list_overridden_methods(model, "call"):
         return None
     try:
         return author.loss(hp, model)
     except Undecided:
-        if refusals.own_methods(model, "train_step", "compute_loss"):
+        if refusals.list_overridden_methods(model, "train_step", "compute_loss"):
             return None
         raise
 
 
-def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """Return the author's metrics; by default None for a model that only its own steps call."""
-    if not refusals.own_methods(model, "call") and not overrides(author, "metrics"):
+    if not refusals.list_overridden_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
 
 
-def by_itself(author: Author, model: keras.Model) -> str:
+def describe_own_steps(author: Author, model: keras.Model) -> str:
     """Return which steps the model defines, in words; empty if it is trained by its loss."""
-    own = [] if is_own(author) else refusals.own_methods(model, "train_step", "test_step")
+    own = [] if overrides_train_step(author) else refusals.list_overridden_methods(model, "train_step", "test_step")
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build_graph(made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> Graph:
+def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
     Raises Refused for options and networks that cannot be trained in this way.
     """
-    author, parts, present, replicas = made.author, made.parts, wanted.present, wanted.placement.replicas
+    author, parts, present, replicas = made.author, made.parts, options.present, options.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    networks = _networks(model, made.turns, wanted.kept)
+    networks = _list_networks(model, made.turns, options.kept)
     if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
     for network in networks:
         if isinstance(network, keras.Model) and not network.built:
             raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
-    correct_networks(networks, wanted, fit=False)
-    for update, its_own in author_updates.optimizers(made.turns, optimizer):
+    correct_networks(networks, options, fit=False)
+    for update, its_own in author_updates.list_optimizers(made.turns, optimizer):
         correct_optimizer(its_own, update.variables, made, fit=False)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
             raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None
     if compiles:
-        keras_corrections.take_whole_losses(model)
+        keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     losses: tuple[Any, ...] = ()
     if compiles:
         keras_corrections.create_variables(model, author.first_example)
-        losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=wanted.whole)
+        losses = global_losses.replace_losses(model, parts.loss_weights, example, whole=options.whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
             "define one, or return None as validation data"
         )
-    owned.check_scope(model, replicas)
+    program_variables.check_scope(model, replicas)
     test_step = (
         functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
     train_step = functools.partial(_call_author, author, "train_step", model, present)
-    micro_batches = wanted.recipe.micro_batches
+    micro_batches = options.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
-    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
+    return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
 
 
-def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:
+def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
     """Return the author's `on_train_batch_end`, or None if it is not overridden."""
     if not overrides(author, "on_train_batch_end"):
         return None
-    return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
+    return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
 
 
-def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
+def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
     """Return the variables among the author's attributes if there are hooks.
 
     Hooks may use them although no graph does.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    return [v for v in _list_leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+    return [v for v in _list_leaves(attributes) if isinstance(v, keras.Variable | tf.Variable)]
 
 
 def check_signatures(author: Author) -> None:
@@ -364,15 +366,15 @@ def _call_author(
     return getattr(author, method)(model, batch, present())
 
 
-def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
+def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
-    trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
-    found = [part for part in (model, *trained, *_list_leaves(kept)) if isinstance(part, keras.Layer)]
+    trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
+    found = [part for part in (model, *trained, *_list_leaves(attributes)) if isinstance(part, keras.Layer)]
     return list({id(part): part for part in found}.values())
 
 
-def _list_leaves(kept: Mapping[str, object]) -> list[Any]:
-    return [leaf for value in kept.values() for leaf in _flatten_container(value)]
+def _list_leaves(attributes: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in attributes.values() for leaf in _flatten_container(value)]
 
 
 def _flatten_container(value: Any) -> list[Any]:

@@ -31,7 +31,7 @@ from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
 from trainables.state.checkpoint import Shard
 from trainables.state.initial import InitialModel
-from trainables.state.owned import State
+from trainables.state.program_variables import State
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class AuthorParts:
 
         It has none if each optimizer has a rate or a schedule of its own, or if the model's own `compile` makes them.
         """
-        own = refusals.own_methods(self.parts.model, "compile")
+        own = refusals.list_overridden_methods(self.parts.model, "compile")
         by_turns = author_updates.follow_the_rate(self.turns)
         return not own and by_turns and groups.follows_the_rate(self.parts.optimizer)
 
@@ -154,7 +154,7 @@ class Program(ABC):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer and those of all updates."""
+        """Return the trial's optimizer and those of all updates that have their own."""
         return [self.model.optimizer]
 
     @property
@@ -213,7 +213,10 @@ class Program(ABC):
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return the part of each batch that a process needs, in training and in validation; None for all of it."""
+        """Return which part of each batch the process of this rank needs, in training and in validation.
+
+        None stands for the whole batch.
+        """
         return None, None
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
@@ -221,7 +224,7 @@ class Program(ABC):
         raise NotImplementedError  # only called if `kept` is True
 
 
-def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+def flatten_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return metrics as floats; a vector such as F1 by class becomes f1_score_0, f1_score_1 and so on."""
     found: dict[str, float] = {}
     for name, value in metrics.items():

@@ -23,7 +23,7 @@ from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
-from trainables.state.owned import State, raw_of
+from trainables.state.program_variables import State, unwrap_variable
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
@@ -49,21 +49,21 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
     else:
         about, values = checkpoint.read(folder)
         if "tables" in about:
-            _put_together(folder, trial, about, values)
+            _assign_joined_tables(folder, trial, about, values)
         else:
             checkpoint.assign(folder, trial.program.state, values)
     trial.restore(about)
     return about
 
 
-def _put_together(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
+def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
     """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
     state, model = trial.program.state, trial.program.model
-    layers = {layer.path: layer for layer in sharded_embedding.layers_of(model)}
+    layers = {layer.path: layer for layer in sharded_embedding.list_sharded_embeddings(model)}
     found: dict[int, np.ndarray[Any, Any]] = {}
     for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:
-            found[id(layers[path].embeddings.value)] = checkpoint.whole_table(
+            found[id(layers[path].embeddings.value)] = checkpoint.read_whole_table(
                 folder, number, path, written, layers[path].output_dim
             )
     for variable in model.variables:
@@ -74,31 +74,31 @@ def _put_together(folder: Path, trial: ReadyTrial, about: About, values: checkpo
             raise CheckpointError(f"{folder}: it holds no {variable.path} of shape {tuple(variable.shape)}")
     state.will_train()
     for variable in model.variables:
-        state.put(variable.value, [found[id(variable.value)]])
+        state.set_values(variable.value, [found[id(variable.value)]])
 
 
 Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 """Values by path, one for each replica."""
 
 
-class Carried:
+class CarriedWeights:
     """A copy of what one phase's program hands on to the next phase's program, which may be the same object."""
 
     def __init__(self, program: Program) -> None:
-        self._weights = _copied(program.state, _by_path(_weights(program)))
-        self._unknown = _copied(program.state, _unknown_to_keras(program))
+        self._weights = _copy_values(program.state, _key_by_path(_list_weights(program)))
+        self._unknown = _copy_values(program.state, _list_untracked_by_model(program))
         self._averages = {
-            kind: (_copied(program.state, _averages(average)), average.started.numpy())
-            for kind, average in _averaging(program).items()
+            kind: (_copy_values(program.state, _list_average_variables(average)), average.started.numpy())
+            for kind, average in _get_averages_by_type(program).items()
         }
 
-    def give(self, program: Program) -> None:
+    def assign_to(self, program: Program) -> None:
         """Assign the copy to a program in its initial state.
 
         Raises Refused if the program has other weights.
         """
         program.state.will_train()
-        mine = _by_path(_weights(program))
+        mine = _key_by_path(_list_weights(program))
         shapes = {path: values[0].shape for path, values in self._weights.items()}
         others = sorted(
             {path for path in {*mine, *shapes} if path not in mine or shapes.get(path) != tuple(mine[path].shape)}
@@ -107,57 +107,57 @@ class Carried:
             named = ", ".join(path.rpartition("#")[0] for path in others[:3])
             raise Refused(f"model() makes another model in the next phase: {named} is not in both, or of another shape")
         _assign(program.state, mine, self._weights)
-        _assign(program.state, _unknown_to_keras(program), self._unknown)
-        for kind, average in _averaging(program).items():
+        _assign(program.state, _list_untracked_by_model(program), self._unknown)
+        for kind, average in _get_averages_by_type(program).items():
             average.reset()  # the average of a weight that was not trained before is the weight itself
             if kind in self._averages:
                 values, started = self._averages[kind]
-                _assign(program.state, _averages(average), values)
+                _assign(program.state, _list_average_variables(average), values)
                 average.started.assign(started)
 
 
-def _weights(program: Program) -> list[keras.Variable]:
-    """Return the variables of all networks and those that hooks count in."""
+def _list_weights(program: Program) -> list[keras.Variable]:
+    """Return the variables of all networks, and those that the author's hooks use."""
     return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
 
 
-def _unknown_to_keras(program: Program) -> dict[str, Any]:
+def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
     model = program.model
-    known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
-    taken = {id(raw_of(variable)) for variable in known}
-    return {str(place): raw for place, raw in enumerate(program.parts.by_model) if id(raw) not in taken}
+    known = [*_list_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
+    taken = {id(unwrap_variable(variable)) for variable in known}
+    return {str(place): raw for place, raw in enumerate(program.parts.created_by_model) if id(raw) not in taken}
 
 
-def _averaging(program: Program) -> Mapping[type[Average], Average]:
+def _get_averages_by_type(program: Program) -> Mapping[type[Average], Average]:
     averages: dict[type[Average], Average] = {}
     for average in program.averages:
         averages[EpochAverage if isinstance(average, EpochAverage) else Average] = average
     return averages
 
 
-def _averages(average: Average) -> dict[str, Any]:
-    return dict(zip(_by_path(average.weights), average.variables, strict=True))
+def _list_average_variables(average: Average) -> dict[str, Any]:
+    return dict(zip(_key_by_path(average.weights), average.variables, strict=True))
 
 
-def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
+def _key_by_path(variables: Iterable[Any]) -> dict[str, Any]:
     """Return variables by path, each once; a number distinguishes those with the same path."""
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
-    for variable in {id(raw_of(v)): v for v in variables}.values():
+    for variable in {id(unwrap_variable(v)): v for v in variables}.values():
         path = variable.path if isinstance(variable, keras.Variable) else str(variable.name)
         times[path] += 1
         found[f"{path}#{times[path]}"] = variable
     return found
 
 
-def _copied(state: State, variables: Mapping[str, Any]) -> Values:
-    found = {path: state.values(raw_of(variable)) for path, variable in variables.items()}
+def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
+    found = {path: state.read(unwrap_variable(variable)) for path, variable in variables.items()}
     return {path: values for path, values in found.items() if values is not None}
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
     """Assign the values of those variables that the state has."""
     for path, variable in variables.items():
-        if path in values and state.values(raw_of(variable)) is not None:
-            state.put(raw_of(variable), values[path])
+        if path in values and state.read(unwrap_variable(variable)) is not None:
+            state.set_values(unwrap_variable(variable), values[path])

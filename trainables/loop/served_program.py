@@ -25,25 +25,25 @@ from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.data.chunks import Chunk
-from trainables.data.passes import Examples, HeldOut, Walk, batch_specs, gather_examples
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples, get_batch_specs
 from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, scalars
-from trainables.loop.steps import CompiledStep, metrics_of
+from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
+from trainables.loop.steps import CompiledStep, read_metrics
 from trainables.loop.update import Recipe
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
 from trainables.numbers.finite import all_finite
 from trainables.recipe import clipping, groups
-from trainables.recipe.rates import own_rate
+from trainables.recipe.rates import get_own_rate
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 from trainables.state.checkpoint import Shard
-from trainables.state.owned import State
+from trainables.state.program_variables import State
 
 KINDS = ("sgd", "adam", "adamw")
 
@@ -114,7 +114,7 @@ class Weight:
         def begin() -> tf.Tensor:
             return tf.zeros(self.variable.shape)
 
-        self.slots = [parameter_server.variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
+        self.slots = [parameter_server.create_variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
 
     def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
         """Apply one gradient, in the graph of a worker; a sparse gradient must name each row once."""
@@ -145,21 +145,23 @@ class Weight:
         self.variable.scatter_sub(tf.IndexedSlices(change, rows))
 
 
-def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Return the same sparse gradient with each row named once."""
+def sum_by_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Return a sparse gradient with the values of equal rows added up, so that each row is named once."""
     rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
 
 
-def weights(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> tuple[list[Weight], dict[str, list[Weight]]]:
+def list_weights(
+    model: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> tuple[list[Weight], dict[str, list[Weight]]]:
     """Return the weights that an optimizer trains: variables, and the shards of tables by the paths of their layers.
 
     The optimizer decides which of them decay.
     """
     rule, decays = UpdateRule.of(optimizer), keras_private.decay_rule(optimizer)
     tables = {}
-    for layer in sharded_embedding.layers_of(model):
+    for layer in sharded_embedding.list_sharded_embeddings(model):
         if layer.trainable:
             tables[layer.path] = [
                 Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
@@ -178,10 +180,10 @@ class ServedProgram(Program):
     served = True
     differs = "workers take the weights as they are"
 
-    def __init__(self, made: AuthorParts, wanted: ProgramOptions, intake: Intake, seen: Any) -> None:
-        parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
+    def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any) -> None:
+        parts, replicas, example = made.parts, options.placement.replicas, made.author.first_example
         model = parts.model
-        _refuse_unsupported(wanted.recipe, made.hp, parts.optimizer)
+        _refuse_unsupported(options.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.create_variables(model, example)
@@ -189,19 +191,19 @@ class ServedProgram(Program):
             keras_corrections.check_added_losses(model, example)
         losses = global_losses.replace_losses(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
-        owned.check_scope(model, replicas)
+        program_variables.check_scope(model, replicas)
         self.model, self.parts = model, parts
         self._replicas, self._intake = replicas, intake
-        self._coordinator = parameter_server.coordinator(replicas)
+        self._coordinator = parameter_server.create_coordinator(replicas)
         self._bounds = clipping.read_bounds(made.hp)
-        self._whole, self._tables = weights(model, parts.optimizer)
-        self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
+        self._whole, self._tables = list_weights(model, parts.optimizer)
+        self._shards = {layer.path: layer.shards for layer in sharded_embedding.list_sharded_embeddings(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once; raises Refused for a metric that is not a sum over batches."""
-        self._train_step = self._traced(self._update, train)
-        self._test_step = None if validation is None else self._traced(self._evaluate, validation)
+        self._train_step = self._trace(self._update, train)
+        self._test_step = None if validation is None else self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
         self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
@@ -236,19 +238,21 @@ class ServedProgram(Program):
         given = (
             (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
         )
-        sums, seen = self._sums(self._train_step, given, walk.seed)
+        sums, seen = self._sum_results(self._train_step, given, walk.seed)
         finite = not sums[0] and self._weights_finite()
-        return Trained(self._found(sums, seen), finite, 0.0, seen)
+        return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, computed by all workers."""
         first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
-        return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
+        return Evaluated(self._convert_sums(*self._sum_results(self._test_step, given, seed)))
 
     # ---- on the coordinator
 
-    def _sums(self, step: Any, given: Iterator[tuple[Any, float, int]], seed: int) -> tuple[np.ndarray[Any, Any], int]:
+    def _sum_results(
+        self, step: Any, batches: Iterator[tuple[Any, float, int]], seed: int
+    ) -> tuple[np.ndarray[Any, Any], int]:
         """Return the sums of what ``step`` returns for each batch, and the number of examples.
 
         Stops early after a batch that is not finite.
@@ -263,8 +267,8 @@ class ServedProgram(Program):
             total = total + np.asarray(value.fetch(), np.float64)
             seen += count
 
-        for batch, rate, number in given:
-            arguments = (tf.constant(rate, tf.float32), tf.constant(seeds.short(seed)), tf.constant(number))
+        for batch, rate, number in batches:
+            arguments = (tf.constant(rate, tf.float32), tf.constant(seeds.truncate_seed(seed)), tf.constant(number))
             count = int(tf.nest.flatten(batch)[0].shape[0])
             waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
             if len(waiting) > most:
@@ -276,18 +280,21 @@ class ServedProgram(Program):
         self._coordinator.join()
         return total, seen
 
-    def _found(self, sums: np.ndarray[Any, Any], seen: int) -> dict[str, float]:
+    def _convert_sums(self, sums: np.ndarray[Any, Any], examples: int) -> dict[str, float]:
         """Return metrics and mean losses from the sums over all batches."""
         names = self._names()
-        losses = {name: float(value) / max(seen, 1) for name, value in zip(names, sums[1:], strict=False)}
+        losses = {name: float(value) / max(examples, 1) for name, value in zip(names, sums[1:], strict=False)}
         variables, values, start = self.model.metrics_variables, [], 1 + len(names)
         for variable in variables:
             size = int(np.prod(variable.shape, dtype=np.int64))
             values.append((variable, tf.constant(sums[start : start + size].reshape(variable.shape), variable.dtype)))
             start += size
         with keras.StatelessScope(state_mapping=values):
-            found = metrics_of(self.model)
-        return {**scalars({name: np.asarray(value) for name, value in found.items() if name != "loss"}), **losses}
+            found = read_metrics(self.model)
+        return {
+            **flatten_metrics({name: np.asarray(value) for name, value in found.items() if name != "loss"}),
+            **losses,
+        }
 
     def _weights_finite(self) -> bool:
         """Return whether all trained weights are finite."""
@@ -309,14 +316,14 @@ class ServedProgram(Program):
         half = len(tf.nest.flatten(examples)[0]) // 2
         cuts = (slice(None), slice(half), slice(half, None))
         parts = [tf.nest.map_structure(operator.itemgetter(cut), examples) for cut in cuts]
-        whole, *halves = (self._sums(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
+        whole, *halves = (self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
         start = 1 + len(self._names())
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
             raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
 
     # ---- traced functions, which run on a worker
 
-    def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
+    def _trace(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
         """Trace a step for batches of any size, with each tensor of a batch as an argument."""
         example = data.example()
 
@@ -327,7 +334,7 @@ class ServedProgram(Program):
 
         numbers = (tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
         return tf.function(flat, autograph=False).get_concrete_function(
-            *tf.nest.flatten(batch_specs(example)), *numbers
+            *tf.nest.flatten(get_batch_specs(example)), *numbers
         )
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -336,32 +343,32 @@ class ServedProgram(Program):
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number)
         example = self._intake.take(batch, tf.range(size), cut)
-        with slices.entered(cut):
+        with slices.entering(cut):
             with tf.GradientTape() as tape:
                 predicted, losses = self._step.compiled(cut, example, training=True)
             self._intake.check_losses(cut)
             gradients = tape.gradient(losses["loss"], [weight.variable for weight in self._weights])
-            counted = self._counted(example, predicted)
+            counted = self._count_in_metrics(example, predicted)
         finite = self._apply(gradients, losses["loss"], rate, number)
-        return self._packed(finite, losses, counted, size)
+        return self._pack_results(finite, losses, counted, size)
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Return a batch's packed results of evaluation."""
+        """Evaluate a batch; return its losses and metrics as one vector, see `_pack_results`."""
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice.whole(size, "keyed")
         cut.draw(seed, number, EVALUATION)
         example = gather_examples(batch, tf.range(size))
-        with slices.entered(cut):
+        with slices.entering(cut):
             predicted, losses = self._step.compiled(cut, example, training=False)
-            counted = self._counted(example, predicted)
-        return self._packed(tf.constant(True), losses, counted, size)
+            counted = self._count_in_metrics(example, predicted)
+        return self._pack_results(tf.constant(True), losses, counted, size)
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Send the gradients to the servers if they and the loss are finite; return whether they are."""
         known = [i for i, gradient in enumerate(gradients) if gradient is not None]
         rows = []
         for gradient in gradients:
-            rows.append(of_each_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
+            rows.append(sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
         found = [rows[i] for i in known]
         floats = []
         for gradient in found:
@@ -393,7 +400,7 @@ class ServedProgram(Program):
                 places.append(of_group)
         return places
 
-    def _counted(self, example: Example, predicted: Any) -> list[tf.Tensor]:
+    def _count_in_metrics(self, example: Example, predicted: Any) -> list[tf.Tensor]:
         """Return what this batch alone adds to the variables of the metrics."""
         x, y, sample_weight = example
         variables = self.model.metrics_variables
@@ -401,7 +408,7 @@ class ServedProgram(Program):
             self._step.count(x, y, predicted, sample_weight)
         return [tf.cast(counted.get_current_value(v), tf.float32) for v in variables]
 
-    def _packed(
+    def _pack_results(
         self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor
     ) -> tf.Tensor:
         """Return all results of a batch in one vector, because each tensor would be a message of its own."""
@@ -414,7 +421,7 @@ class ServedProgram(Program):
 
 
 def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
-    """Yield the batches of these chunks, gathered."""
+    """Yield each batch of these chunks as tensors of its examples."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
@@ -425,15 +432,15 @@ def _refuse_unsupported(recipe: Recipe, hp: Hyperparameters, optimizer: keras.op
     """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
-    if own_rate(optimizer) is None:
+    if get_own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
-    clips = groups.clips(optimizer)
+    clips = groups.clips_gradients(optimizer)
     reasons = [
         (recipe.micro_batches > 1, "micro_batches"),
         (recipe.scale_loss, "mixed_float16"),
         (recipe.sharpness, "sam_rho"),
         (recipe.by_epoch, "swa_from"),
-        (recipe.average or groups.averages(optimizer) is not None, "averages of the weights"),
+        (recipe.average or groups.get_averaging_momentum(optimizer) is not None, "averages of the weights"),
         (bool(clips), "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS)),
     ]
     for applies, what in reasons:

@@ -25,9 +25,9 @@ from trainables.recipe import refusals
 from trainables.recipe.author_updates import Turn, Update
 from trainables.replicas import global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.global_losses import GlobalLoss, Noted
+from trainables.replicas.global_losses import GlobalLoss, RecordedLoss
 from trainables.replicas.slices import Slice
-from trainables.state import owned
+from trainables.state import program_variables
 
 Shares: TypeAlias = dict[str, tf.Tensor]
 """Contributions of a slice to the mean values of its batch, by name."""
@@ -47,7 +47,7 @@ class Step(ABC):
     """Description of the steps that the model defines, if it trains itself."""
     follows_the_rate = True
 
-    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | Noted] = ()) -> None:
+    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss] = ()) -> None:
         """Create a step with the losses that `global_losses.replace_losses` has returned for the model."""
         self.model, self.global_losses = model, losses
 
@@ -86,7 +86,7 @@ class Step(ABC):
     def count_divisors(self, example: Example) -> None:
         """Compute a slice only to count the divisors of its losses."""
         x, y, sample_weight = example
-        predicted = _as_float32(self.model(x, training=False))
+        predicted = _cast_to_float32(self.model(x, training=False))
         keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=False)
 
     def uses(self, variables: Iterable[Any]) -> bool:
@@ -97,7 +97,7 @@ class Step(ABC):
         return True
 
     def refuse_untrained(self, update: Update) -> None:
-        """Refuse an update that changes no weights; by default it is accepted."""
+        """Raise Refused for an update that changes no weights, if this kind of step forbids it."""
         return
 
     def zeros(self, *, training: bool) -> Shares:
@@ -108,40 +108,40 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return the sums of losses with one more batch added, which counts by its number of examples."""
+        """Return the sums of losses with one more batch added, weighted by its number of examples.
+
+        ``rows`` are the batch's rows, of which only the number matters.
+        """
         examples = tf.cast(tf.shape(rows)[0], tf.float32)
         return {name: totals[name] + values[name] * examples for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
-        """Return what is reported for an epoch, or a validation, of ``seen`` examples."""
-        return {**metrics, **{name: float(total) / seen for name, total in sums.items()}}
+    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
+        """Return what is reported for an epoch, or a validation, of ``examples`` examples."""
+        return {**metrics, **{name: float(total) / examples for name, total in sums.items()}}
 
-    def measures(self, *, training: bool) -> bool:
-        """Return whether training, or evaluation, counts the metrics."""
+    def counts_metrics(self, *, training: bool) -> bool:
+        """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""
         return True
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return the present metrics without the loss, which is reported as a mean over examples."""
-        return {name: value for name, value in metrics_of(self.model).items() if name != "loss"}
+        return {name: value for name, value in read_metrics(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
-
-        These are training and, if the trial validates, evaluation.
-        """
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Count these examples in the metrics, and return a tensor for `tf.cond`."""
+        """Update the metrics with these examples; return a constant, as branches of `tf.cond` must return a tensor."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
-        if refusals.own_methods(self.model, "compute_metrics"):
+        if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
         return tf.constant(0)
 
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
-        """Count a slice in the metrics, unless it is a stand-in.
+        """Update the metrics with a slice, unless it only stands in for an empty one.
 
-        A slice has a stand-in row if its batch has fewer examples than slices.
+        A batch with fewer examples than slices has such slices, because no slice may be empty.
         """
         x, y, sample_weight = example
         given = x, y, predicted, sample_weight
@@ -162,7 +162,7 @@ class Step(ABC):
         A stand-in contributes nothing.
         """
         x, y, sample_weight = example
-        predicted = _as_float32(self.model(x, training=training))
+        predicted = _cast_to_float32(self.model(x, training=training))
         loss = keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=training)
         named: Shares = {}
         if len(cut.losses) > 1:
@@ -172,23 +172,23 @@ class Step(ABC):
         return predicted, {"loss": cut.share_of(loss), **named}
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
-        """Evaluate a slice by compiled losses and metrics."""
-        cut.examples = None if refusals.own_methods(self.model, "compute_loss") else []
+        """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses."""
+        cut.examples = None if refusals.list_overridden_methods(self.model, "compute_loss") else []
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
         return shares
 
     def compiled_mode(self, intake: Intake, *, training: bool) -> Mode:
         """Return the mode of training or evaluation by compiled losses and metrics, for `additivity`."""
-        compute = functools.partial(self._tried, intake, training=training)
+        compute = functools.partial(self._run_for_test, intake, training=training)
         name, calls = ("training", 0) if training else ("evaluation", EVALUATION)
         return Mode(name, compute, training=training, calls=calls, totals=self.counted_first)
 
-    def _tried(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
+    def _run_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
         """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum."""
         example = intake.take(tensors, rows, cut) if training else gather_examples(tensors, rows[cut.start : cut.stop])
         predicted, losses = self.compiled(cut, example, training=training)
-        added = keras_corrections.added_losses(self.model)
+        added = keras_corrections.get_added_losses(self.model)
         self.count_metrics(cut, example, predicted)
         total = losses.pop("loss")
         return {
@@ -200,7 +200,7 @@ class Step(ABC):
     @property
     def _name_of_loss(self) -> str:
         """Return what messages call the loss of a batch; a loss of the author's own is named with its class."""
-        if len(self.global_losses) != 1 or not _is_own(self.global_losses[0].loss):
+        if len(self.global_losses) != 1 or not _is_author_loss(self.global_losses[0].loss):
             return "the loss of a batch"
         (one,) = self.global_losses
         return f"the loss {one.name!r} ({type(one.loss).__name__}) of a batch"
@@ -209,7 +209,7 @@ class Step(ABC):
 class CompiledStep(Step):
     """A model with the losses and metrics that it is compiled with."""
 
-    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | Noted], intake: Intake) -> None:
+    def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss], intake: Intake) -> None:
         super().__init__(model, losses)
         self.turns = ((Update("loss", model),),)
         self._check_losses = intake.check_losses
@@ -245,7 +245,7 @@ class KerasStep(Step):
         super().__init__(model)
         self.by_itself, self.follows_the_rate = because, follows_the_rate
         self._used: set[int] = set()  # ids of the handles of the variables that its training uses
-        self.called_with = CalledWith()
+        self.called_with = InputRecorder()
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
         self._example_of_evaluation: Any
 
@@ -257,8 +257,8 @@ class KerasStep(Step):
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
             if training:
-                return shapes_of(compute, replicas.run, intake, example, self._used)
-            return shapes_of(compute, replicas.run, None, self._example_of_evaluation)
+                return trace_shapes(compute, replicas.run, intake, example, self._used)
+            return trace_shapes(compute, replicas.run, None, self._example_of_evaluation)
 
         self._shapes = shapes
 
@@ -277,7 +277,7 @@ class KerasStep(Step):
         Raises Refused if it returns anything but a dictionary with values.
         """
         name = _name_of_step(training=training)
-        returned = step_of(self.model, self.called_with, training=training)(as_fit_takes(example))
+        returned = wrap_step(self.model, self.called_with, training=training)(pack_batch(example))
         if not isinstance(returned, Mapping) or not returned:
             raise refusals.Refused(
                 f"{type(self.model).__name__}.{name}() returned {type(returned).__name__}, expected a dictionary of "
@@ -293,7 +293,7 @@ class KerasStep(Step):
         """Return the values of the last batch."""
         return {name: values[name] for name in totals}
 
-    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
+    def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
         """Return the metrics or the values of the last batch, as `Model.fit` chooses between them."""
         if set(metrics) == set(sums):
             return dict(metrics)
@@ -301,10 +301,10 @@ class KerasStep(Step):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return all metrics of the model."""
-        return metrics_of(self.model)
+        return read_metrics(self.model)
 
 
-class CalledWith:
+class InputRecorder:
     """Records the inputs that a model's own steps call it with, which may differ from the data."""
 
     def __init__(self) -> None:
@@ -319,9 +319,9 @@ class CalledWith:
         return tf.nest.map_structure(lambda spec: np.zeros([1, *spec.shape[1:]], spec.dtype.as_numpy_dtype), found)
 
     @contextmanager
-    def noting(self, model: keras.Model, *, training: bool) -> Iterator[None]:
+    def recording(self, model: keras.Model, *, training: bool) -> Iterator[None]:
         """Record the first inputs that the model is called with inside the block."""
-        if not refusals.own_methods(model, "call"):
+        if not refusals.list_overridden_methods(model, "call"):
             yield
             return
         before, original = vars(model).get("call"), model.call
@@ -345,21 +345,21 @@ def _is_of_known_shape(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor) and bool(leaf.shape.rank) and leaf.shape[1:].is_fully_defined()
 
 
-def step_of(model: keras.Model, called_with: CalledWith, *, training: bool) -> Callable[[Any], Any]:
+def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool) -> Callable[[Any], Any]:
     """Return the step of a model, wrapped so that it records what it calls the model with.
 
     It raises Refused for data that the step cannot take, if the reason is known.
     """
     name = _name_of_step(training=training)
-    own, step = refusals.own_methods(model, name), getattr(model, name)
+    own, step = refusals.list_overridden_methods(model, name), getattr(model, name)
 
     def call(data: Any) -> Any:
         try:
-            with called_with.noting(model, training=training):
+            with called_with.recording(model, training=training):
                 return step(data)
         except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
-            reason = refusals.why_step_fails(model, name, data, error) if own else ""
-            if not own and refusals.own_methods(model, "train_step"):
+            reason = refusals.explain_step_error(model, name, data, error) if own else ""
+            if not own and refusals.list_overridden_methods(model, "train_step"):
                 reason = (
                     f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
                     f"validation data, which fails: {error}; define test_step(), or return None as validation data"
@@ -375,7 +375,7 @@ def _name_of_step(*, training: bool) -> str:
     return "train_step" if training else "test_step"
 
 
-def shapes_of(
+def trace_shapes(
     compute: Callable[[Slice, Example], Shares],
     run: Callable[..., Any],
     intake: Intake | None,
@@ -395,19 +395,19 @@ def shapes_of(
         cut = Slice.whole(tf.shape(rows)[0], "keras")
         cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
         given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)
-        with slices.entered(cut):
+        with slices.entering(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
     of_any_size = [tf.TensorSpec([None], tf.int32)]
     trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
     graph = trace.get_concrete_function().graph
     if used is not None:
-        used |= owned.captured_by([graph])
+        used |= program_variables.find_captured_handles([graph])
     return found
 
 
-def as_fit_takes(example: Example) -> Any:
-    """Return a batch as Keras passes it on, which is x alone if there are no targets.
+def pack_batch(example: Example) -> Any:
+    """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone without targets.
 
     Lists become tuples, because a `Dataset` would take lists for tensors.
     """
@@ -418,7 +418,7 @@ def as_fit_takes(example: Example) -> Any:
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
-def metrics_of(model: keras.Model) -> dict[str, tf.Tensor]:
+def read_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return the metrics of a model by name.
 
     As in `Model.fit`, a metric whose result is a dictionary gives all its keys.
@@ -437,7 +437,7 @@ def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _is_own(loss: keras.losses.Loss) -> bool:
+def _is_author_loss(loss: keras.losses.Loss) -> bool:
     return not type(loss).__module__.startswith("keras.")
 
 
@@ -452,7 +452,7 @@ def _restore_int32(leaf: Any, wide: Any) -> Any:
     return tf.cast(wide, tf.int32) if wide is not leaf else leaf
 
 
-def _as_float32(predicted: Any) -> Any:
+def _cast_to_float32(predicted: Any) -> Any:
     """Cast floating outputs to float32 and keep their Keras masks."""
 
     def cast(t: tf.Tensor) -> tf.Tensor:

@@ -35,7 +35,7 @@ class Stopwatch:
 SKIPPED, KEPT = 2, 5  # updates; the first ones warm up caches
 
 
-def profiled_parts(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
+def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
     """Split a chunk into at most three parts; yield each with whether it is to be profiled.
 
     A chunk too short to split is profiled as a whole.
@@ -48,9 +48,9 @@ def profiled_parts(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]
         yield Chunk(chunk.tensors, chunk.order[first:last]), kept
 
 
-def profiled(folder: Path | None) -> AbstractContextManager[object]:
+def profiling(folder: Path | None) -> AbstractContextManager[object]:
     """Profile the block into ``folder``; do nothing if it is None."""
     if folder is None:
         return contextlib.nullcontext()
-    profiling: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
-    return profiling
+    profile: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))
+    return profile

@@ -17,22 +17,22 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.patience import Plateau, is_exhausted
 from sweep.standard_hyperparameters import LENGTHS
 from trainables.data import residence
-from trainables.data.chunks import BatchSplit, split
-from trainables.data.passes import Chunk, Examples, HeldOut, Walk, batch_size_of
+from trainables.data.chunks import BatchSplit, make_examples
+from trainables.data.passes import Chunk, Examples, HeldOut, Walk, get_batch_size
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import hooks
 from trainables.loop.cache import Structure
-from trainables.loop.hooks import AuthorHooks, Callbacks, Wheel
+from trainables.loop.hooks import AuthorHooks, Callbacks, Steering
 from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import refusals, schedules
 from trainables.recipe.phases import Span
-from trainables.recipe.rates import own_rate, scheduled_rate
+from trainables.recipe.rates import compute_scheduled_rate, get_own_rate
 from trainables.recipe.refusals import Refused
 from trainables.recipe.schedules import Reduction
 from trainables.state import checkpoint
-from trainables.state.pristine import Left
+from trainables.state.author_globals import HookChanges
 
 
 class TrialSetting(NamedTuple):
@@ -103,7 +103,7 @@ class ReadyTrial:
     gauges: Gauges
     hooks: AuthorHooks
     callbacks: Callbacks
-    left: Left | None = None  # what hooks and callbacks have changed in the author's modules
+    hook_changes: HookChanges | None = None  # what hooks and callbacks have changed in the author's modules
     span: Span = field(default_factory=Span)  # the present phase
     compile_s: float = 0.0
     rate_scale: float = 1.0
@@ -126,11 +126,11 @@ class ReadyTrial:
         """Choose the batches for validation, and compile the training's updates with XLA if they go through it."""
         self.stopwatch.begin()
         if self.held_out is not None:
-            self.held_out = self._in_its_batches(self.held_out)
+            self.held_out = self._choose_batches(self.held_out)
             self.stopwatch.lap("build")
         self._compile_updates()
 
-    def _in_its_batches(self, data: HeldOut) -> HeldOut:
+    def _choose_batches(self, data: HeldOut) -> HeldOut:
         """Return validation or test data, in batches of the training's size if larger ones give other numbers."""
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
@@ -180,7 +180,7 @@ class ReadyTrial:
         if self.span.last is not None:
             return True
         updates, count = (self.epoch - self.span.first) * self.walk.per_epoch, self.walk.per_epoch
-        return not schedules.foresees(self.schedule, updates=updates, count=count, warmup=self.warmup)
+        return not schedules.depends_on_trial_length(self.schedule, updates=updates, count=count, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """Return the learning rate of each update in the next epoch.
@@ -193,9 +193,9 @@ class ReadyTrial:
         if self.peak is None:
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
             last = epoch * self.walk.per_epoch - 1
-            rates[-1] = scheduled_rate(self.program.parts.optimizer, last)
+            rates[-1] = compute_scheduled_rate(self.program.parts.optimizer, last)
             return rates
-        return schedules.rates(
+        return schedules.compute_rates(
             self.schedule,
             peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
             epoch=epoch,
@@ -224,16 +224,16 @@ class ReadyTrial:
         steered = bool(self.hooks or self.callbacks)
         if steered:
             self._begin_epoch(epoch)
-        rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
+        rates, wheel = self.rates(), Steering.of(self.program) if steered else None
         self.gauges.begin()
         trained, evaluated = self._train(rates, epoch), None
         # Only the optimizer knows how many updates a batch had and which of them were skipped.
         if self.peak is None:
             optimizer = self.program.parts.optimizer
-            rates[-1] = scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
+            rates[-1] = compute_scheduled_rate(optimizer, max(int(optimizer.iterations.numpy()) - 1, 0))
         train_s = time.perf_counter() - began
         if self.held_out is not None and trained.finite:
-            with self.placement.replicas.scope(), _eagerly(self.assignment.training):
+            with self.placement.replicas.scope(), _running_eagerly(self.assignment.training):
                 evaluated = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
         spent = Spent(train_s, time.perf_counter() - began)
         return self.conclude(rates, trained, evaluated, spent, wheel)
@@ -244,7 +244,7 @@ class ReadyTrial:
         trained: Trained,
         evaluated: Evaluated | None,
         spent: Spent,
-        wheel: Wheel | None = None,
+        wheel: Steering | None = None,
     ) -> EpochReported:
         """Return the report of the epoch that was just trained at these rates, and count it.
 
@@ -260,16 +260,16 @@ class ReadyTrial:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
         if wheel is not None:
             self.rate_set = self.rate_set if trained.rate is None else trained.rate
-            metrics = self._end_epoch(epoch, metrics, replace(wheel, rates=Wheel.of(self.program).rates))
+            metrics = self._end_epoch(epoch, metrics, replace(wheel, rates=Steering.of(self.program).rates))
         else:
-            self._hear(metrics)
+            self._observe_objective(metrics)
         return EpochReported(
             trial=self.assignment.trial,
             epoch=epoch,
             metrics=metrics,
             time=time.time(),
             time_s=spent.time_s,
-            learning_rate=self._rate_of(rates, trained),
+            learning_rate=self._find_last_rate(rates, trained),
             examples_per_s=trained.examples / spent.train_s,
             measures={
                 "step_s": (spent.train_s - trained.wait_s) / len(rates),
@@ -278,12 +278,12 @@ class ReadyTrial:
                 "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
                 **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
                 **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
-                **({"passes": self.walk.passes(epoch)} if self.walk.steps and self.walk.data.counted else {}),
+                **({"passes": self.walk.count_passes(epoch)} if self.walk.steps and self.walk.data.counted else {}),
                 **self.gauges.end(spent.trials),
             },
         )
 
-    def _rate_of(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
+    def _find_last_rate(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
         """Return the learning rate of the last update; None if only the model's own optimizers know it."""
         if self.program.optimizer_is_idle:
             return None
@@ -296,9 +296,9 @@ class ReadyTrial:
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
-            whole = split(residence.map_block_arrays(data), replicas, "test data")
+            whole = make_examples(residence.map_block_arrays(data), replicas, "test data")
             held_out = HeldOut.all_of(self.hp, whole, self.walk.batch_size, self.assignment.accumulate)
-            held_out = self._in_its_batches(held_out)
+            held_out = self._choose_batches(held_out)
             return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -309,7 +309,7 @@ class ReadyTrial:
         """
         program, walk = self.program, self.walk
         program.state.will_train()
-        for number, (rate, chunk) in enumerate(zip(rates, _whole_batches(walk), strict=False)):
+        for number, (rate, chunk) in enumerate(zip(rates, _iterate_whole_batches(walk), strict=False)):
             loss = program.one_update(chunk, rate, batch_size=walk.batch_size, seed=walk.seed, number=number)
             yield loss
             if not np.isfinite(loss):
@@ -321,28 +321,28 @@ class ReadyTrial:
         program.state.will_train()
         with self.placement.replicas.scope():
             hooks.show_rate(program, float(self.rates()[0]))
-            with self._steered(Wheel.of(program), "on_epoch_begin"):
+            with self._applying_changes(Steering.of(program), "on_epoch_begin"):
                 if self.epoch == 0:
                     self.callbacks.train_begin()
                     self.hooks.train_begin()
                 self.callbacks.epoch_begin(epoch)
                 self.hooks.epoch_begin(epoch)
 
-    def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
+    def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Steering) -> dict[str, float]:
         """Call hooks and callbacks after an epoch; what they set applies from the next epoch on."""
-        with self._steered(wheel, "on_epoch_end"):
+        with self._applying_changes(wheel, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics)
             if self.program.model.stop_training:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
-            self._hear(metrics)
+            self._observe_objective(metrics)
             if self.finished or self.program.model.stop_training:
                 self.callbacks.train_end(metrics)
         return metrics
 
     @contextmanager
-    def _steered(self, wheel: Wheel, hook: str) -> Iterator[None]:
+    def _applying_changes(self, wheel: Steering, hook: str) -> Iterator[None]:
         """Apply what hooks and callbacks set on the model and its optimizer inside the block."""
         program = self.program
         try:
@@ -350,17 +350,17 @@ class ReadyTrial:
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:
-            program.spent = program.spent or hooks.spoils(program, wheel)
+            program.spent = program.spent or hooks.affects_next_trial(program, wheel)
             program.model.stop_training = False
-        rate = hooks.rate_set(program, wheel)
+        rate = hooks.find_set_rate(program, wheel)
         if rate is not None and self.reduction:
             raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
         self.rate_set = self.rate_set if rate is None else rate
-        if hooks.were_frozen(program, wheel):
-            self._freeze(list(Wheel.of(program).layers))
+        if hooks.have_layers_changed(program, wheel):
+            self._set_trainable_layers(list(Steering.of(program).layers))
 
-    def _freeze(self, layers: list[bool]) -> None:
-        """Continue training with layers trainable or frozen as given, in the order of `Wheel.layers`."""
+    def _set_trainable_layers(self, layers: list[bool]) -> None:
+        """Continue training with layers trainable or frozen as given, in the order of `Steering.layers`."""
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
@@ -386,7 +386,7 @@ class ReadyTrial:
             **({"order": order} if (order := self.walk.data.order) else {}),
             **({"reduction": self.reduction.state()} if self.reduction else {}),
             **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
-            **({"left": self.left.state()} if self.left is not None else {}),
+            **({"left": self.hook_changes.state()} if self.hook_changes is not None else {}),
             **({} if self.assignment.minutes is None else {"clock": asdict(self.clock)}),
         }
 
@@ -397,15 +397,15 @@ class ReadyTrial:
         """
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
-        if self.left is not None and self.assignment.trains and "left" in about:
-            self.lost = self.left.restore(about["left"])
+        if self.hook_changes is not None and self.assignment.trains and "left" in about:
+            self.lost = self.hook_changes.restore(about["left"])
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
             self.program.spent = True
             hooks.set_trainable_layers(self.program, about["frozen"])
-            self._freeze(about["frozen"])
+            self._set_trainable_layers(about["frozen"])
         self.waited.restore(about["waited"])
         self.clock = TrialClock(**about.get("clock", {}))
         if self.assignment.trains and not self.finished and about.get("order", "") != self.walk.data.order:
@@ -413,7 +413,7 @@ class ReadyTrial:
         if self.reduction:
             self.reduction.restore(about["reduction"])
 
-    def go_on_from(self, before: ReadyTrial) -> None:
+    def continue_from(self, before: ReadyTrial) -> None:
         """Take over the progress of the trial's previous phase."""
         self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
         self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
@@ -425,17 +425,17 @@ class ReadyTrial:
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
-            with _eagerly(self.assignment.training):
+            with _running_eagerly(self.assignment.training):
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
-    def _hear(self, metrics: dict[str, float]) -> None:
+    def _observe_objective(self, metrics: dict[str, float]) -> None:
         """Pass the objective to the patience rule and the plateau schedule."""
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
             self.waited.hear(value)
             if self.reduction:
-                self.reduction.hear(value)
+                self.reduction.update(value)
 
 
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
@@ -443,19 +443,19 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 
     Raises Refused for hyperparameters that the author's optimizers would ignore.
     """
-    own = own_rate(program.parts.optimizer)
+    own = get_own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
     if program.optimizer_is_idle:
         return own
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own
-    return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
+    return schedules.compute_peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
     """Return the global batch size of a trial; raises DataError if the data come in batches of another size."""
-    size = batch_size_of(hp, int(placement.replicas.number))
+    size = get_batch_size(hp, int(placement.replicas.number))
     if isinstance(data, BatchSplit):
         data.check(size)
     return size
@@ -476,7 +476,7 @@ def check_eager(training: Mapping[str, object], placement: Placement, micro_batc
 
 
 @contextmanager
-def _eagerly(training: Mapping[str, object]) -> Iterator[None]:
+def _running_eagerly(training: Mapping[str, object]) -> Iterator[None]:
     """Run compiled functions op by op inside the block if ``training.run_eagerly`` is set.
 
     Breakpoints and prints in the author's methods then see numbers.
@@ -489,7 +489,7 @@ def _eagerly(training: Mapping[str, object]) -> Iterator[None]:
         tf.config.run_functions_eagerly(before)
 
 
-def _whole_batches(walk: Walk) -> Iterator[Chunk]:
+def _iterate_whole_batches(walk: Walk) -> Iterator[Chunk]:
     """Yield whole batches, pass after pass, each at the beginning of a chunk.
 
     All chunks have the same length, so that one trace serves them.

@@ -19,23 +19,23 @@ import tensorflow as tf
 
 from trainables.data.passes import gather_examples
 from trainables.devices.precision import LossScale
-from trainables.devices.replicas import Replicas, gather_rows, sums
-from trainables.loop.hooks import Watch
+from trainables.devices.replicas import Replicas, gather_rows, sum_over_replicas
+from trainables.loop.hooks import InGraphHook
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
-from trainables.numbers.draws import EVALUATION, Drawn, is_compiling
+from trainables.numbers.draws import EVALUATION, UsedGenerators, is_compiling
 from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
-from trainables.recipe.rates import rate_variable
+from trainables.recipe.rates import get_rate_variable
 from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.random_layers import generators_of
+from trainables.replicas.random_layers import list_generators
 from trainables.replicas.slices import Slice
-from trainables.state import owned
-from trainables.state.origins import is_seed
+from trainables.state import program_variables
+from trainables.state.origins import is_seed_state
 
 CALLS = 2**10
 """Distance between the first draws of two successive turns, in calls of `Draws`."""
@@ -86,13 +86,15 @@ class Graph:
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights its loss depends on
         self._of_rows: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights with sparse gradients
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # by turn: draws from seed generators until its end
-        self.optimizer_of = {id(update): its for update, its in author_updates.optimizers(step.turns, self.optimizer)}
+        self.optimizer_of = {
+            id(update): its for update, its in author_updates.list_optimizers(step.turns, self.optimizer)
+        }
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
-        self.watch: Watch | None = None
-        self.made: Sequence[Any] = ()  # all variables that the author's methods have made
-        self.seeds, self.seeds_of_evaluation = Drawn(), Drawn()
+        self.watch: InGraphHook | None = None
+        self.created: Sequence[Any] = ()  # all variables that the author's methods have created
+        self.seeds, self.seeds_of_evaluation = UsedGenerators(), UsedGenerators()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
@@ -113,7 +115,7 @@ class Graph:
         """
         given = tensors, rows, seed, number
         if not self.step.turns:
-            return self._applied_by_the_model(*given, rate)
+            return self._update_by_model(*given, rate)
         values: dict[str, tf.Tensor] = {}
         minimised: dict[str, tf.Tensor] = {}
         finite = applied = tf.constant(True)
@@ -121,22 +123,22 @@ class Graph:
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
-            before = owned.Before(self.replicas, self.state) if self.loss_scale else None
+            before = program_variables.SavedVariables(self.replicas, self.state) if self.loss_scale else None
             compute = functools.partial(forward or self.forward, place=place)
-            parts, means = self.replicas.run(self._gradients, compute, *given)
+            parts, means = self.replicas.run(self._compute_gradients, compute, *given)
             means = self.replicas.first(means)
             if self.recipe.sharpness:
-                with self._climbed(turn, parts):
+                with self._climb(turn, parts):
                     compute = functools.partial(compute, again=True)
-                    parts, _ = self.replicas.run(self._gradients, compute, *given)
+                    parts, _ = self.replicas.run(self._compute_gradients, compute, *given)
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
-            parts = self._clipped(parts)
+            parts = self._clip(parts)
             self._apply(turn, parts)
             if self.loss_scale and before:
                 self.loss_scale.update(good)
-                before.put_back(unless=good)
+                before.restore(unless=good)
                 applied = tf.logical_and(applied, good)
                 good = tf.math.is_finite(total)
             finite = tf.logical_and(finite, good)
@@ -148,17 +150,17 @@ class Graph:
         values |= minimised
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = [_as_slices(self.replicas.first(g)) for g, _ in found]  # the same on all replicas
+            ones = [_convert_to_slices(self.replicas.first(g)) for g, _ in found]  # the same on all replicas
             values |= self.watch(number, values, ones, [v for _, v in found])
         return values, finite
 
-    def _gradients(self, compute: Forward, *given: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+    def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """Return, on each replica, the whole batch's gradients for each update of a turn, and its mean values.
 
         Both are summed in the same reduction, because each one takes a millisecond between processes.
         """
-        parts, values = compute(*given)
-        flat, totals = self._summed_and_unscaled([g for part in parts for g in part], more=[*values.values()])
+        parts, values = compute(*arguments)
+        flat, totals = self._sum_and_unscale([g for part in parts for g in part], more=[*values.values()])
         remaining = iter(flat)
         gradients = []
         for part in parts:
@@ -185,12 +187,12 @@ class Graph:
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
         totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
-        for cut in slices.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
+        for cut in slices.cut_for_replica(tf.shape(rows)[0], self.recipe.micro_batches):
             # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
             cut.totals, cut.seeds = totals, self.seeds_from
             draws = cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
-            with slices.entered(cut):
+            with slices.entering(cut):
                 if place:
                     draws = cut.draw(seed, number, place * CALLS)
                     draws.seeds = dict(self._drawn[place - 1])
@@ -206,7 +208,7 @@ class Graph:
             sums = [self._add_all(old, new) for old, new in zip(sums, found, strict=True)]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
             self._drawn[place] = draws.seeds
-            self.seeds.note(draws)
+            self.seeds.record(draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             self._of_rows[id(update)] = [v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)]
@@ -232,7 +234,7 @@ class Graph:
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         if old is None:
             return rows
-        if _are_the_same_in_all_parts(rows):
+        if _have_static_number(rows):
             return old[0] + rows[0], *rows[1:]
         return *(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2]
 
@@ -247,20 +249,20 @@ class Graph:
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
-        for cut in slices.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
+        for cut in slices.cut_for_replica(tf.shape(rows)[0], self.recipe.micro_batches):
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
-            with slices.entered(cut), keras.StatelessScope():  # the pass that trains assigns variables
+            with slices.entering(cut), keras.StatelessScope():  # the pass that trains assigns variables
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
-        return dict(zip(names, sums(list(counts.values())), strict=True))
+        return dict(zip(names, sum_over_replicas(list(counts.values())), strict=True))
 
-    def _summed_and_unscaled(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _sum_and_unscale(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
-        follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
-        added = [_values_of(g) for g, rows in zip(gradients, follow, strict=True) if not rows]
-        found = sums([*added, *more])
+        follow = [isinstance(g, tuple) and not _have_static_number(g) for g in gradients]
+        added = [_get_values(g) for g, rows in zip(gradients, follow, strict=True) if not rows]
+        found = sum_over_replicas([*added, *more])
         totals, others = iter(found[: len(added)]), found[len(added) :]
         of_rows = iter(gather_rows([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
         summed: list[Any] = []
@@ -268,22 +270,22 @@ class Graph:
             if rows:
                 summed.append((*next(of_rows), g[2]))
             else:
-                summed.append(_with_values(g, next(totals)))
+                summed.append(_replace_values(g, next(totals)))
         if self.loss_scale:
             scale = self.loss_scale.scale
-            summed = [_with_values(g, _values_of(g) / scale) for g in summed]
+            summed = [_replace_values(g, _get_values(g) / scale) for g in summed]
         return summed, others
 
-    def _climbed(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
+    def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
         """Move the weights to where the loss of a turn is highest nearby, until the returned stack is closed."""
         stack, others = ExitStack(), [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
             changed, rho = self._changed[id(update)], self.live.number("sam_rho")
-            stack.enter_context(climbed(self.replicas, changed, part, rho, others))
+            stack.enter_context(climbing(self.replicas, changed, part, rho, others))
             others = []
         return stack
 
-    def _clipped(self, parts: Any) -> Any:
+    def _clip(self, parts: Any) -> Any:
         """Clip the gradients of the whole batch, for each update by itself."""
 
         def clip(found: list[list[Any]]) -> list[list[Any]]:
@@ -297,7 +299,7 @@ class Graph:
 
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizer_of[id(update)].apply([_as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply([_convert_to_slices(g) for g in part], self._changed[id(update)])
 
         self.replicas.run(apply, parts)
 
@@ -305,12 +307,12 @@ class Graph:
         """Add the weights after an update to their average, unless the update was skipped."""
         if self.average is None:
             return
-        before = owned.Before(self.replicas, self.average.state) if self.loss_scale else None
+        before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
         self.average.update()
         if before:
-            before.put_back(unless=applied)
+            before.restore(unless=applied)
 
-    def _applied_by_the_model(
+    def _update_by_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Make an update by a step that takes and applies gradients itself, on the only replica."""
@@ -318,11 +320,11 @@ class Graph:
             self._assign_rate(self.optimizer, rate)
 
         values = self.replicas.first(
-            self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
+            self.replicas.run(self._run_on_whole_batch, self._train_by_model, tensors, rows, seed, number)
         )
         return values, all_finite([values.get("loss", tf.constant(0.0))])
 
-    def _trained_by_the_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
+    def _train_by_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
         return self.step.evaluate(cut, example, training=True)
 
     def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -333,34 +335,34 @@ class Graph:
             count()
             return shares
 
-        return self._of_whole(compute, tensors, rows, seed, number)
+        return self._run_on_whole_batch(compute, tensors, rows, seed, number)
 
-    def _of_whole(
+    def _run_on_whole_batch(
         self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Return, on the only replica, what ``compute`` returns for a batch that is one slice.
 
         ``of`` has the seed and the number of the update.
         """
-        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
+        (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         cut.seeds = self.seeds_from
         draws = cut.draw(*of)
         example = self.intake.take(tensors, rows, cut)
-        with slices.entered(cut):
+        with slices.entering(cut):
             values = compute(cut, example)
-        self.seeds.note(draws)
+        self.seeds.record(draws)
         return values
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         """Return, on each replica, its contributions to the mean values of a batch, and count it in the metrics."""
-        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
+        (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
         cut.seeds = "keras" if cut.parts == 1 else "counted"
-        with slices.entered(cut):
+        with slices.entering(cut):
             values = self.step.evaluate(cut, example, training=False)
-        self.seeds_of_evaluation.note(draws)
-        return values | global_losses.shares_of_examples(cut) if self.step.spread else values
+        self.seeds_of_evaluation.record(draws)
+        return values | global_losses.compute_spread_shares(cut) if self.step.spread else values
 
     # ---- for other modules
 
@@ -423,19 +425,19 @@ class Graph:
         When an update is undone, metrics and seeds stay as they are, as in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
-        optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
+        optimizers = [v for optimizer in self.optimizers for v in program_variables.list_optimizer_variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         seeds = self.seed_states
         ours = counters | {id(v) for v in seeds} | {id(v.value) for v in seeds if isinstance(v, keras.Variable)}
-        return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in ours]
+        return [v for v in (*networks, *optimizers, *self.created, *averages) if id(v) not in ours]
 
     @property
     def seed_states(self) -> list[Any]:
         """Return the states of the networks' seed generators and of those that the author keeps elsewhere."""
-        layers = [generator.state for generator in generators_of(self.step.networks)]
+        layers = [generator.state for generator in list_generators(self.step.networks)]
         known = {id(state.value) for state in layers}
-        return [*layers, *(raw for raw in self.made if is_seed(raw) and id(raw) not in known)]
+        return [*layers, *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known)]
 
     @property
     def counters(self) -> list[keras.Variable]:
@@ -444,11 +446,11 @@ class Graph:
         return [v for model in models for v in model.metrics_variables]
 
     def begin_anew(self) -> None:
-        """Forget what the last trace of training has drawn."""
-        self.seeds = Drawn()
+        """Forget which seed generators the last trace of training has drawn from, because training is traced again."""
+        self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find out which values an update returns, once, before anything is traced."""
+        """Find out which values an update returns, before anything is traced; later calls do nothing."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
@@ -463,10 +465,7 @@ class Graph:
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes whose values must follow from the parts of a batch, for `additivity`.
-
-        These are training and, if the trial validates, evaluation.
-        """
+        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
@@ -477,7 +476,7 @@ class Graph:
             self._assign_rate(update.optimizer, rate * tf.convert_to_tensor(update.rate))
 
     def _assign_rate(self, optimizer: Any, rate: tf.Tensor) -> None:
-        current = rate_variable(optimizer)
+        current = get_rate_variable(optimizer)
         if current is not None:  # an author's optimizer may have a schedule of its own
             current.assign(rate)
 
@@ -486,23 +485,27 @@ def _drop_none(gradients: Sequence[Any]) -> list[Any]:
     return [gradient for gradient in gradients if gradient is not None]
 
 
-def _values_of(gradient: Any) -> Any:
+def _get_values(gradient: Any) -> Any:
     """Return the values of a gradient, which is a tensor or, if it is sparse, a tuple that begins with them."""
     return gradient[0] if isinstance(gradient, tuple) else gradient
 
 
-def _with_values(gradient: Any, values: tf.Tensor) -> Any:
+def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
     """Return a gradient with other values, sparse if it is."""
     return (values, *gradient[1:]) if isinstance(gradient, tuple) else values
 
 
-def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
-    """Return whether a sparse gradient has these rows for any part of a batch, because their number is static."""
+def _have_static_number(rows: tuple[Any, Any, Any]) -> bool:
+    """Return whether the number of rows of a sparse gradient is known while tracing.
+
+    It then does not depend on the examples, whose number is unknown, so each part of a batch has the same rows.
+    ``rows`` are the values, indices and shape of the gradient.
+    """
     return rows[1].shape.num_elements() is not None
 
 
 @contextmanager
-def climbed(
+def climbing(
     replicas: Replicas,
     weights: Sequence[keras.Variable],
     gradients: Sequence[Any],
@@ -523,12 +526,12 @@ def climbed(
         length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
-    before = owned.Before(replicas, [*weights, *others])
+    before = program_variables.SavedVariables(replicas, [*weights, *others])
     for weight, by in zip(weights, replicas.run(step, list(gradients)), strict=True):
-        replicas.change(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
+        replicas.update_copies(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
     yield
-    before.put_back()
+    before.restore()
 
 
-def _as_slices(gradient: Any) -> Any:
+def _convert_to_slices(gradient: Any) -> Any:
     return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

@@ -22,10 +22,10 @@ from trainables.data.residence import gather
 from trainables.devices import gpu_support
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
-from trainables.loop.intake import Taken
+from trainables.loop.intake import PreparedExamples
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.draws import CannotCompile, compiling, place_on_host
+from trainables.numbers.draws import CannotCompile, place_on_host, tracing_for_xla
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers, slices
 
@@ -33,14 +33,14 @@ Asked: TypeAlias = Literal["", "may", "must"]
 
 ON, APART, OFF = "on", "on, but for augmentation", "off"
 FAILURES = (tf.errors.OpError, CannotCompile, RuntimeError)
-"""Errors that XLA may cause; `Xla.gives_way` decides which of them it handles."""
+"""Errors that XLA may cause; `Xla.try_next_mode` decides which of them it handles."""
 
 REASON = 160  # maximum number of characters
 UNSUPPORTED = "Detected unsupported operations when"
 _MEET = "merge_call"
 
 
-def asked(training: Mapping[str, object], placement: Placement) -> Asked:
+def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
     """Return whether updates go through XLA on these devices, by `training.jit_compile`.
 
     ``must`` stands for true. ``may`` stands for auto on GPUs, unless the same bits, eager mode or fused trials are
@@ -74,14 +74,14 @@ class Xla:
 
     def __init__(self, graph: Graph, asked: Asked) -> None:
         self.wanted, self.reason = asked, ""
-        self._graph, self._ways = graph, iter(_ways(graph) if asked else [])
+        self._graph, self._ways = graph, iter(_list_modes(graph) if asked else [])
         self._known: set[tuple[int, int]] = set()  # compiled batches: place of their kind of chunk, and size
         self._way: CompileMode | None = None
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
         self._one: OneBatch | None = None
         if asked:
-            self._next()
+            self._choose_next()
 
     @property
     def described(self) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Xla:
             return {"xla": self._way.name}
         return {"xla": OFF, "xla_reason": self.reason}
 
-    def gives_way(self, error: Exception) -> bool:
+    def try_next_mode(self, error: Exception) -> bool:
         """Switch to the next way after an error of XLA's; return False for other errors.
 
         The last way is training without XLA; an error that occurs there as well is raised. Raises Refused if XLA must
@@ -101,11 +101,11 @@ class Xla:
         another = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        self.reason = self.reason or reason(error)
-        self._next()
+        self.reason = self.reason or describe_error(error)
+        self._choose_next()
         return True
 
-    def lacking(self, walk: Walk) -> list[tuple[int, int]]:
+    def list_uncompiled(self, walk: Walk) -> list[tuple[int, int]]:
         """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
         if self._way is None:
             return []
@@ -131,7 +131,7 @@ class Xla:
         self._graph.begin_anew()
         self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
 
-    def _next(self) -> None:
+    def _choose_next(self) -> None:
         """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
         self._known.clear()
         self._way = next(self._ways, None)
@@ -141,13 +141,13 @@ class Xla:
         if self.wanted == "must":
             raise Refused(
                 f"training.jit_compile is true, but updates cannot go through XLA: "
-                f"{self.reason or _hindrance(self._graph)}; with auto, such trials train without it"
+                f"{self.reason or _find_hindrance(self._graph)}; with auto, such trials train without it"
             )
         else:
-            self.reason = self.reason or _hindrance(self._graph)
+            self.reason = self.reason or _find_hindrance(self._graph)
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return in one line what XLA could not do."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
@@ -160,9 +160,9 @@ def reason(error: Exception) -> str:
     return (lines or [type(error).__name__])[0][:REASON]
 
 
-def _ways(graph: Graph) -> Iterator[CompileMode]:
+def _list_modes(graph: Graph) -> Iterator[CompileMode]:
     """Yield the ways of compiling updates, from the one that compiles most to the one that compiles least."""
-    if _hindrance(graph):
+    if _find_hindrance(graph):
         return
     if graph.replicas.number > 1:
         yield CompileMode(ON, _compile_gradients)
@@ -172,7 +172,7 @@ def _ways(graph: Graph) -> Iterator[CompileMode]:
         yield CompileMode(APART, _compile_without_intake)
 
 
-def _hindrance(graph: Graph) -> str:
+def _find_hindrance(graph: Graph) -> str:
     """Return why updates cannot go through XLA, as far as it is known beforehand; empty if nothing is known."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
@@ -197,21 +197,21 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
             yield place, part.size % size
 
 
-def _batch(tensors: Any, rows: tf.Tensor) -> Any:
+def _get_rows(tensors: Any, rows: tf.Tensor) -> Any:
     return tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors)
 
 
-def _all(batch: Any) -> tf.Tensor:
+def _list_all_rows(batch: Any) -> tf.Tensor:
     return tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
 
 
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     """Return a function that XLA compiles, with the states of seed generators as arguments."""
-    generators = random_layers.generators_of(graph.step.networks)
+    generators = random_layers.list_generators(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:
         states = {id(generator): state for generator, state in zip(generators, seeds, strict=True)}
-        with compiling(), random_layers.begun_with(states):
+        with tracing_for_xla(), random_layers.providing_states(states):
             return function(*given)
 
     compiled = tf.function(traced, autograph=False, jit_compile=True)
@@ -229,14 +229,14 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
 
 def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update of one replica that is compiled as a whole, and a function that compiles it for a batch."""
-    function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
+    function = _jit(graph, lambda batch, *rest: graph.update(batch, _list_all_rows(batch), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
-        batch = graph.replicas.run(_batch, tensors, rows)
-        with _on(graph):
+        batch = graph.replicas.run(_get_rows, tensors, rows)
+        with _placing_on_device(graph):
             return function(batch, rate, seed, number)
 
-    return update, _as_one_batch(update)
+    return update, _compile_for_batch(update)
 
 
 def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
@@ -244,31 +244,33 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
-        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
+        (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         draws = cut.draw(seed, number)
-        taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws)
+        taken = PreparedExamples.of(graph.intake.take(tensors, rows, cut), cut, draws)
         known[:] = [taken.draws, taken.mixes]
         return taken.tensors
 
-    function = _jit(graph, lambda given, *rest: graph.update(Taken(given, *known), _all(given[0]), *rest))
+    function = _jit(
+        graph, lambda given, *rest: graph.update(PreparedExamples(given, *known), _list_all_rows(given[0]), *rest)
+    )
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         taken = graph.replicas.run(take, tensors, rows, seed, number)
-        with _on(graph):
+        with _placing_on_device(graph):
             return function(taken, rate, seed, number)
 
-    return update, _as_one_batch(update)
+    return update, _compile_for_batch(update)
 
 
 def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
-    once = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=False))
-    twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _all(batch), *rest, again=True))
+    once = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False))
+    twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True))
 
     def forward(
         tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False
     ) -> Any:
-        return (twice if again else once)(_batch(tensors, rows), seed, number)
+        return (twice if again else once)(_get_rows(tensors, rows), seed, number)
 
     def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
@@ -280,10 +282,10 @@ def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
     return functools.partial(graph.update, forward=forward), one
 
 
-def _on(graph: Graph) -> Any:
+def _placing_on_device(graph: Graph) -> Any:
     """Return a context that places operations on the only replica's device."""
     return tf.device(graph.replicas.devices[0])
 
 
-def _as_one_batch(update: Update) -> OneBatch:
+def _compile_for_batch(update: Update) -> OneBatch:
     return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)

@@ -2,9 +2,9 @@
 
 This module replaces TensorFlow's stateless random kernels, which all of `keras.random` and `tf.random.stateless_*` use.
 A replica or a micro-batch draws its rows of what the whole batch would draw. XLA's kernels draw the same random bits
-(Philox) but make other real numbers of them, so inside `compiling` the bits are converted here, as TensorFlow's kernels
-do it. Nothing changes for a whole batch outside XLA. The rows to draw for are thread-local, because TensorFlow traces
-each replica in a thread.
+(Philox) but make other real numbers of them, so inside `tracing_for_xla` the bits are converted here, as TensorFlow's
+kernels do it. Nothing changes for a whole batch outside XLA. The rows to draw for are thread-local, because TensorFlow
+traces each replica in a thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RANDOM = (
 """Types of operations that draw from generators of their own, which do not follow a trial's seed."""
 
 
-def operations(graph: Any) -> Iterator[tuple[str, str]]:
+def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
     """Yield the type and the name of each operation of a graph and of the functions that it calls."""
     definition = graph.as_graph_def()
     for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
@@ -62,7 +62,7 @@ class DrawnRows:
 
 
 @contextmanager
-def drawn_for(rows: DrawnRows | None) -> Iterator[None]:
+def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
     """Draw for these rows of a batch inside the block, in this thread; None draws exactly what is asked for."""
     before = get_current_rows()
     _present.rows = rows
@@ -78,7 +78,7 @@ def get_current_rows() -> DrawnRows | None:
 
 
 @contextmanager
-def for_xla() -> Iterator[None]:
+def marked_as_xla() -> Iterator[None]:
     """Mark what is traced inside the block, in this thread, as code for XLA."""
     before, _present.xla = is_compiling(), True
     try:
@@ -100,7 +100,7 @@ def place_on_host() -> Iterator[None]:
         yield
 
 
-def have_a_batch(shape: tf.Tensor) -> bool:
+def begins_with_batch(shape: tf.Tensor) -> bool:
     """Return whether a shape begins with a batch dimension, whose size is unknown while tracing.
 
     Draws without a batch dimension are the same for all parts of a batch.
@@ -109,21 +109,22 @@ def have_a_batch(shape: tf.Tensor) -> bool:
     return bool(static.rank) and static[0] is None
 
 
-def of_the_whole(
-    rows: DrawnRows, draw: Callable[..., tf.Tensor], given: Mapping[str, Any], *, group: int | None
+def draw_rows_of_batch(
+    rows: DrawnRows, draw: Callable[..., tf.Tensor], arguments: Mapping[str, Any], *, group: int | None
 ) -> tf.Tensor:
     """Return the rows of one part of a batch from what a stateless kernel draws for the whole batch.
 
-    In a reshaped batch (time steps, heads) each example has several rows, one after the other. ``group`` is how many
-    numbers the kernel makes from one step of its counter; then only the rows of the part are drawn. It is None for a
-    kernel that cannot begin at a later row: the whole batch is drawn and cut, as it is for rows at ``places``.
+    ``draw`` is the kernel, called with its ``arguments`` by name, whose shape is that of the part. In a reshaped batch
+    (time steps, heads) each example has several rows, one after the other. ``group`` is how many numbers the kernel
+    makes from one step of its counter; then only the rows of the part are drawn. It is None for a kernel that cannot
+    begin at a later row: the whole batch is drawn and cut, as it is for rows at ``places``.
     """
-    shape = tf.convert_to_tensor(given["shape"])
+    shape = tf.convert_to_tensor(arguments["shape"])
     static = tensorflow_private.constant_value_as_shape(shape)
     times = shape[0] // tf.maximum(rows.count, 1)
-    with drawn_for(None):
+    with drawing_rows(None):
         if rows.places is not None or group is None:
-            full = draw(**{**given, "shape": tf.concat([[rows.size * times], shape[1:]], 0)})
+            full = draw(**{**arguments, "shape": tf.concat([[rows.size * times], shape[1:]], 0)})
             if rows.places is None:
                 return tf.ensure_shape(full[rows.start * times : (rows.start + rows.count) * times], static)
             apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
@@ -131,13 +132,13 @@ def of_the_whole(
         with place_on_host():
             before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
             odd = tf.cast(before % group, tf.int32)
-            counter = _later(given["counter"], before // group)
+            counter = _advance_counter(arguments["counter"], before // group)
             count = tf.reshape(odd + tf.reduce_prod(shape), [1])
-        found = draw(**{**given, "shape": count, "counter": counter})
-    return tf.ensure_shape(tf.reshape(found[odd:], shape), static)
+        drawn = draw(**{**arguments, "shape": count, "counter": counter})
+    return tf.ensure_shape(tf.reshape(drawn[odd:], shape), static)
 
 
-def _later(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+def _advance_counter(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """Return a 128-bit counter, two words with the lower one first, advanced by ``steps``."""
     low = counter[0] + tf.cast(steps, tf.uint64)
     return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])
@@ -153,10 +154,10 @@ class CannotCompile(Incompatible):
 
 
 @contextmanager
-def compiling() -> Iterator[None]:
+def tracing_for_xla() -> Iterator[None]:
     """Trace for XLA inside the block, in this thread, with the random numbers of TensorFlow's kernels."""
     install_draws()
-    with for_xla():
+    with marked_as_xla():
         yield
 
 
@@ -166,21 +167,21 @@ def install_draws() -> None:
     What is drawn for a whole batch outside XLA does not change.
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
-    _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _pinned)
+    _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _draw_by_philox)
     _replace_draw(v2, "stateless_random_uniform_v2", _draw_uniform, rows="counted")
     _replace_draw(v2, "stateless_random_normal_v2", _draw_normal, rows="counted")
-    _replace_draw(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
-    _replace_draw(v2, "stateless_random_uniform_full_int_v2", _as_outside, rows="counted")
-    _replace_draw(v2, "stateless_truncated_normal_v2", _refused, rows="cut")
+    _replace_draw(v2, "stateless_random_uniform_int_v2", _draw_unchanged, rows="counted")
+    _replace_draw(v2, "stateless_random_uniform_full_int_v2", _draw_unchanged, rows="counted")
+    _replace_draw(v2, "stateless_truncated_normal_v2", _refuse_draw, rows="cut")
     for name in ("stateless_random_gamma_v3", "stateless_shuffle"):
-        _replace_draw(v2, name, _refused)
+        _replace_draw(v2, name, _refuse_draw)
     for name in (
         "stateless_multinomial",
         "stateless_random_binomial",
         "stateless_random_poisson",
         "stateless_parameterized_truncated_normal",
     ):
-        _replace_draw(tensorflow_private.gen_stateless_random_ops, name, _refused)
+        _replace_draw(tensorflow_private.gen_stateless_random_ops, name, _refuse_draw)
 
 
 def _replace_draw(
@@ -197,61 +198,65 @@ def _replace_draw(
         return
     signature = inspect.signature(original)
 
-    def draw(**given: Any) -> Any:
-        return inside(original, given) if is_compiling() else original(**given)
+    def draw(**arguments: Any) -> Any:
+        return inside(original, arguments) if is_compiling() else original(**arguments)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         part = get_current_rows() if rows else None
         if part is None and not is_compiling():
             return original(*args, **kwargs)
-        given = dict(signature.bind(*args, **kwargs).arguments)
-        if part is None or not have_a_batch(tf.convert_to_tensor(given["shape"])):
-            return draw(**given)
-        return of_the_whole(part, draw, given, group=_group(given) if rows == "counted" else None)
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        if part is None or not begins_with_batch(tf.convert_to_tensor(arguments["shape"])):
+            return draw(**arguments)
+        return draw_rows_of_batch(
+            part, draw, arguments, group=_count_numbers_per_step(arguments) if rows == "counted" else None
+        )
 
     setattr(module, name, function)
 
 
-def _group(given: Mapping[str, Any]) -> int:
+def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
     """Return how many numbers TensorFlow's kernel makes from one step of the counter, which is 16 bytes."""
-    kind = tf.convert_to_tensor(given["minval"]).dtype if "minval" in given else given.get("dtype", tf.float32)
+    kind = (
+        tf.convert_to_tensor(arguments["minval"]).dtype if "minval" in arguments else arguments.get("dtype", tf.float32)
+    )
     return 4 if tf.as_dtype(kind).size <= 4 else 2
 
 
-def _as_outside(original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    return original(**given)
+def _draw_unchanged(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    return original(**arguments)
 
 
-def _pinned(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _draw_by_philox(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Call the kernel with Philox, because XLA would choose another algorithm on some devices."""
-    return original(**{**given, "alg": "philox"})
+    return original(**{**arguments, "alg": "philox"})
 
 
-def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _refuse_draw(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     raise CannotCompile(f"XLA would not draw the numbers of {original.__name__}")
 
 
-def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
+def _draw_words(arguments: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
     """Draw ``count`` random words of 32 bits."""
     return tensorflow_private.draw_words(
-        tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
+        tf.reshape(count, [1]), key=arguments["key"], counter=arguments["counter"], dtype=tf.uint32, alg=PHILOX
     )
 
 
-def _draw_uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_uniform(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
     """Draw uniform numbers in [0, 1) from the low bits of each word, as TensorFlow's kernel does.
 
     The bits become the mantissa of a number in [1, 2), from which 1 is subtracted. Raises CannotCompile for a type that
     has no such conversion here.
     """
-    dtype = tf.as_dtype(given.get("dtype", tf.float32))
-    shape = tf.convert_to_tensor(given["shape"])
-    words = _bits(given, tf.reduce_prod(shape))
-    return tf.reshape(_fraction(words, dtype, original.__name__), shape)
+    dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
+    shape = tf.convert_to_tensor(arguments["shape"])
+    words = _draw_words(arguments, tf.reduce_prod(shape))
+    return tf.reshape(_convert_to_fraction(words, dtype, original.__name__), shape)
 
 
-def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
+def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
     """Return numbers in [0, 1) from the low bits of words; raises CannotCompile for an unknown type."""
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
@@ -263,15 +268,15 @@ def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
 _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
 
 
-def _draw_normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
     """Draw normal numbers with the Box-Muller transform, two from each pair of words."""
-    dtype = tf.as_dtype(given.get("dtype", tf.float32))
+    dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
-    shape = tf.convert_to_tensor(given["shape"])
+    shape = tf.convert_to_tensor(arguments["shape"])
     count = tf.reduce_prod(shape)
-    pairs = tf.reshape(_bits(given, (count + 1) // 2 * 2), [-1, 2])
-    uniform = _fraction(pairs, tf.float32, original.__name__)
+    pairs = tf.reshape(_draw_words(arguments, (count + 1) // 2 * 2), [-1, 2])
+    uniform = _convert_to_fraction(pairs, tf.float32, original.__name__)
     angle = 2 * math.pi * uniform[:, 1]
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(uniform[:, 0], SMALLEST)))
     both = tf.stack([tf.sin(angle) * radius, tf.cos(angle) * radius], axis=1)
@@ -331,32 +336,32 @@ class Draws:
         """
         self.calls += 1
         if self.places is None:
-            return self._drawn(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
-        full = self._drawn(kind, tf.constant(0), self._size * times, shape, dtype)
+            return self._draw_batch_rows(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
+        full = self._draw_batch_rows(kind, tf.constant(0), self._size * times, shape, dtype)
         apart = tf.reshape(full, [self._size, times, *shape])
         return tf.reshape(tf.gather(apart, self.places), [tf.size(self.places) * times, *shape])
 
-    def _drawn(
+    def _draw_batch_rows(
         self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
     ) -> tf.Tensor:
         """Draw ``count`` rows of the whole batch from row ``first`` on.
 
         Each row begins with a counter of its own (16 bytes), so rows can be drawn independently.
         """
-        elements, each = 1, 4 if dtype.size <= 4 else 2
+        elements, numbers_per_step = 1, 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
-        counters = -(-elements // each)
+        counters = -(-elements // numbers_per_step)
         with place_on_host():
             key = tf.bitcast(tf.stack([[self.update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
         draw = getattr(tensorflow_private.gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
-        with drawn_for(None):
-            found = draw([count, counters * each], key, counter, PHILOX, dtype)
-        if not isinstance(elements, int) or elements != counters * each:
-            found = found[:, :elements]
-        return found if len(shape) == 1 else tf.reshape(found, [count, *shape])
+        with drawing_rows(None):
+            drawn = draw([count, counters * numbers_per_step], key, counter, PHILOX, dtype)
+        if not isinstance(elements, int) or elements != counters * numbers_per_step:
+            drawn = drawn[:, :elements]
+        return drawn if len(shape) == 1 else tf.reshape(drawn, [count, *shape])
 
     def beta(self, alpha: Any) -> tf.Tensor:
         """Return float32 draws from Beta(alpha, alpha), of shape ``(examples,)``, for any alpha above 0.
@@ -371,15 +376,15 @@ class Draws:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             return tf.math.log(gamma) + tf.math.log(1.0 - tf.random.stateless_uniform([self._size], self.key())) / alpha
 
-        with drawn_for(None):
-            return self._kept(tf.sigmoid(of_gamma() - of_gamma()))
+        with drawing_rows(None):
+            return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
-        """Return one row of the whole batch per example, as int64; over all examples these are a permutation."""
-        with drawn_for(None):
+        """Return for each example the row of another one in the whole batch, as int64; over all, a permutation."""
+        with drawing_rows(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
         # int64, because kernels for int32 would take and return host memory.
-        return self._kept(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
+        return self._select_rows(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
         """Return the seed of the next draw, for `tf.random.stateless_*`; each call returns another one."""
@@ -400,31 +405,32 @@ class Draws:
         """Return the draws of other rows of the whole batch, from the present call on."""
         return Draws(self._seed, self.update, self._size, self._start, self._stop, self.calls, places)
 
-    def _kept(self, full: tf.Tensor) -> tf.Tensor:
+    def _select_rows(self, full: tf.Tensor) -> tf.Tensor:
+        """Return the slice's rows of what was drawn for the whole batch."""
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
 
 
-class Drawn:
+class UsedGenerators:
     """Seed generators that one step draws from, and how often per batch.
 
-    Draws for a part of a batch leave Keras's generators as they are. After each batch, `go_on` advances them as Keras
+    Draws for a part of a batch leave Keras's generators as they are. After each batch, `advance` advances them as Keras
     would have done.
     """
 
     def __init__(self) -> None:
-        self._drawn: dict[int, tuple[Any, int]] = {}
+        self._draw_batch_rows: dict[int, tuple[Any, int]] = {}
 
-    def note(self, draws: Draws) -> None:
+    def record(self, draws: Draws) -> None:
         """Record what a slice has drawn; all slices of a batch draw equally often."""
         for key, (generator, times) in draws.seeds.items():
-            self._drawn[key] = generator, max(times, self.times(key))
+            self._draw_batch_rows[key] = generator, max(times, self.get_draws_per_batch(key))
 
-    def times(self, key: int) -> int:
+    def get_draws_per_batch(self, key: int) -> int:
         """Return how often a batch draws from a generator, as far as it is known."""
-        return self._drawn.get(key, (None, 0))[1]
+        return self._draw_batch_rows.get(key, (None, 0))[1]
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Advance the generators by one batch; must be called in cross-replica context."""
-        for generator, times in self._drawn.values():
+        for generator, times in self._draw_batch_rows.values():
             with place_on_host():
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

@@ -18,7 +18,7 @@ _present = threading.local()
 
 
 @contextmanager
-def valued(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
+def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
     """Use these values instead of live numbers' variables inside the block, in this thread.
 
     ``values`` maps ids of variables to tensors.
@@ -47,9 +47,9 @@ class LiveNumber:
     @property
     def value(self) -> tf.Tensor:
         """Return the present trial's value in float64; in a graph of several trials, that of the one being computed."""
-        values: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
-        given = values.get(id(self.variable))
-        return tf.convert_to_tensor(self.variable) if given is None else given
+        replacements: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
+        replacement = replacements.get(id(self.variable))
+        return tf.convert_to_tensor(self.variable) if replacement is None else replacement
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
         return tf.cast(self.value, dtype or tf.float32)
@@ -57,7 +57,7 @@ class LiveNumber:
     def __float__(self) -> float:
         return float(self.variable.numpy())
 
-    def _with(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
+    def _apply_operator(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
         """Return the result of an operation with another number, in float32 or in the type of a floating tensor."""
         if isinstance(other, int | float):
             return tf.cast(operator(self.value, other), tf.float32)
@@ -68,32 +68,32 @@ class LiveNumber:
         return tf.cast(-self.value, tf.float32)
 
     def __add__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: mine + theirs)
+        return self._apply_operator(other, lambda mine, theirs: mine + theirs)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: mine - theirs)
+        return self._apply_operator(other, lambda mine, theirs: mine - theirs)
 
     def __rsub__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: theirs - mine)
+        return self._apply_operator(other, lambda mine, theirs: theirs - mine)
 
     def __mul__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: mine * theirs)
+        return self._apply_operator(other, lambda mine, theirs: mine * theirs)
 
     __rmul__ = __mul__
 
     def __pow__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: mine**theirs)
+        return self._apply_operator(other, lambda mine, theirs: mine**theirs)
 
     def __truediv__(self, other: Any) -> tf.Tensor:
-        return self._with(other, lambda mine, theirs: mine / theirs)
+        return self._apply_operator(other, lambda mine, theirs: mine / theirs)
 
     def get_config(self) -> dict[str, Any]:
         """Raise TypeError, because Keras calls this to save a model, which needs plain numbers."""
         raise TypeError(
-            "a live number of sweep stands where Keras saves a plain one; call trainables.numbers.live.settle(model) "
-            "before model.save(), which puts its present value there"
+            "the model contains a live number of sweep, expected a plain one to save; call "
+            "trainables.numbers.live.settle(model) before model.save(), which replaces it by its present value"
         )
 
     def _refuse(self, what: str) -> NoReturn:
@@ -190,7 +190,7 @@ class Live:
         """Return the variables of all numbers; checkpoints do not need them, because each trial sets them."""
         return tuple(entry.number.variable for entry in self._entries.values())
 
-    def outside_of(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
+    def find_unused(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
         """Return the parameters whose variables a graph does not use.
 
         ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
@@ -203,14 +203,14 @@ class Live:
         return outside
 
     def set(self, hp: Hyperparameters) -> None:
-        """Assign the values of another trial."""
+        """Set all live numbers to the values that another trial has for their parameters."""
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     @contextmanager
-    def turned_on(self) -> Iterator[None]:
-        """Replace the values of all numbers inside the block by others that are not 0: 0 by 0.5, the rest by 3/4."""
+    def all_turned_on(self) -> Iterator[None]:
+        """Give all numbers another value that is not 0 inside the block: 0.5 in place of 0, else 3/4 of the value."""
         before = [float(variable.numpy()) for variable in self.variables]
         try:
             for variable, value in zip(self.variables, before, strict=True):
@@ -227,7 +227,7 @@ class Live:
         )
 
 
-class Settled(Live):
+class PlainNumbers(Live):
     """Plain floats instead of live numbers, for a model that serves one trial alone."""
 
     def number(  # type: ignore[override]  # a float goes wherever a live number does

@@ -115,7 +115,7 @@ class Author:
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Return weights of the training examples by label, or None; by default as ``class_weights`` says."""
-        return trial_parts.balanced(hp, labels)
+        return trial_parts.compute_class_weights(hp, labels)
 
     def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
         """Return a new optimizer; by default the one that ``optimizer`` and the related parameters describe.
@@ -130,14 +130,14 @@ class Author:
 
         Weights in no group are trained by `optimizer`. Gradients are clipped over all groups together.
         """
-        return groups.by_layers(hp, self.live, model)
+        return groups.read_layer_rates(hp, self.live, model)
 
     def phases(self, hp: Hyperparameters) -> Sequence[Phase]:
         """Return the consecutive phases of a trial, each with its own hyperparameters.
 
         By default as ``frozen_epochs`` says: first with ``frozen_layers``, then without.
         """
-        return phases.standard(hp)
+        return phases.read_standard_phases(hp)
 
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
         """Return the learning-rate schedule after warm-up, as a factor of ``learning_rate``."""

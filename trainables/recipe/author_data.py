@@ -18,18 +18,18 @@ from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.read_recorder import recorder
 from sweep.state import settings, values
-from sweep.state.pristine import Traces
+from sweep.state.recorded_values import Digests
 from trainables import keras_private
 from trainables.data import chunks, residence, sources, streams, trial_parts
-from trainables.data.chunks import ArraySplit, StreamSplit, split
+from trainables.data.chunks import ArraySplit, StreamSplit, make_examples
 from trainables.data.passes import Examples
 from trainables.data.streams import Extent
 from trainables.devices.placement import Placement
-from trainables.numbers.seeds import seeded_throughout
+from trainables.numbers.seeds import seeding_all_generators
 from trainables.recipe import features, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes, modules
-from trainables.state.pristine import AuthorSurroundings
+from trainables.state.author_globals import AuthorSurroundings
 
 SHOWN = 8  # digits of a fingerprint shown in a message
 
@@ -47,7 +47,7 @@ class Loaded:
     """The data of trials that agree on all that was read to load it."""
 
     placement: Placement  # of the devices that hold it
-    cut: str  # see `trial_parts.cut_of`
+    cut: str  # see `trial_parts.choose_cut`
     seed: int
     reads: Reads
     train: Examples
@@ -73,8 +73,8 @@ class AuthorData:
         self._weighted: tuple[int, Fold, ArraySplit] | None = None  # of the present fold
         self._surroundings = AuthorSurroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
-        self.seen: Traces = {}  # what `data` has left on the author or in modules, where methods can see it
-        self.key: tuple[Traces, object, object] = (
+        self.seen: Digests = {}  # what `data` has left on the author or in modules, where methods can see it
+        self.key: tuple[Digests, object, object] = (
             {},
             None,
             None,
@@ -83,7 +83,7 @@ class AuthorData:
 
     @property
     def loaded(self) -> object:
-        """Return the present data, to compare it with that of the previous trial."""
+        """Return an object that stays the same as long as trials use the same data."""
         return self._loaded
 
     @property
@@ -111,7 +111,7 @@ class AuthorData:
         """Return the attributes that `data` has ever set on the author."""
         return self._surroundings.attributes
 
-    def splits(
+    def load_splits(
         self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
     ) -> tuple[Examples, Examples | None]:
         """Return training and validation data of a trial.
@@ -119,10 +119,10 @@ class AuthorData:
         The previous trial's data is used again, unless this trial has other values for what was read to load it.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
-        cut, held = trial_parts.cut_of(assignment), self._loaded
+        cut, held = trial_parts.choose_cut(assignment), self._loaded
         fold = assignment.fold if cut == trial_parts.FOLDS else None
         if cut == trial_parts.WHOLE:
-            refusals.check_unjudged(hp)
+            refusals.check_plateau_validates(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
             settings.apply_settings(held.settings)
             if held.folder is not None and held.folder.is_dir():
@@ -130,20 +130,20 @@ class AuthorData:
         else:
             del held  # two data sets may not fit into memory
             held = self._loaded = self._load(author, hp, placement, assignment)
-            self._tell(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
+            self._publish(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
         for data, extent in zip((held.train, held.validation), _extents(hp, placement, assignment), strict=True):
             if isinstance(data, StreamSplit):
                 data.count(extent)
         if fold is None:
             return held.train, held.validation
-        whole = _arrays(held.train)
+        whole = _require_arrays(held.train)
         rows = trial_parts.fold_rows(whole.targets, whole.size, fold.number, fold.of, fold.seed)
         if self._weighted is None or self._weighted[:2] != (id(held), fold):
             self._weighted = id(held), fold, self._weighted_for(author, hp, whole, rows[0])
-            self._tell(author, self._weighted[2], validates=True)
+            self._publish(author, self._weighted[2], validates=True)
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
-    def _tell(self, author: Author, train: Examples, *, validates: bool) -> None:
+    def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
         """Set what the author's methods see of the data, and update the key of programs."""
         author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
         targets = author.some_targets
@@ -156,57 +156,59 @@ class AuthorData:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
         with hp.recording(self._loaded.reads):
-            weights = author.class_weights(hp, trial_parts.labels_of((None, *targets)))
+            weights = author.class_weights(hp, trial_parts.get_labels((None, *targets)))
         if not weights:
             return whole
-        return ArraySplit(trial_parts.weighed(whole.arrays, weights), self._loaded.placement.replicas)
+        return ArraySplit(trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
         """Run `data` again and return its third part; None without one.
 
         Raises: OtherData: if the first two parts differ from those that the trial has.
         """
-        watched = self._surroundings.watched(author)
-        with attributes.as_left(author, self._own, self.bare), watched, hp.without_live():
-            parts = returned(author, hp, assignment.data_seed)
+        watched = self._surroundings.running_data(author)
+        with attributes.attributes_replaced(author, self._own, self.bare), watched, hp.without_live():
+            parts = run_data(author, hp, assignment.data_seed)
             if parts.test is not None:
-                parts = parts._replace(test=sources.test_data(parts.test))
+                parts = parts._replace(test=sources.check_test_data(parts.test))
             parts = _with_features(author, hp, placement, parts)
             if parts.test is not None and self.fingerprint is not None:
-                again = _cut(author, hp, placement, parts, trial_parts.cut_of(assignment))
-                self._check(chunks.fingerprint(*again), self.fingerprint, "that the model was trained and validated on")
+                again = _cut(author, hp, placement, parts, trial_parts.choose_cut(assignment))
+                self._compare_fingerprints(
+                    chunks.compute_fingerprint(*again), self.fingerprint, "that the model was trained and validated on"
+                )
         return parts.test
 
-    def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
+    def load_raw_inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
         """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
-        with self._surroundings.watched(author):
-            train, validation, _ = returned(author, hp, assignment.data_seed)
+        with self._surroundings.running_data(author):
+            train, validation, _ = run_data(author, hp, assignment.data_seed)
         if validation is None:
             data = train
-        elif trial_parts.cut_of(assignment) == trial_parts.PARTS:
+        elif trial_parts.choose_cut(assignment) == trial_parts.PARTS:
             data = validation
         else:
             data = trial_parts.join_data(train, validation)
-        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.map_block_arrays(data))[0])
+        return tf.nest.map_structure(sources.convert_texts, sources.convert_arrays(residence.map_block_arrays(data))[0])
 
-    def check(self, expected: str | None, checkpoint: str) -> None:
+    def check_fingerprint(self, expected: str | None, checkpoint: str) -> None:
         """Raise OtherData if a checkpoint was made on data with another fingerprint."""
-        self._check(self.fingerprint, expected, f"that {checkpoint} was trained on")
+        self._compare_fingerprints(self.fingerprint, expected, f"that {checkpoint} was trained on")
 
-    def _check(self, found: str | None, expected: str | None, which: str) -> None:
+    def _compare_fingerprints(self, actual: str | None, expected: str | None, which: str) -> None:
         """Raise OtherData if two fingerprints differ; None is the fingerprint of data without a reliable one.
 
         A stream that draws at random (random maps, unseeded shuffles) differs at each reading, so its fingerprints are
         not compared.
         """
         held = self._loaded
-        if None in (found, expected) or found == expected or held is None:
+        if None in (actual, expected) or actual == expected or held is None:
             return
         streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
-        if streams and chunks.fingerprint(held.train, held.validation) != held.fingerprint:
+        if streams and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint:
             return
         raise OtherData(
-            f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
+            f"the data are {str(actual)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
             "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
             "generators that take their seed from elsewhere; for new data begin a new sweep"
         )
@@ -214,50 +216,58 @@ class AuthorData:
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
         """Run the author's `data`, or map what another worker of the node has loaded."""
         self._loaded = self._weighted = None
-        cut, seed = trial_parts.cut_of(assignment), assignment.data_seed
+        cut, seed = trial_parts.choose_cut(assignment), assignment.data_seed
         extents = _extents(hp, placement, assignment)
         if self._first is None:
-            self._first = attributes.kept(author, self._own)
+            self._first = attributes.get_author_attributes(author, self._own)
         attributes.replace_all(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
-            parts = returned(author, hp, seed)._replace(test=None)  # the test data is not needed here
+            parts = run_data(author, hp, seed)._replace(test=None)  # the test data is not needed here
             return _with_features(author, hp, placement, parts)[:2]
 
-        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.cached_results(author)
-        with recorder.apart() as read_by_data, self._surroundings.watched(author) as left:
+        were, was_in, cached_before = settings.read_settings(), Path.cwd(), modules.count_cached_results(author)
+        with recorder.apart() as read_by_data, self._surroundings.running_data(author) as left:
 
             def left_anywhere() -> set[str]:
                 present = settings.read_settings(settings.OF_LIBRARIES)
                 return left() | {*settings.find_changed_settings(were, present)}
 
-            data, reads = residence.shared(assignment.shared, hp, load, left_anywhere)
+            data, reads = residence.load_shared(assignment.shared, hp, load, left_anywhere)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
-        self.seen = self._surroundings.traces(author)
-        is_kept = modules.cached_results(author) > cached_before
+        self.seen = self._surroundings.compute_digests(author)
+        is_kept = modules.count_cached_results(author) > cached_before
         if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
             recorder.absorb(read_by_data)
-        self.bare = attributes.kept(author, self._own)
+        self.bare = attributes.get_author_attributes(author, self._own)
         gone = Path.cwd() if Path.cwd() != was_in else None
         left_set = settings.find_changed_settings(were, settings.read_settings())
         return Loaded(
-            placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation), left_set, gone
+            placement,
+            cut,
+            seed,
+            reads,
+            train,
+            validation,
+            chunks.compute_fingerprint(train, validation),
+            left_set,
+            gone,
         )
 
 
-def returned(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
+def run_data(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
     """Return what the author's `data` returns under this seed; random generators are restored afterwards.
 
     All calls of `data` go through this function, so that it returns the same data in every process.
     Raises: DataError: if it does not return training and validation data.
     """
-    with seeded_throughout(seed), keras_private.clearing_names_alone(), hp.without_live():
+    with seeding_all_generators(seed), keras_private.clearing_names_alone(), hp.without_live():
         data: Any = author.data(hp)
-    return DataParts(*sources.parts_of(data))
+    return DataParts(*sources.split_returned(data))
 
 
-def _arrays(data: Examples) -> ArraySplit:
+def _require_arrays(data: Examples) -> ArraySplit:
     if not isinstance(data, ArraySplit):
         raise TypeError("folds are cut from arrays")
     return data
@@ -265,7 +275,7 @@ def _arrays(data: Examples) -> ArraySplit:
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if a trial caches them."""
-    front = features.in_front(author, hp) if features.are_cached(author, hp) else None
+    front = features.make_front_model(author, hp) if features.are_cached(author, hp) else None
     if front is None:
         return parts
     return DataParts(*(features.replace_inputs(front, part, placement.devices[0]) for part in parts))
@@ -274,7 +284,7 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
     """Return how much a trial reads of a stream of training data, and of validation data."""
     number = int(placement.replicas.number)
-    training, validation = (streams.extent(hp, assignment, number, training=which) for which in (True, False))
+    training, validation = (streams.choose_extent(hp, assignment, number, training=which) for which in (True, False))
     return training, validation
 
 
@@ -289,24 +299,24 @@ def _cut(
     """Return training and validation data; if folds will be cut, all data and None."""
     data, held_out, replicas = parts.train, parts.validation, placement.replicas
     if cut == trial_parts.FOLDS:  # each fold weights its own classes
-        return split(trial_parts.uncut(data, held_out), replicas, "training data"), None
+        return make_examples(trial_parts.concatenate_parts(data, held_out), replicas, "training data"), None
     if cut == trial_parts.WHOLE:  # all data trains, nothing is held out
         data, held_out = trial_parts.join_data(data, held_out), None
-    weights = author.class_weights(hp, trial_parts.labels_of(data))
-    train = split(trial_parts.weighed(data, weights), replicas, "training data", extent=extents[0])
+    weights = author.class_weights(hp, trial_parts.get_labels(data))
+    train = make_examples(trial_parts.add_class_weights(data, weights), replicas, "training data", extent=extents[0])
     if held_out is None:
         return train, None
-    return train, split(held_out, replicas, "validation data", extent=extents[1])
+    return train, make_examples(held_out, replicas, "validation data", extent=extents[1])
 
 
-def fitted_copies(kept: Mapping[str, object]) -> dict[str, object]:
+def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return the author's attributes that hold layers or a `FeatureSpace`, by name, with copies of these.
 
     Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
     copied; it is refused later as a part of the model.
     """
-    found = {name: _with_copies(value, f"fitted_{name}") for name, value in kept.items()}
-    return {name: value for name, value in found.items() if value is not kept[name]}
+    found = {name: _with_copies(value, f"fitted_{name}") for name, value in attributes.items()}
+    return {name: value for name, value in found.items() if value is not attributes[name]}
 
 
 def _with_copies(value: Any, name: str) -> Any:

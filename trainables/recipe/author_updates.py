@@ -106,40 +106,40 @@ class Batch:
         self._measure(predicted)
 
 
-def parse_turns(given: Any) -> tuple[Turn, ...]:
+def parse_turns(updates: Any) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, from what `updates` returned.
 
     An update with ``times`` above 1 has several turns.
     Raises: Refused: if it is not a list of updates, or two of them would share an optimizer.
     """
-    if isinstance(given, Update):
-        given = [given]
-    if not isinstance(given, Sequence) or not given:
-        raise Refused(f"updates() returned {given!r:.80}, expected a list of Update, or of tuples of them")
+    if isinstance(updates, Update):
+        updates = [updates]
+    if not isinstance(updates, Sequence) or not updates:
+        raise Refused(f"updates() returned {updates!r:.80}, expected a list of Update, or of tuples of them")
     found: list[Turn] = []
-    for item in given:
+    for item in updates:
         turn = item if isinstance(item, tuple) else (item,)
         for update in turn:
             if not isinstance(update, Update):
                 raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
         found += [turn] * (1 if isinstance(item, tuple) else item.times)
         _check(turn, together=isinstance(item, tuple))
-    ours = [update for turn in _distinct(found) for update in turn if update.optimizer is None]
+    ours = [update for turn in _list_distinct(found) for update in turn if update.optimizer is None]
     if len(ours) > 1:
         names = " and ".join(repr(update.loss) for update in ours)
         raise Refused(
             f"updates() gives {names} no optimizer: they would share the trial's, whose moments and rate are those of "
             "one of them; give an Update an optimizer of its own"
         )
-    for first, second in _pairs([update.optimizer for turn in _distinct(found) for update in turn]):
+    for first, second in _list_pairs([update.optimizer for turn in _list_distinct(found) for update in turn]):
         if first is second and first is not None:
             raise Refused("updates() gives two of its Updates the same optimizer, expected one each")
     return tuple(found)
 
 
-def optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
+def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
     """Return each update once, with its optimizer, or ``own`` (the trial's) if it has none."""
-    return [(update, update.optimizer or own) for turn in _distinct(turns) for update in turn]
+    return [(update, update.optimizer or own) for turn in _list_distinct(turns) for update in turn]
 
 
 def follow_the_rate(turns: Sequence[Turn]) -> bool:
@@ -147,7 +147,7 @@ def follow_the_rate(turns: Sequence[Turn]) -> bool:
     return not turns or any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
 
 
-def means(returned: Any, method: str) -> dict[str, tf.Tensor]:
+def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
     """Return the mean over a slice of each value that `train_step` or `test_step` returned.
 
     Raises: Refused: if ``returned`` is not a dictionary with values.
@@ -176,14 +176,14 @@ def _check(turn: Turn, *, together: bool) -> None:
             check_follows(update.optimizer, f"Update({update.loss!r})")
         if not update.variables:
             raise Refused(f"Update({update.loss!r}) has no weights to train: what it is given has none")
-    for one, other in _pairs(turn):
+    for one, other in _list_pairs(turn):
         if one.loss == other.loss:
             raise Refused(f"updates() minimises {one.loss!r} twice at once")
 
 
-def _distinct(turns: Iterable[Turn]) -> list[Turn]:
+def _list_distinct(turns: Iterable[Turn]) -> list[Turn]:
     return list({id(turn): turn for turn in turns}.values())
 
 
-def _pairs(items: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _list_pairs(items: Sequence[Any]) -> list[tuple[Any, Any]]:
     return [(a, b) for i, a in enumerate(items) for b in items[i + 1 :]]

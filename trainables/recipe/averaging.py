@@ -41,7 +41,7 @@ class Average:
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
-            self.replicas.change(
+            self.replicas.update_copies(
                 average,
                 lambda a, w, m: a.assign(a * tf.cast(m, a.dtype) + w * tf.cast(1 - m, a.dtype)),
                 weight.value,
@@ -49,7 +49,7 @@ class Average:
             )
 
     @contextmanager
-    def swapped(self) -> Iterator[None]:
+    def swapping(self) -> Iterator[None]:
         """Exchange weights and averages inside the block; afterwards, even on errors, they are restored bit for bit."""
         self._swap()
         try:
@@ -61,5 +61,5 @@ class Average:
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
             with tf.control_dependencies([held]):
-                self.replicas.change(average, lambda a, w: a.assign(w), weight.value)
+                self.replicas.update_copies(average, lambda a, w: a.assign(w), weight.value)
                 weight.value.assign(held)

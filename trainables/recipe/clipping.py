@@ -17,8 +17,8 @@ READS = ("clipnorm", "global_clipnorm", "clipvalue")
 KINDS = READS
 
 
-def kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Return the kind of clipping that a trial asks for, if any.
+def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
+    """Return the kind of clipping that a trial asks for, or nothing.
 
     Raises: ValueError: if there is more than one.
     """
@@ -29,8 +29,11 @@ def kinds(hp: Hyperparameters) -> tuple[str, ...]:
 
 
 def read_bounds(hp: Hyperparameters) -> dict[str, float]:
-    """Return the bound of the trial's kind of clipping, as a number that is fixed in the graph."""
-    return {kind: hp.number(kind, standard=True) for kind in kinds(hp)}
+    """Return the bound of clipping by its kind, such as ``{"clipnorm": 1.0}``; empty if the trial does not clip.
+
+    The numbers become constants of the graph.
+    """
+    return {kind: hp.number(kind, standard=True) for kind in list_kinds(hp)}
 
 
 def clip(
@@ -49,24 +52,24 @@ def clip(
         on = bound > 0
         if kind == "clipvalue":
             bound = tf.where(on, bound, float("inf"))
-            change = functools.partial(_within, bound=bound)
-            found = [_each(g, change) for g in found]
+            change = functools.partial(_compute_scale, bound=bound)
+            found = [_map_values(g, change) for g in found]
         elif kind == "global_clipnorm":
-            scale = tf.where(on, _of_all(found, bound), 1.0)
+            scale = tf.where(on, _compute_global_scale(found, bound), 1.0)
             change = functools.partial(_multiply, scale=scale)
-            found = [_each(g, change) for g in found]
+            found = [_map_values(g, change) for g in found]
         else:
             for group in groups:
                 norm = tf.linalg.global_norm([found[place] for place in group])
                 times, over = tf.where(on, bound, 1.0), tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
                 for place in group:
-                    found[place] = _each(
+                    found[place] = _map_values(
                         found[place], lambda t, n=times, by=over: t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)
                     )
     return found
 
 
-def _of_all(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
+def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
     """Return the scale of `tf.clip_by_global_norm`, for use with `multiply_no_nan`, which TensorFlow does not reorder.
 
     In (gradient * scale) * rate, TensorFlow's graph optimizer may multiply the two numbers first, depending on where
@@ -76,7 +79,7 @@ def _of_all(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
     return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN if the norm is not finite
 
 
-def _within(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+def _compute_scale(gradient: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
     bound = tf.cast(bound, gradient.dtype)
     return tf.clip_by_value(gradient, -bound, bound)
 
@@ -85,7 +88,7 @@ def _multiply(gradient: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
     return tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype))
 
 
-def _each(gradient: Any, change: Any) -> Any:
+def _map_values(gradient: Any, change: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
     return change(gradient)

@@ -12,10 +12,10 @@ from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.data import residence
 from trainables.data.sources import DataError
-from trainables.numbers.seeds import seed_python_and_numpy
+from trainables.numbers.seeds import seeding_python_and_numpy
 from trainables.recipe import mixing
 from trainables.recipe.author import Author
-from trainables.recipe.refusals import Refused, own_methods
+from trainables.recipe.refusals import Refused, list_overridden_methods
 from trainables.state import weights
 
 BATCH = 256
@@ -37,12 +37,12 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     return hp.flag("cache_features", default=not changed)
 
 
-def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
+def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
     """Return the author's frozen model, the same in every trial; None if the author defines none.
 
     Raises: TypeError: if it is no model. Refused: if it has layers that augment.
     """
-    with seed_python_and_numpy(0), weights.read_once():
+    with seeding_python_and_numpy(0), weights.caching_weights():
         model = author.features(hp)
     if model is None:
         return None
@@ -101,17 +101,17 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
         )
-    if own := own_methods(model, "train_step", "test_step", "compute_loss", "compute_metrics", "compile"):
+    if own := list_overridden_methods(model, "train_step", "test_step", "compute_loss", "compute_metrics", "compile"):
         raise Refused(
             f"features() stand before {type(model).__name__}, whose own {' and '.join(own)}() would not be called with "
             "raw inputs, which are given where inputs are augmented or cache_features is false; leave out features(), "
             "or what changes the inputs",
             about=("cache_features", "mixup", "cutmix", "random_erasing"),
         )
-    return chained(_Frozen(front), model, example)
+    return chain_models(_Frozen(front), model, example)
 
 
-def chained(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
+def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
     """Return a model that applies both in turn, of layers that Keras knows, for predictions only.
 
     ``example`` is a batch of raw inputs.

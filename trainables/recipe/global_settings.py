@@ -14,7 +14,7 @@ from trainables.recipe.refusals import Refused
 
 
 @contextmanager
-def of_a_trial(dtype: str, *, trains: bool) -> Iterator[None]:
+def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
     """Run an author's methods under this dtype policy inside the block, and restore Keras's settings afterwards.
 
     Keras keeps the policy per thread, so it is set here. With ``trains`` False, settings from before are no error: the
@@ -61,17 +61,17 @@ class _Settings:
             instead = f"mixed_{self._floatx}"
             raise Refused(
                 f"the author's code has set Keras's floatx to {self._floatx} (keras.config.set_floatx), and trials "
-                f"have weights in float32; leave that out{_asked_by(instead)}"
+                f"have weights in float32; leave that out{_suggest_setting(instead)}"
             )
         if (found := self._policy.name) not in policies:
             raise Refused(
                 f"the author's code has set Keras's dtype policy to {found} (keras.config.set_dtype_policy, "
                 f"keras.mixed_precision.set_global_policy), and the trial has {policies[0]}; leave that out"
-                f"{_asked_by(found)}"
+                f"{_suggest_setting(found)}"
             )
 
 
-def _asked_by(name: str) -> str:
+def _suggest_setting(name: str) -> str:
     """Return the advice on how to ask for a policy in the sweep file."""
     if name in PRECISIONS:
         return f", and write `training: {{precision: {name}}}` in the sweep file"

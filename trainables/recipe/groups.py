@@ -17,7 +17,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables import keras_private
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import clipping
-from trainables.recipe.rates import check_follows, rate_or_schedule
+from trainables.recipe.rates import check_follows, get_rate_or_schedule
 from trainables.recipe.refusals import Refused
 
 MOST = 30  # paths listed in a message
@@ -26,18 +26,18 @@ Found: TypeAlias = "list[tuple[str, keras.Layer]]"
 """Layers with their paths; several layers may have the same path."""
 
 
-def paths(model: keras.Model) -> Found:
+def list_layer_paths(model: keras.Model) -> Found:
     """Return all layers of a model with their paths, including layers within layers."""
-    return list(_below(model, ""))
+    return list(_walk_layers(model, ""))
 
 
-def chosen(model: keras.Model, pattern: str) -> Found:
+def select_layers(model: keras.Model, pattern: str) -> Found:
     """Return the layers that a pattern matches, without the layers inside them.
 
     Each name between slashes is matched separately, with wildcards; ``**`` stands for any number of names.
     """
     parts = pattern.strip("/").split("/")
-    return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
+    return [(path, layer) for path, layer in list_layer_paths(model) if _matches(path.split("/"), parts)]
 
 
 def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
@@ -57,26 +57,26 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     else:
         listed = frozen if isinstance(frozen, list) else [frozen]
         patterns = [str(pattern) for pattern in listed]
-        named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
+        named_ones = [find_layers(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
         found = [layer for pairs in named_ones for _, layer in pairs]
     for layer in found:
         layer.trainable = False
 
 
-def named(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
-    """Return the layers that a pattern matches, as `chosen` does.
+def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
+    """Return the layers that a pattern matches, as `select_layers` does.
 
     Raises: ValueError: if there are none.
     """
-    found = chosen(model, pattern)
+    found = select_layers(model, pattern)
     if not found:
-        known = list(dict.fromkeys(path for path, layer in paths(model) if layer.weights))
+        known = list(dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights))
         more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
         raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
     return found
 
 
-def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
+def _walk_layers(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
     if isinstance(layer, keras.Model):
         within = layer.layers
     else:
@@ -84,7 +84,7 @@ def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
     for part in within:
         if isinstance(part, keras.Layer) and part is not layer:
             yield f"{path}{part.name}", part
-            yield from _below(part, f"{path}{part.name}/")
+            yield from _walk_layers(part, f"{path}{part.name}/")
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -114,7 +114,7 @@ class Part:
         return tf.convert_to_tensor(rate)
 
 
-class Grouped(keras.optimizers.Optimizer):
+class GroupedOptimizer(keras.optimizers.Optimizer):
     """An optimizer that applies gradients by its parts, with the loop's rate as its own.
 
     Create it under the strategy's scope. What the trial's own optimizer clips is clipped over all parts that use it
@@ -138,7 +138,7 @@ class Grouped(keras.optimizers.Optimizer):
 
     @property
     def follows(self) -> bool:
-        """Return whether the loop's rate has an effect on any part."""
+        """Return whether the learning rate that the loop sets has an effect on any part."""
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
@@ -185,39 +185,41 @@ class Grouped(keras.optimizers.Optimizer):
             self.__dict__.update(before)
 
 
-def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """Return an optimizer and the optimizers that it consists of."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        return [optimizer, *parts(optimizer.inner_optimizer)]
-    if isinstance(optimizer, Grouped):
+        return [optimizer, *list_parts(optimizer.inner_optimizer)]
+    if isinstance(optimizer, GroupedOptimizer):
         return [optimizer, *(part.optimizer for part in optimizer.parts)]
     return [optimizer]
 
 
-def averages(optimizer: keras.optimizers.Optimizer) -> float | None:
+def get_averaging_momentum(optimizer: keras.optimizers.Optimizer) -> float | None:
     """Return the momentum with which an optimizer, or one of its parts, averages weights; None if none does."""
-    return max((float(part.ema_momentum) for part in parts(optimizer) if part.use_ema), default=None)
+    return max((float(part.ema_momentum) for part in list_parts(optimizer) if part.use_ema), default=None)
 
 
-def clips(optimizer: keras.optimizers.Optimizer) -> bool:
+def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
     """Return whether an optimizer, or one of its parts, clips gradients itself."""
-    joint = optimizer.bounds.values() if isinstance(optimizer, Grouped) else ()
-    return any([*joint, *(getattr(part, kind, None) for part in parts(optimizer) for kind in clipping.KINDS)])
+    joint = optimizer.bounds.values() if isinstance(optimizer, GroupedOptimizer) else ()
+    return any([*joint, *(getattr(part, kind, None) for part in list_parts(optimizer) for kind in clipping.KINDS)])
 
 
-def standing_for_the_trials(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
+def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
     """Return the optimizers that take the place of the trial's own."""
-    if isinstance(optimizer, Grouped):
+    if isinstance(optimizer, GroupedOptimizer):
         return [part.optimizer for part in optimizer.parts if part.is_the_trials]
     return [optimizer]
 
 
 def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
     """Return whether the loop's rate has an effect on an optimizer."""
-    return not isinstance(optimizer, Grouped) or optimizer.follows
+    return not isinstance(optimizer, GroupedOptimizer) or optimizer.follows
 
 
-def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras.Variable]) -> Grouped:
+def convert_multi_optimizer(
+    optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras.Variable]
+) -> GroupedOptimizer:
     """Convert a `MultiOptimizer` of Keras, whose optimizers keep their rates or schedules.
 
     It cannot be used as it is, because it has no rate to read and cannot apply gradients of only some weights.
@@ -231,7 +233,7 @@ def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras
             raise Refused(f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}")
         found.setdefault(id(one), (one, []))[1].append(weight)
     made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
-    return Grouped(made, rate_or_schedule(made[0].optimizer))
+    return GroupedOptimizer(made, get_rate_or_schedule(made[0].optimizer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +259,7 @@ class Rated:
     factors: Sequence[tuple[Rate, int]]
 
 
-def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
+def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
     """Return weights with their factors of ``layer_decay`` and ``layer_rates.<layers>``; none without these."""
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
@@ -265,7 +267,7 @@ def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated
         return []
     found: dict[tuple[int | str, ...], list[keras.Variable]] = {}
     names = _pattern_by_weight(model, named)
-    heights = _heights(model) if decays else {}
+    heights = _compute_heights(model) if decays else {}
     for weight in model.trainable_variables:
         found.setdefault((heights.get(id(weight), 0), names.get(id(weight), "")), []).append(weight)
     rated = []
@@ -281,36 +283,36 @@ def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated
     return rated
 
 
-def combined(
+def combine_optimizers(
     optimizer: keras.optimizers.Optimizer,
-    again: Callable[[], keras.optimizers.Optimizer] | None,
+    make_copy: Callable[[], keras.optimizers.Optimizer] | None,
     model: keras.Model,
     given: Any,
 ) -> keras.optimizers.Optimizer:
     """Return the trial's optimizer, or one that combines it with those of the ``given`` groups.
 
-    ``again`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
+    ``make_copy`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
     Raises: Refused: if the groups contradict each other or the optimizer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
             raise Refused("optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one")
-        return of_keras(optimizer, model.trainable_variables)
+        return convert_multi_optimizer(optimizer, model.trainable_variables)
     groups = _resolve_groups(given, model)
     if not groups:
         return optimizer
-    if again is None:
+    if make_copy is None:
         raise Refused(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
-    rate = rate_or_schedule(optimizer)
+    rate = get_rate_or_schedule(optimizer)
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
     taken = {id(v) for _, variables, _ in groups for v in variables}
     rest = [v for v in model.trainable_variables if id(v) not in taken]
     parts = [Part(optimizer, rest, () if isinstance(rate, float) else None, is_the_trials=True)]
     for group, variables, factors in groups:
-        one = group.optimizer or again()
+        one = group.optimizer or make_copy()
         if any(one is part.optimizer for part in parts):
             raise Refused(
                 "two groups share an optimizer, expected one each; optimizer() must make a new one at each call"
@@ -321,27 +323,27 @@ def combined(
             if hasattr(one, "adam_weight_decay"):
                 one.adam_weight_decay = one.weight_decay
         parts.append(Part(one, variables, factors if follows else None, is_the_trials=group.optimizer is None))
-    return Grouped([part for part in parts if part.variables or part is parts[0]], rate)
+    return GroupedOptimizer([part for part in parts if part.variables or part is parts[0]], rate)
 
 
 def _resolve_groups(
-    given: Any, model: keras.Model
+    groups: Any, model: keras.Model
 ) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
     """Return the groups with their trainable weights and the factors of their rates.
 
     Weights that are in a `Group` are left out of all `Rated`.
     """
-    if isinstance(given, Group | Rated) or not isinstance(given, Sequence) or isinstance(given, str):
-        raise Refused(f"groups() returned {type(given).__name__}, expected a list of Group")
+    if isinstance(groups, Group | Rated) or not isinstance(groups, Sequence) or isinstance(groups, str):
+        raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
     found: list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]] = []
     trainable = {id(v) for v in model.trainable_variables}
     taken: dict[int, int] = {}
-    for place, group in enumerate(given):
+    for place, group in enumerate(groups):
         if isinstance(group, Rated):
             continue
         if not isinstance(group, Group):
             raise Refused(f"groups() returned {type(group).__name__} in its list, expected Group")
-        variables = _variables(group.of, model)
+        variables = _list_variables(group.of, model)
         _check_optimizer(group, place)
         for variable in variables:
             if taken.setdefault(id(variable), place) != place:
@@ -350,7 +352,7 @@ def _resolve_groups(
                 )
         factors = [] if group.rate is None else [(group.rate, 1)]
         found.append((group, [v for v in variables if id(v) in trainable], factors))
-    for rated in given:
+    for rated in groups:
         if isinstance(rated, Rated):
             found.append((Group(None), [v for v in rated.variables if id(v) not in taken], rated.factors))
     return found
@@ -361,7 +363,7 @@ def _check_optimizer(group: Group, place: int) -> None:
     optimizer = group.optimizer
     if optimizer is None:
         return
-    others = (keras.optimizers.MultiOptimizer, keras.optimizers.LossScaleOptimizer, Grouped)
+    others = (keras.optimizers.MultiOptimizer, keras.optimizers.LossScaleOptimizer, GroupedOptimizer)
     if not isinstance(optimizer, keras.optimizers.Optimizer) or isinstance(optimizer, others):
         raise Refused(f"group {place + 1} of groups() has {type(optimizer).__name__} as its optimizer")
     if optimizer.use_ema:
@@ -370,11 +372,11 @@ def _check_optimizer(group: Group, place: int) -> None:
         check_follows(optimizer, f"group {place + 1} of groups()")
 
 
-def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:
+def _list_variables(of: Any, model: keras.Model) -> list[keras.Variable]:
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
-            layers: list[Any] = [layer for _, layer in named(model, part, "groups()")]
+            layers: list[Any] = [layer for _, layer in find_layers(model, part, "groups()")]
         else:
             layers = [part]
         for layer in layers:
@@ -395,7 +397,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     """
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
-        for path, layer in named(model, pattern.replace(".", "/"), "layer_rates"):
+        for path, layer in find_layers(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
                 before = found.get(id(weight), (-1, pattern))
@@ -408,14 +410,14 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     return {weight: pattern for weight, (_, pattern) in found.items()}
 
 
-def _heights(model: keras.Model) -> dict[int, int]:
+def _compute_heights(model: keras.Model) -> dict[int, int]:
     """Return by id how many layers are above each weight's layer.
 
     Layers without matrices, such as normalisation, count with the layer before them. Nested models are taken apart;
     other layers with inner layers, such as a block of a transformer, count as one.
     """
     depth, depths = -1, dict[int, int]()
-    for layer in _in_order(model):
+    for layer in _list_layers_in_order(model):
         new = [weight for weight in layer.weights if id(weight) not in depths]
         if any(len(weight.shape) > 1 for weight in new) or (new and depth < 0):
             depth += 1
@@ -423,11 +425,11 @@ def _heights(model: keras.Model) -> dict[int, int]:
     return {weight: depth - at for weight, at in depths.items()}
 
 
-def _in_order(model: keras.Model) -> list[keras.Layer]:
+def _list_layers_in_order(model: keras.Model) -> list[keras.Layer]:
     layers: list[keras.Layer] = []
     for layer in model.layers:
         if isinstance(layer, keras.Model):
-            layers += _in_order(layer)
+            layers += _list_layers_in_order(layer)
         else:
             layers.append(layer)
     return layers

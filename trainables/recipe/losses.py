@@ -87,7 +87,7 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
     Raises: Undecided: if the targets and the last activation fit several losses, so that the trainable must define its
     loss. ValueError: if ``smoothing`` is set for numbers.
     """
-    task = _task(targets, model)
+    task = _find_task(targets, model)
     match task.kind:
         case "sparse" if smoothing is not None:
             return SmoothedCrossentropy(smoothing, from_logits=task.from_logits)
@@ -108,7 +108,7 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
     """Return accuracy for labels, mean absolute error for numbers; none if a trainable must define its loss."""
     try:
-        task = _task(targets, model)
+        task = _find_task(targets, model)
     except Undecided:
         return []
     match task.kind:
@@ -122,7 +122,7 @@ def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metr
             return [keras.metrics.MeanAbsoluteError(name="mae")]
 
 
-def _task(given: Any, model: keras.Model) -> _Task:
+def _find_task(given: Any, model: keras.Model) -> _Task:
     targets = given if isinstance(given, Targets) else Targets.of(given)
     if targets is None:
         raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
@@ -133,14 +133,14 @@ def _task(given: Any, model: keras.Model) -> _Task:
         )
     if len(outputs) > 1:
         raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
-    activation = _activation(outputs[0])
+    activation = _find_activation(outputs[0])
     shape, units = tuple(outputs[0].shape[1:]), outputs[0].shape[-1]
     if targets.dtype.kind in "iub":
-        return _of_labels(targets, shape, units, activation)
-    return _of_numbers(targets, shape, activation)
+        return _find_label_task(targets, shape, units, activation)
+    return _find_number_task(targets, shape, activation)
 
 
-def _of_labels(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
+def _find_label_task(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
     wanted = targets.shape
     per_label = _matches_shape(wanted, shape[:-1]) or _matches_shape(wanted, (*shape[:-1], 1))
     if units != 1 and per_label and activation in ("softmax", "linear"):
@@ -152,23 +152,22 @@ def _of_labels(targets: Targets, shape: Any, units: Any, activation: str | None)
             return _Task("binary")
     elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
         return _Task("binary", from_logits=True)
+    output = f"an output of shape {shape}{_describe_activation(activation)}"
     raise Undecided(
-        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
-        f"one loss (classes, or numbers?); {ONE_LINE}"
+        f"{targets.dtype} targets of shape {wanted} with {output} fit more than one loss (classes, or numbers?); "
+        f"{ONE_LINE}"
     )
 
 
-def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
+def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _Task:
     wanted = targets.shape
     alike = _matches_shape(wanted, shape) or (shape[-1:] == (1,) and _matches_shape(wanted, shape[:-1]))
     if activation == "softmax" and _matches_shape(wanted, shape) and targets.shares:
         return _Task("one_hot")
     if alike and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
         return _Task("numbers")
-    raise Undecided(
-        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
-        f"one loss; {ONE_LINE}"
-    )
+    output = f"an output of shape {shape}{_describe_activation(activation)}"
+    raise Undecided(f"{targets.dtype} targets of shape {wanted} with {output} fit more than one loss; {ONE_LINE}")
 
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
@@ -176,21 +175,21 @@ def _matches_shape(wanted: Any, shape: Any) -> bool:
     return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
 
 
-def _ending(activation: str | None) -> str:
+def _describe_activation(activation: str | None) -> str:
     return "" if activation is None else f" after {activation}"
 
 
-def _activation(output: Any) -> str | None:
+def _find_activation(output: Any) -> str | None:
     """Return the name of the last activation before an output, also inside a nested model; None if it is unknown."""
     layer = keras_private.producer_of(output)
     if isinstance(layer, keras.Model):
         inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])
-        return _activation(inner[0]) if len(inner) == 1 else None
+        return _find_activation(inner[0]) if len(inner) == 1 else None
     if isinstance(layer, keras.layers.Softmax):
         return "softmax" if layer.axis in (-1, len(output.shape) - 1) else None
     if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
         return "relu"
     if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):
-        return _activation(keras.tree.flatten(layer.input)[0])
+        return _find_activation(keras.tree.flatten(layer.input)[0])
     function = getattr(layer, "activation", None)
     return getattr(function, "__name__", None)

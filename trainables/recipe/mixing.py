@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.passes import unpacked
+from trainables.data.passes import unpack_example
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import augmentation
@@ -55,7 +55,7 @@ class Mixing:
 
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused if inputs or targets cannot be mixed or erased."""
-        x, y, _ = unpacked(example)
+        x, y, _ = unpack_example(example)
         inputs, names = tf.nest.flatten(x), " and ".join(self._names())
         if self.mixes and y is None:
             raise Refused(f"{names} mixes targets with the inputs, and the data has none; leave it out")
@@ -82,7 +82,7 @@ class Mixing:
                     f"{names}"
                 )
 
-    def erased(self, x: Any, draws: Draws) -> Any:
+    def erase(self, x: Any, draws: Draws) -> Any:
         """Return the inputs with a rectangle of some images filled with zeros."""
         if self.erasing is None:
             return x
@@ -93,7 +93,7 @@ class Mixing:
 
         return tf.nest.map_structure(erase, x)
 
-    def mixed(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
+    def mix(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
         """Return examples mixed with their partners; ``own`` and ``other`` are (x, y, sample_weight or None)."""
         return Mixed.of(self, own, other, draws)
 
@@ -183,7 +183,7 @@ def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 
 def _reshape_mask(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    """Reshape (examples, height, width, 1) to broadcast against a picture with or without channels."""
+    """Reshape a mask of shape (examples, height, width, 1) to broadcast against images with or without channels."""
     return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
 
 

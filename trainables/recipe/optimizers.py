@@ -68,14 +68,16 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     name = hp.text("optimizer", "adam")
     if ":" in name:
         return _import_optimizer(name, hp, live)
-    kind = next((kind for known, kind in OPTIMIZER_CLASSES.items() if _bare(known) == _bare(name)), None)
+    kind = next(
+        (kind for known, kind in OPTIMIZER_CLASSES.items() if _normalize_name(known) == _normalize_name(name)), None
+    )
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
-    given = _given(hp, kind, but=(*LIVE, *DECAYS))
+    given = _read_arguments(hp, kind, but=(*LIVE, *DECAYS))
     for arg, value in given.items():
         standard_hyperparameters.check_standard_value(arg, value)
-    optimizer = _made(name, kind, given)
-    for arg in arguments(kind):
+    optimizer = _create_optimizer(name, kind, given)
+    for arg in list_arguments(kind):
         if arg in LIVE and arg in hp:
             setattr(optimizer, arg, live.number(arg, standard=True))
     decay = live.number("weight_decay", standard=True) if "weight_decay" in hp else None
@@ -87,19 +89,19 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     return optimizer
 
 
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """Return a name in lower case without underscores, to compare AdamW with adamw and schedule_free_adamw."""
     return name.lower().replace("_", "")
 
 
-def arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
+def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
     """Return the arguments of an optimizer that are hyperparameters of its own."""
-    given = _parameters(kind).values()
+    given = _get_parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)
 
 
-def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(kind).parameters
     except (TypeError, ValueError):  # Python does not know the arguments of some callables
@@ -116,7 +118,7 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
-    optimizer = _made(name, kind, _given(hp, kind)) if callable(kind) else None
+    optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind)) if callable(kind) else None
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
     if "weight_decay" in hp:
@@ -124,13 +126,13 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
     return optimizer
 
 
-def _given(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
-    return {arg: _read_argument(hp, arg, kind) for arg in arguments(kind) if arg not in but and arg in hp}
+def _read_arguments(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
+    return {arg: _read_argument(hp, arg, kind) for arg in list_arguments(kind) if arg not in but and arg in hp}
 
 
 def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
     """Return the value of an argument, with the type of its default."""
-    match _parameters(kind)[arg].default:
+    match _get_parameters(kind)[arg].default:
         case bool():
             return hp.flag(arg)
         case int():
@@ -140,32 +142,32 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
     return hp[arg]
 
 
-def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    rate = {"learning_rate": 1.0} if "learning_rate" in _parameters(kind) else {}
+def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    rate = {"learning_rate": 1.0} if "learning_rate" in _get_parameters(kind) else {}
     try:
-        return kind(**rate, **given)
+        return kind(**rate, **arguments)
     except (TypeError, ValueError) as error:
         with_arguments = ""
-        if given:
-            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in given.items())
+        if arguments:
+            with_arguments = " with " + ", ".join(f"{arg}={value!r}" for arg, value in arguments.items())
         raise ValueError(f"optimizer {name}{with_arguments}: {error}") from error
 
 
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
     """Exempt variables with at most one axis from weight decay, so that it acts on kernels and embeddings only."""
     flat = [v for v in weights if len(v.shape) <= 1]
-    for part in groups.standing_for_the_trials(optimizer):
+    for part in groups.list_main_optimizers(optimizer):
         if any(getattr(part, decay, None) is not None for decay in DECAYS):
             part.exclude_from_weight_decay(var_list=flat)
 
 
-def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
+def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:
     """Turn off an optimizer's own averaging of weights and return its momentum; None if it has none.
 
     The loop averages instead. Keras averages in the same way, but evaluates with the averages only after `fit` has
     ended.
     """
-    momentum = groups.averages(optimizer)
-    for part in groups.parts(optimizer):
+    momentum = groups.get_averaging_momentum(optimizer)
+    for part in groups.list_parts(optimizer):
         part.use_ema = False
     return momentum

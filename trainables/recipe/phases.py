@@ -36,7 +36,7 @@ class Span:
         return (epochs if self.last is None else self.last) - self.first
 
 
-def standard(hp: Hyperparameters) -> list[Phase]:
+def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
     """Return the phases of ``frozen_epochs``: first with ``frozen_layers``, then all at ``fine_tune_learning_rate``.
 
     Without ``frozen_epochs``, there is one phase.
@@ -52,20 +52,20 @@ def standard(hp: Hyperparameters) -> list[Phase]:
     return [Phase(hp.integer("frozen_epochs", standard=True)), Phase(None, tuned)]
 
 
-def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
+def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
     """Return the spans of the phases that `phases` returned, in a trial of ``epochs``.
 
     ``data`` has the parameters that the trial's data depends on, which no phase may change. A phase without epochs is
     left out.
     Raises: Refused: if the phases are not a valid list, or do not cover the trial.
     """
-    if not isinstance(given, Sequence) or not given or not all(isinstance(phase, Phase) for phase in given):
-        raise Refused(f"phases() returned {given!r:.80}, expected a list of Phase")
+    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+        raise Refused(f"phases() returned {phases!r:.80}, expected a list of Phase")
     found: list[Span] = []
     first = 0
-    for number, phase in enumerate(given):
+    for number, phase in enumerate(phases):
         last = None if phase.epochs is None else first + _check_epochs(phase.epochs, number)
-        if last is None and number < len(given) - 1:
+        if last is None and number < len(phases) - 1:
             raise Refused(f"phase {number + 1} has no number of epochs, which only the last may lack")
         fixed = sorted({"epochs", *data} & set(phase.changes))
         if fixed:

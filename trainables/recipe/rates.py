@@ -17,34 +17,34 @@ def _get_learning_rate(optimizer: Any) -> Any:
     return keras_private.given_learning_rate(optimizer)
 
 
-def rate_variable(optimizer: Any) -> keras.Variable | None:
+def get_rate_variable(optimizer: Any) -> keras.Variable | None:
     """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own."""
     rate = _get_learning_rate(optimizer)
     return rate if isinstance(rate, keras.Variable) else None
 
 
-def own_rate(optimizer: Any) -> float | None:
+def get_own_rate(optimizer: Any) -> float | None:
     """Return an optimizer's present learning rate; None if it has a schedule of its own."""
-    variable = rate_variable(optimizer)
+    variable = get_rate_variable(optimizer)
     return None if variable is None else float(variable.numpy())
 
 
 def check_follows(optimizer: Any, whose: str) -> None:
     """Raise Refused if an optimizer that must follow the trial's learning rate has a schedule of its own."""
-    if rate_variable(optimizer) is None:
+    if get_rate_variable(optimizer) is None:
         raise Refused(
             f"{whose} has a rate, and its optimizer ({type(optimizer).__name__}) a schedule of its own, which follows "
             "no other; leave out one"
         )
 
 
-def rate_or_schedule(optimizer: Any) -> Any:
+def get_rate_or_schedule(optimizer: Any) -> Any:
     """Return the learning rate or the schedule with which to make another optimizer like this one."""
-    rate = own_rate(optimizer)
+    rate = get_own_rate(optimizer)
     return _get_learning_rate(optimizer) if rate is None else rate
 
 
-def scheduled_rate(optimizer: Any, update: int) -> float:
+def compute_scheduled_rate(optimizer: Any, update: int) -> float:
     """Return the learning rate of an update (from 0) by the schedule that an optimizer was made with."""
     rate = _get_learning_rate(optimizer)
     value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()

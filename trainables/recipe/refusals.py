@@ -48,7 +48,7 @@ def check_backend() -> None:
         raise Refused(f"{what}; {keras_backend.HINT}")
 
 
-def own_methods(model: keras.Model, *names: str) -> list[str]:
+def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
     """Return which of these methods a model overrides."""
     return [name for name in names if getattr(type(model), name) is not getattr(keras.Model, name)]
 
@@ -59,12 +59,12 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
     With ``fit``, own steps and a model that its own `compile` has compiled are accepted.
     """
     kind = type(model)
-    for step in () if fit else own_methods(model, "train_step", "test_step"):
+    for step in () if fit else list_overridden_methods(model, "train_step", "test_step"):
         raise Refused(
             f"{kind.__name__} has its own {step}, which would not be called where the trainable has a train_step(); "
             "let that return the losses (docs/steps.md), or leave it out"
         )
-    if own_methods(model, "compile") and not (fit and model.compiled):
+    if list_overridden_methods(model, "compile") and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
             f"which sweep then leaves as it is, and {FIT}"
@@ -83,7 +83,7 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
             )
 
 
-def heard(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
+def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
     """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance."""
     base, kind = keras.callbacks.Callback, type(callback)
     return [name for name in names if getattr(kind, name) is not getattr(base, name) or name in vars(callback)]
@@ -98,37 +98,38 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
         )
     if fit:
         return
-    reasons = list(filter(None, map(_heard_by_fit_alone, callbacks)))
+    reasons = list(filter(None, map(_explain_batch_methods, callbacks)))
     if reasons:
         raise Refused(f"callbacks() returns {'; and '.join(reasons)}; or {FIT}")
 
 
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
     """Raise Refused if a callback cannot work in any loop; the message also names those that only this loop refuses."""
-    if not any(map(_why_refused, callbacks)):
+    if not any(map(_explain_refusal, callbacks)):
         return
     reasons = []
     for callback in callbacks:
-        reason = _why_refused(callback)
+        reason = _explain_refusal(callback)
         if not reason and not fit:
-            reason = _heard_by_fit_alone(callback)
+            reason = _explain_batch_methods(callback)
         reasons.append(reason)
     raise Refused(f"callbacks() returns {'; and '.join(filter(None, reasons))}")
 
 
-def _heard_by_fit_alone(callback: keras.callbacks.Callback) -> str:
-    kind, batches = type(callback), heard(callback, OF_BATCHES)
+def _explain_batch_methods(callback: keras.callbacks.Callback) -> str:
+    kind, batches = type(callback), list_callback_methods(callback, OF_BATCHES)
     if not batches:
         return ""
-    return f"a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use instead {_instead(kind)}"
+    methods = " and ".join(batches)
+    return f"a {kind.__name__}, whose {methods}() only Model.fit calls. Use instead {_suggest_replacement(kind)}"
 
 
-def _why_refused(callback: keras.callbacks.Callback) -> str:
+def _explain_refusal(callback: keras.callbacks.Callback) -> str:
     kind = type(callback)
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         return (
             f"a {kind.__name__}, which would begin a trial with what another has left; leave it out, for what does its "
-            f"work is {_instead(kind)}"
+            f"work is {_suggest_replacement(kind)}"
         )
     if getattr(callback, "restore_best_weights", False):
         return (
@@ -136,8 +137,8 @@ def _why_refused(callback: keras.callbacks.Callback) -> str:
             "that was reported; leave that out, and take the best epoch's model with "
             "`python -m sweep best NAME --epoch best` or model(epoch='best')"
         )
-    if unheard := heard(callback, OF_TESTS):
-        instead = _instead(kind, "on_epoch_end(), whose logs have its values")
+    if unheard := list_callback_methods(callback, OF_TESTS):
+        instead = _suggest_replacement(kind, "on_epoch_end(), whose logs have its values")
         return (
             f"a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: validation is told of as an "
             f"epoch ends; use {instead}"
@@ -145,7 +146,7 @@ def _why_refused(callback: keras.callbacks.Callback) -> str:
     return ""
 
 
-def _instead(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
+def _suggest_replacement(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
     """Return what to use instead of a callback, by the class of Keras that it derives from."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
@@ -158,20 +159,20 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
     number of replicas. A model that validates needs call() or test_step().
     """
     kind = type(model)
-    own = own_methods(model, "train_step", "test_step", "compile")
+    own = list_overridden_methods(model, "train_step", "test_step", "compile")
     if own and number > 1:
         raise Refused(
             f"{kind.__name__} has its own {' and '.join(own)}, and there are {number} replicas: whether losses and "
             "gradients are those of the whole batch cannot be known; give its trials one GPU"
         )
-    if validates and not own_methods(model, "call", "test_step"):
+    if validates and not list_overridden_methods(model, "call", "test_step"):
         raise Refused(
             f"{kind.__name__} has neither call() nor test_step(), so nothing can validate it; define one of them, or "
             "return None as validation data"
         )
 
 
-def why_step_fails(model: keras.Model, step: str, data: Any, error: Exception) -> str:
+def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
     """Return a message about a model's own step that cannot unpack its data; an empty string for any other error."""
     parts = len(data) if isinstance(data, tuple) else 1
     unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
@@ -230,7 +231,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
     ``read`` has the parameters that model() reads, possibly for its optimizers. ``idle``: training does not use the
     optimizer that Keras and the loop know, whose gradients they could clip.
     """
-    compiled = bool(own_methods(model, "compile"))
+    compiled = bool(list_overridden_methods(model, "compile"))
     if not idle and not compiled:
         return
     several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
@@ -285,7 +286,7 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
         )
 
 
-def check_unjudged(hp: Hyperparameters) -> None:
+def check_plateau_validates(hp: Hyperparameters) -> None:
     """Raise Refused for a plateau schedule if all data trains, so that there is no validation."""
     if is_plateau(hp):
         raise Refused(

@@ -108,7 +108,7 @@ def build(hp: Hyperparameters) -> Schedule:
 
     Reads those that the schedule uses: ``lr_final`` (share of the peak at the end), ``lr_power``, ``lr_drops``,
     ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``, ``lr_initial``. For
-    ``plateau`` the schedule is constant, and `reduction` reads its parameters.
+    ``plateau`` the schedule is constant, and `make_reduction` reads its parameters.
     Raises: ValueError: if a parameter is wrong.
     """
     name = hp.text("lr_schedule", "constant", standard=True)
@@ -142,11 +142,11 @@ def build(hp: Hyperparameters) -> Schedule:
         case "step":
             schedule = step(hp.integer("lr_drops", 2, standard=True), _read_standard_number(hp, "lr_drop_factor", 0.1))
         case _:  # piecewise, the last of `SCHEDULES`
-            schedule = piecewise(_epochs(hp), _read_standard_number(hp, "lr_drop_factor", 0.1))
+            schedule = piecewise(_read_drop_epochs(hp), _read_standard_number(hp, "lr_drop_factor", 0.1))
     return schedule
 
 
-def rates(
+def compute_rates(
     schedule: Schedule,
     *,
     peak: float,
@@ -203,7 +203,7 @@ class _EndlessMoment:
         raise _EndAsked
 
 
-def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
+def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
     """Return whether a rate of the first ``updates`` depends on the length of the trial; an epoch has ``count``."""
     try:
         for i in range(warmup, updates):
@@ -213,7 +213,7 @@ def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bo
     return False
 
 
-def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
+def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     """Return the length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``.
 
     Raises: ValueError: if both are set.
@@ -226,7 +226,7 @@ def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     return round(hp.number("warmup_epochs", 0.0, standard=True) * updates_per_epoch)
 
 
-def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
+def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
     """Return ``learning_rate``, or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
 
     With the global batch it is scaled not at all (none), linearly (Goyal et al., Accurate, Large Minibatch SGD, section
@@ -252,7 +252,7 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
     return hp.number(name, default, standard=True)
 
 
-def _epochs(hp: Hyperparameters) -> list[float]:
+def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
     if not isinstance(value, list) or not all(isinstance(e, int | float) and e > 0 for e in value):
         raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
@@ -272,7 +272,7 @@ class Reduction:
     final: float
     scale: float = 1.0
 
-    def hear(self, value: float) -> None:
+    def update(self, value: float) -> None:
         """Count the objective of one epoch."""
         self.plateau.hear(value)
         if self.plateau.waited >= self.patience:
@@ -294,7 +294,7 @@ def is_plateau(hp: Hyperparameters) -> bool:
     return hp.text("lr_schedule", "constant", standard=True) == "plateau"
 
 
-def reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
+def make_reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
     """Return the reduction of a trial whose ``lr_schedule`` is plateau; None for others.
 
     Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0).

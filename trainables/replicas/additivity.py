@@ -21,15 +21,15 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.data.passes import Examples, batch_specs
-from trainables.data.share import compute_bounds, filled
-from trainables.devices.precision import HALF, RELATIVE_OF_TF32, rounds_factors
-from trainables.devices.replicas import Replicas, here
+from trainables.data.passes import Examples, get_batch_specs
+from trainables.data.share import compute_bounds, fill_bounds
+from trainables.devices.precision import HALF, RELATIVE_OF_TF32, uses_tf32
+from trainables.devices.replicas import Replicas, get_replica_index
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
-from trainables.state.owned import Held, State
+from trainables.state.program_variables import State, StateVariable
 
 EXAMPLES = 31
 """Number of examples: odd, so that the parts have different sizes."""
@@ -59,7 +59,7 @@ Rows: TypeAlias = list[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Mode:
-    """One way in which a program computes a slice of a batch."""
+    """One way in which a program computes a slice of a batch, such as evaluation, to be tested by `check_parts`."""
 
     name: str  # in messages
     compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
@@ -92,7 +92,7 @@ class ProgramUnderTest:
 
     @property
     def counters(self) -> list[Any]:
-        """Return the variables of metrics."""
+        """Return the variables in which metrics are counted."""
         found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
         return list({id(v): v for v in found}.values())
 
@@ -112,29 +112,32 @@ class ExampleResults:
 
 
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
-    """Raise Refused if something does not follow from the parts of a batch; all state is restored afterwards."""
+    """Raise Refused if a loss, metric or variable of a batch does not follow from its parts.
+
+    All state is restored afterwards.
+    """
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)
-    if _size(first) < 2:
+    if _count_examples(first) < 2:
         return
     for mode in modes:
-        one = _One(tried, mode, first)
+        one = _ModeTest(tried, mode, first)
         one.compare(first)
-        with one.turned_on():
+        with one.all_turned_on():
             one.compare(spread, bold=True)
 
 
-class _One:
+class _ModeTest:
     """One mode, traced once for parts of any size."""
 
     def __init__(self, tried: ProgramUnderTest, mode: Mode, examples: Any) -> None:
         self._tried, self._mode = tried, mode
-        self._run, graph, half = _traced_in_float32(tried, mode, examples)
-        written = tried.state.written(graph)
+        self._run, graph, half = _trace_in_float32(tried, mode, examples)
+        written = tried.state.find_written(graph)
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
-        rounds = rounds_factors(tried.replicas)
+        rounds = uses_tf32(tried.replicas)
         if half:
             self._relative = RELATIVE_OF_HALF
         elif rounds:
@@ -147,25 +150,27 @@ class _One:
 
         With ``bold``, numbers are tested that no trial has set, so an error of the computation itself is ignored.
         """
-        size = _size(examples)
+        size = _count_examples(examples)
         try:
-            whole = self._found(examples, size)
+            whole = self._compute_results(examples, size)
         except tf.errors.OpError:
             if bold:
                 return
             raise
-        for edges in _cuts(size, self._tried.parts):
-            parts = self._found(examples, size, edges)
-            for differs in (self._state_differs, self._value_differs, self._metric_differs):
+        for edges in _choose_cuts(size, self._tried.parts):
+            parts = self._compute_results(examples, size, edges)
+            for differs in (self._find_differing_state, self._find_differing_values, self._find_differing_metrics):
                 if wrong := differs(whole, parts, size):
-                    rounded = differs(whole, self._rounded(examples, size), size)
+                    rounded = differs(whole, self._compute_with_noise(examples, size), size)
                     for what, reason in wrong.items():
                         if what not in rounded:
-                            layer = _of_layer(self._tried, self._mode, examples, size, edges, self._relative)
+                            layer = _find_differing_layer(
+                                self._tried, self._mode, examples, size, edges, self._relative
+                            )
                             raise Refused(layer or reason)
 
     @contextmanager
-    def turned_on(self) -> Iterator[None]:
+    def all_turned_on(self) -> Iterator[None]:
         """Give live numbers and scalar variables that are 0 another value inside the block.
 
         Thus what another trial or a hook may turn on later is tested, too.
@@ -173,38 +178,38 @@ class _One:
         state = self._tried.state
         others = [state[path] for path in state if id(state[path].raw) not in self._raws]
         off = [v.raw for v in others if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]]
-        with self._tried.live.turned_on() if self._tried.live else nullcontext():
+        with self._tried.live.all_turned_on() if self._tried.live else nullcontext():
             try:
                 for raw in off:
-                    state.put(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.values(raw) or ()))
+                    state.set_values(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.read(raw) or ()))
                 yield
             finally:
-                state.rewind({id(raw) for raw in off})
+                state.reset({id(raw) for raw in off})
 
     # ---- one computation
 
-    def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
+    def _compute_results(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
         """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:
-            slots = [(*filled(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
+            slots = [(*fill_bounds(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
             calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
             if totals:
-                totals = self._summed(examples, size, calls, totals)[1]
-                self._put_back()
-            values, _ = self._summed(examples, size, calls, totals)
+                totals = self._sum_over_parts(examples, size, calls, totals)[1]
+                self._reset_state()
+            values, _ = self._sum_over_parts(examples, size, calls, totals)
             metrics = self._tried.metrics(self._mode.training)
             state = {}
             for path, held in self._written.items():
                 state[path] = tuple(part.numpy() for part in held.components)
         finally:
-            self._put_back()
+            self._reset_state()
         return ExampleResults(values, metrics, state)
 
-    def _summed(self, examples: Any, size: int, calls: list[Rows], totals: Values) -> tuple[Values, Values]:
+    def _sum_over_parts(self, examples: Any, size: int, calls: list[Rows], totals: Values) -> tuple[Values, Values]:
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         for rows in calls:
@@ -215,12 +220,12 @@ class _One:
             counts = {name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()}
         return shares, counts
 
-    def _put_back(self) -> None:
-        self._tried.state.rewind(self._raws)
+    def _reset_state(self) -> None:
+        self._tried.state.reset(self._raws)
 
     # ---- differences
 
-    def _value_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_values(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
         floor = ABSOLUTE * max(1.0, total)
@@ -237,7 +242,7 @@ class _One:
                 differing[name] = f"{told}; {ANOTHER}. {self._mode.hint}"
         return differing
 
-    def _state_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_state(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for path, held in self._written.items():
             before, one = held.initial[0], whole.state[path][0]
@@ -252,14 +257,15 @@ class _One:
                 apart = np.abs(np.asarray(other, np.float64) - np.asarray(one, np.float64))
                 if apart.size and not np.all(apart <= bound):
                     place = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+                    owner = self._describe_owner(held, path)
                     differing[path] = (
-                        f"{self._owner(held, path)} becomes {float(one[place]):.6g} in {self._mode.name} with {size} "
-                        f"examples at once, and {float(other[place]):.6g} with the same in {self._tried.parts} parts; "
-                        f"{ANOTHER}. {OVER_REPLICAS}"
+                        f"{owner} becomes {float(one[place]):.6g} in {self._mode.name} with {size} examples at once, "
+                        f"and {float(other[place]):.6g} with the same in {self._tried.parts} parts; {ANOTHER}. "
+                        f"{OVER_REPLICAS}"
                     )
         return differing
 
-    def _metric_differs(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
+    def _find_differing_metrics(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
             one, other = (np.ravel(np.asarray(found, np.float64)) for found in (value, parts.metrics[name]))
@@ -274,51 +280,54 @@ class _One:
                 )
         return differing
 
-    def _owner(self, held: Held, path: str) -> str:
+    def _describe_owner(self, variable: StateVariable, path: str) -> str:
         for layer in reversed(self._tried.layers):  # inner layers first
             own = [*layer.variables, *vars(layer).values()]
-            if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
+            if any(variable.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
-    def _rounded(self, examples: Any, size: int) -> ExampleResults:
-        """Return the results for whole examples with weights perturbed by rounding, which may explain a difference."""
+    def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:
+        """Return the results for whole examples with weights perturbed as much as rounding would perturb them.
+
+        If these differ as much as the parts do, rounding explains the difference.
+        """
         state, random = self._tried.state, np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
-        before = {id(raw): (raw, values) for raw in weights if (values := state.values(raw)) is not None}
+        before = {id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None}
         try:
             for raw, values in before.values():
                 noise = 1 + self._relative * ROUNDED * random.standard_normal(values[0].shape)
-                state.put(raw, [(value * noise).astype(value.dtype) for value in values])
-            return self._found(examples, size)
+                state.set_values(raw, [(value * noise).astype(value.dtype) for value in values])
+            return self._compute_results(examples, size)
         finally:
             for raw, values in before.values():
-                state.put(raw, values)
+                state.set_values(raw, values)
 
 
-def _size(examples: Any) -> int:
+def _count_examples(examples: Any) -> int:
     return len(tf.nest.flatten(examples)[0])
 
 
-def _cuts(size: int, parts: int) -> list[list[int]]:
+def _choose_cuts(size: int, parts: int) -> list[list[int]]:
     """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
     even = [compute_bounds(size, i, parts)[0] for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
-def _traced_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """Return what `_traced` returns, and whether it computes in half precision.
+def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
+    """Return what `_trace` returns, and whether it computes in half precision.
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
     """
     mixed = [layer for layer in tried.layers if _is_mixed(layer)]
     try:
-        with _in_float32(mixed):
-            run, graph = _traced(tried, mode, examples)
+        with _computing_in_float32(mixed):
+            run, graph = _trace(tried, mode, examples)
     except (TypeError, ValueError, tf.errors.OpError):
         if not mixed:
             raise
-        return *_traced(tried, mode, examples), True
+        return *_trace(tried, mode, examples), True
     return run, graph, any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed)
 
 
@@ -328,7 +337,7 @@ def _is_mixed(layer: keras.layers.Layer) -> bool:
 
 
 @contextmanager
-def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
     before = [layer.dtype_policy for layer in layers]
     try:
         for layer in layers:
@@ -339,14 +348,14 @@ def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
             layer.dtype_policy = policy
 
 
-def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
+def _trace(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """Return the function that computes a micro-batch on each replica, and its graph.
 
     As in training, sizes are unknown when it is traced.
     """
     number, numbers = tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.int32)
     signature = [
-        batch_specs(examples),
+        get_batch_specs(examples),
         number,
         *[numbers] * 3,
         {name: tf.TensorSpec([], tf.float32) for name in mode.totals},
@@ -354,11 +363,11 @@ def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, An
 
     def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
         def on_each(given: Any) -> Any:
-            _, place = here()
+            _, place = get_replica_index()
             cut = Slice(size, starts[place], stops[place], tried.parts, counts[place] > 0, counts[place])
             cut.totals = {name: totals[name] for name in mode.totals} or None
             cut.draw(tf.constant(0), tf.constant(0), mode.calls)
-            with slices.entered(cut):
+            with slices.entering(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
             for variable in tried.counters:  # a metric tracked by a layer counts all rows that it gets
                 if variable.synchronization == "on_read":
@@ -366,7 +375,7 @@ def _traced(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, An
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
 
         shares, counted = tried.replicas.run(on_each, given)
-        return tried.replicas.sums(shares), tried.replicas.sums(counted)
+        return tried.replicas.sum_values(shares), tried.replicas.sum_values(counted)
 
     settles = _use_moving_statistics(tried.layers) if tried.micro_batches > 1 else nullcontext()
     with settles:
@@ -381,19 +390,19 @@ def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[Non
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
                 before = keras_private.moments_of(layer)
-                keras_private.replace_moments(layer, functools.partial(_moving, layer))
+                keras_private.replace_moments(layer, functools.partial(_get_moving_statistics, layer))
                 stack.callback(keras_private.replace_moments, layer, before)
         yield
 
 
-def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
 
 
 # ---- the layer that causes a difference
 
 
-def _of_layer(
+def _find_differing_layer(
     tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
 ) -> str:
     """Return a message about the first layer whose outputs differ in parts; an empty string if there is none."""
@@ -407,9 +416,9 @@ def _of_layer(
         outputs = {str(place): output for place, (_, output, _) in enumerate(called[id(cut)])}
         return outputs | {f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])}
 
-    with _watched(tried.layers, called):
-        one = _One(tried, dataclasses.replace(mode, compute=compute), examples)
-    whole, parts = one._found(examples, size).values, one._found(examples, size, edges).values
+    with _recording_outputs(tried.layers, called):
+        one = _ModeTest(tried, dataclasses.replace(mode, compute=compute), examples)
+    whole, parts = one._compute_results(examples, size).values, one._compute_results(examples, size, edges).values
     for place, layer in enumerate(layers):
         if whole[f"{place} has other rows"] or parts[f"{place} has other rows"]:
             continue  # such as a table of positions, which may by chance have as many rows as one part has examples
@@ -427,7 +436,7 @@ def _of_layer(
 
 
 @contextmanager
-def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
+def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
     """Record each layer's outputs for each example of a slice inside the block, in the order in which layers finish."""
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -42,7 +42,7 @@ class GlobalLoss:
         cut = slices.get_current_slice()
         value = self._of_slice(cut, y_true, y_pred, sample_weight)
         if cut is not None:
-            _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
+            _record_example_losses(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
             cut.losses[self.name] = value * cut.share
             value = value * self._scale
         return value
@@ -50,7 +50,7 @@ class GlobalLoss:
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
         if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
-        loss, y_true = _of_mixture(self.loss, cut, y_true)
+        loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
         dtype, mask = self.loss.dtype, keras_private.mask_of(y_pred)
         y_true = _convert_tensors(y_true, dtype)
         y_pred = _convert_tensors(y_pred, dtype)
@@ -87,7 +87,7 @@ class GlobalLoss:
         return tf.math.divide_no_nan(total, cut.total(self.name, count) * cut.share)
 
 
-class Noted:
+class RecordedLoss:
     """One loss of a compiled model, computed by Keras, which is recorded for its mean over an epoch.
 
     Keras's own means give a partial batch the same weight as a whole one.
@@ -101,15 +101,15 @@ class Noted:
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         cut = slices.get_current_slice()
-        loss, y_true = _of_mixture(self.loss, cut, y_true)
+        loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
         value = loss(y_true, y_pred, sample_weight)
         if cut is not None:
             cut.losses[self.name] = value
-            _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
+            _record_example_losses(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
         return value
 
 
-class _Mixed(keras.losses.Loss):
+class _MixedLabelLoss(keras.losses.Loss):
     """A loss against two labels at once, weighted by their shares.
 
     For crossentropy, this equals the loss against the mixed distribution.
@@ -134,12 +134,14 @@ class _Mixed(keras.losses.Loss):
         return share * own + (1 - share) * other
 
 
-def _note_examples(cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumber | float | None, *of: Any) -> None:
+def _record_example_losses(
+    cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumber | float | None, *of: Any
+) -> None:
     if cut.examples is not None:
-        cut.examples.append(of_each_example(loss, weight, *of))
+        cut.examples.append(compute_example_losses(loss, weight, *of))
 
 
-def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
+def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
     """Return a loss and its first argument; for mixed labels, a loss against both labels.
 
     Raises: Refused: if the loss cannot be computed for mixed labels.
@@ -159,7 +161,7 @@ def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) 
             "examples at once; override call(), which gives a loss for each example"
         )
     mixture.lost = True
-    return _Mixed(loss, mixture), mixture.own
+    return _MixedLabelLoss(loss, mixture), mixture.own
 
 
 def replace_losses(
@@ -169,7 +171,7 @@ def replace_losses(
     scale: float = 1.0,
     *,
     whole: bool,
-) -> tuple[GlobalLoss | Noted, ...]:
+) -> tuple[GlobalLoss | RecordedLoss, ...]:
     """Set the weights of a compiled and built model's losses, and replace them by losses for slices.
 
     With ``whole``, each batch is one slice, so Keras's losses are only recorded. ``weights`` are by output name;
@@ -183,7 +185,7 @@ def replace_losses(
         if weights:
             raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
         return ()
-    keras_corrections.number_losses(model)
+    keras_corrections.make_loss_names_unique(model)
     keras_private.set_flat_losses(compiled, [])
     unknown = set(weights) - {entry.name for entry in entries}
     if unknown:
@@ -195,9 +197,9 @@ def replace_losses(
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
     _install_losses(compiled, weighted, installed)
     if batch is not None:
-        keras_corrections.lose_symbolically(model, batch)
+        keras_corrections.call_losses_symbolically(model, batch)
     if whole:
-        noted = tuple(Noted(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
+        noted = tuple(RecordedLoss(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
         _install_losses(compiled, weighted, noted)
         return noted
     return installed
@@ -213,7 +215,7 @@ SPREAD = ("examples_mean", "examples_square")
 """Sums of an evaluation: of each example's part of the loss, and of the squares of these."""
 
 
-def of_each_example(
+def compute_example_losses(
     loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tf.Tensor | None:
     """Return what each example adds to the mean of a compiled loss, of shape (examples,).
@@ -254,8 +256,11 @@ def _join_masks(mask: Any, other: Any) -> Any:
     return mask if other is None else mask & other
 
 
-def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:
-    """Return this slice's parts of the means of `SPREAD` over the global batch; NaN if unknown for a loss."""
+def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
+    """Return this slice's contributions to the means of examples' losses and of their squares over the global batch.
+
+    They are by name, as in `SPREAD`, and NaN if the losses of single examples are unknown for one of the losses.
+    """
     known: Sequence[tf.Tensor | None] = cut.examples or ()
     vectors = [vector for vector in known if vector is not None]
     if not vectors or len(vectors) < len(known):
@@ -265,6 +270,6 @@ def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:
     return {name: tf.where(cut.count > 0, value, 0.0) for name, value in zip(SPREAD, sums, strict=True)}
 
 
-def deviation(mean: float, square: float) -> float:
+def compute_deviation(mean: float, square: float) -> float:
     """Return the standard deviation over examples from the means of values and squares; NaN if these are unknown."""
     return math.sqrt(max(square - mean * mean, 0.0))

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from trainables import keras_private, tensorflow_private
 from trainables.devices.precision import HALF
-from trainables.devices.replicas import of_each_replica
-from trainables.recipe.refusals import Refused, own_methods
+from trainables.devices.replicas import stack_over_replicas
+from trainables.recipe.refusals import Refused, list_overridden_methods
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
@@ -43,20 +43,20 @@ def synchronise_batch_norm(model: keras.Model) -> None:
     statistics differ between replicas, and a checkpoint holds only those of the first. Even with ``synchronized=True``,
     masks are ignored, and an empty batch counts as zeros.
     """
-    for layer in _layers(model):
+    for layer in _list_layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
-            keras_private.replace_moments(layer, functools.partial(global_moments, layer))
+            keras_private.replace_moments(layer, functools.partial(compute_global_moments, layer))
 
 
-def global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance over all replicas, with one reduction.
 
     Each replica writes the moments of its own slice to a separate place, and then combines those of all replicas (Chan
     et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances). A sum of squares would lose the
     variance of numbers that are far from 0.
     """
-    found = _own_moments(inputs, mask, keras_private.reduction_axes(layer))
-    count, mean, squares = tf.unstack(of_each_replica(tf.stack(found)), axis=1)
+    found = _compute_local_moments(inputs, mask, keras_private.reduction_axes(layer))
+    count, mean, squares = tf.unstack(stack_over_replicas(tf.stack(found)), axis=1)
     total = tf.reduce_sum(count, 0)
     middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
     between = count * tf.square(mean - tf.stop_gradient(middle))
@@ -66,7 +66,7 @@ def global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tup
     return tf.where(some, middle, moving[0]), tf.where(some, variance, moving[1])
 
 
-def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
+def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
     """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
     cut, axes = slices.get_current_slice(), list(axes)
 
@@ -90,7 +90,7 @@ def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int])
     return tuple(tf.reshape(part, [-1]) for part in (count, mean, squares))
 
 
-def take_whole_losses(model: keras.Model) -> None:
+def weight_added_losses(model: keras.Model) -> None:
     """Weight losses that layers add by the slices' fractions, instead of dividing them by the number of replicas.
 
     As in Keras, a loss that a layer adds in half precision is added in float32.
@@ -130,21 +130,21 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
 
-def let_variables_be_numbers() -> None:
+def allow_number_conversion() -> None:
     """Let Python convert a variable on several replicas to a number, like any other variable. Once per process.
 
     `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
     for name, kind in (("__float__", float), ("__int__", int)):  # TensorFlow itself asks for other ones while it traces
         if name not in vars(tensorflow_private.DistributedVariable):
-            setattr(tensorflow_private.DistributedVariable, name, functools.partialmethod(_as_number, kind))
+            setattr(tensorflow_private.DistributedVariable, name, functools.partialmethod(_convert_to_number, kind))
 
 
-def _as_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
+def _convert_to_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
     return kind(variable.numpy())
 
 
-def leave_losses_whole() -> None:
+def keep_loss_means() -> None:
     """Make a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) the mean over its slice.
 
     Keras divides each replica's value by the number of replicas (keras/src/losses/loss.py, `reduce_values`), because it
@@ -163,7 +163,7 @@ def leave_losses_whole() -> None:
         setattr(keras_private.loss_module, name, scaled)
 
 
-def number_losses(model: keras.Model) -> None:
+def make_loss_names_unique(model: keras.Model) -> None:
     """Make names of losses unique, as several outputs of a subclassed model have one name: mse, mse_1 and so on.
 
     Keras would report only the last one's mean (keras/src/trainers/trainer.py, `get_metrics_result`).
@@ -177,13 +177,13 @@ def number_losses(model: keras.Model) -> None:
             compiled.metrics[place].name = f"{entry.name}_{number}_loss"
 
 
-def part_losses(model: keras.Model) -> None:
+def separate_added_losses(model: keras.Model) -> None:
     """Separate what layers add to the loss on each replica.
 
     Layers collect it in one list. If replicas wait for each other inside the model, as for batch normalisation, one
     replica clears what another has added (keras/src/layers/layer.py, `_clear_losses`).
     """
-    for layer in _layers(model):
+    for layer in _list_layers(model):
         keras_private.replace_layer_losses(layer, _ThreadList())
 
 
@@ -213,7 +213,7 @@ class _ThreadList(threading.local):
 
 
 @contextmanager
-def numbering_kept() -> Iterator[None]:
+def keeping_numbering() -> Iterator[None]:
     """Restore the numbering of names after the block, so that a notebook's own names are not affected by it."""
     kept = keras_private.get_global_attribute(keras_private.NAME_COUNTERS)
     numbers = None if kept is None else kept.copy()
@@ -224,7 +224,7 @@ def numbering_kept() -> Iterator[None]:
 
 
 def number_layers_anew() -> None:
-    """Restart the numbering of layers' names: dense, dense_1, ...; to be used inside `numbering_kept`.
+    """Restart the numbering of layers' names: dense, dense_1, ...; to be used inside `keeping_numbering`.
 
     Keras keeps counting while the process lives (keras/src/utils/naming.py). Names would depend on earlier trials, and
     TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB per trial.
@@ -243,24 +243,24 @@ class _Seeds:
 
 
 @contextmanager
-def seeds_counted() -> Iterator[_Seeds]:
+def counting_seeds() -> Iterator[_Seeds]:
     """Count the seeds that Keras draws inside the block, for initializers and random layers."""
     seeds = _Seeds()
     with keras_private.random_replaced(seeds):
         yield seeds
 
 
-def outputs_in_float32(model: keras.Model) -> None:
+def set_outputs_to_float32(model: keras.Model) -> None:
     """Make the layers that produce a model's outputs compute in float32 under a mixed policy."""
     for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
         layer = keras_private.producer_of(output)
         if isinstance(layer, keras.Model):
-            outputs_in_float32(layer)
+            set_outputs_to_float32(layer)
         elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in HALF:
             layer.dtype_policy = keras.DTypePolicy("float32")
 
 
-def compiled_with(model: keras.Model) -> dict[str, Any]:
+def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
     """Return the arguments of a model's `compile`."""
     given = keras_private.compile_arguments(model)
     optimizer = model.optimizer
@@ -272,24 +272,24 @@ def compiled_with(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
+def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
     """Return the identities of the layers whose `call` adds to the loss."""
     found: set[int] = set()
-    layers = _layers(model)
+    layers = _list_layers(model)
     for layer in layers:
-        layer.add_loss = functools.partial(_note, found, layer)
+        layer.add_loss = functools.partial(_record_loss, found, layer)
     try:
-        keras_private.compute_output_spec(functools.partial(model, training=training), symbolic(batch[0]))
+        keras_private.compute_output_spec(functools.partial(model, training=training), make_symbolic(batch[0]))
     finally:
         for layer in layers:
             del layer.add_loss
     return found
 
 
-def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
+def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return the losses added by layers in the last traced call, by a description of the layer."""
     found: dict[str, list[tf.Tensor]] = {}
-    for layer in _layers(model):
+    for layer in _list_layers(model):
         for loss in keras_private.layer_losses(layer):
             found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
     totals: dict[str, tf.Tensor] = {}
@@ -298,20 +298,20 @@ def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     return totals
 
 
-def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
-    found.add(id(layer))
+def _record_loss(layers: set[int], layer: keras.layers.Layer, loss: Any) -> None:
+    layers.add(id(layer))
 
 
-def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
+def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Call the losses on symbolic tensors."""
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return keras_private.compute_loss(model, x, y, model(x, training=False), sample_weight, training=False)
 
-    keras_private.compute_output_spec(lose, *symbolic(batch))
+    keras_private.compute_output_spec(lose, *make_symbolic(batch))
 
 
-def symbolic(batch: Any) -> Any:
+def make_symbolic(batch: Any) -> Any:
     """Return symbolic tensors like a batch of any size, by which Keras computes only shapes."""
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
@@ -320,8 +320,12 @@ def symbolic(batch: Any) -> Any:
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
     """Raise Refused if a model without a compiled loss has no other: of a layer, a regularizer or `compute_loss`."""
-    own = own_methods(model, "compute_loss")
-    if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
+    own = list_overridden_methods(model, "compute_loss")
+    if (
+        own
+        or any(weight.regularizer for weight in model.trainable_variables)
+        or find_layers_adding_losses(model, batch, training)
+    ):
         return
     does, step = ("train", "train_step") if training else ("validate", "test_step")
     raise Refused(
@@ -345,5 +349,5 @@ def _build_nothing(iterator: Any = None, data_batch: Any = None) -> None:
     return None
 
 
-def _layers(model: keras.Model) -> list[keras.layers.Layer]:
+def _list_layers(model: keras.Model) -> list[keras.layers.Layer]:
     return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, keras.layers.Layer)]

@@ -43,38 +43,38 @@ _here = threading.local()
 
 
 def replace_random_functions() -> None:
-    """Replace random functions once per process; without effect outside slices and `following_the_trial`."""
+    """Replace random functions once per process; without effect outside slices and `replacing_unseeded_draws`."""
     install_draws()
-    _replace(keras_private.random_module, keras_private.DRAW_SEED, _seed)
-    _replace(keras_private.random_module, "dropout", _dropout)
+    _replace(keras_private.random_module, keras_private.DRAW_SEED, _choose_seed)
+    _replace(keras_private.random_module, "dropout", _apply_dropout)
     for name in WHOLE:
         _replace(keras_private.random_module, name, _draw_unsliced)
     for name, stateless in STATELESS.items():
-        _replace(tensorflow_private.gen_random_ops, name, functools.partial(_without_state, stateless))
+        _replace(tensorflow_private.gen_random_ops, name, functools.partial(_draw_stateless, stateless))
 
 
 @dataclass
-class Making:
+class ModelBuilding:
     """State during the building of a trial's model."""
 
     drew: bool = False  # True if `keras.random` drew constants of the graph, besides initial values of variables
 
 
 @contextmanager
-def following_the_trial() -> Iterator[Making]:
+def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
     """Make `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is built.
 
     The trial has seeded Python's generator; Keras would use one that lives as long as the process.
     """
     replace_random_functions()
-    _here.making = making = Making()
+    _here.making = making = ModelBuilding()
     try:
         yield making
     finally:
         _here.making = None
 
 
-def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
+def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
     """Return the seed generators of these networks' layers."""
     found = [
         seed
@@ -86,7 +86,7 @@ def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
 
 
 @contextmanager
-def begun_with(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
+def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
     """Provide the states of generators, by id, inside code that XLA compiles and that cannot read the host's memory."""
     before = getattr(_here, "seeds", None)
     _here.seeds = seeds
@@ -113,21 +113,23 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     setattr(module, name, function)
 
 
-def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Return the seed that `keras.random` draws with."""
-    seed = given["seed"]
+    seed = arguments["seed"]
     if cut is None or cut.draws is None:
-        _here.making.drew |= tf.executing_eagerly() and not origins.initialises()
+        _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
         return original(random.getrandbits(31) if seed is None else seed)
     if not isinstance(seed, keras.random.SeedGenerator):
         return cut.draws.key() if seed is None else original(seed)
     if cut.seeds == "keyed":
         return cut.draws.key()
     with place_on_host():
-        return keras_private.cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
+        return keras_private.cast_seed(
+            original(seed) if cut.seeds == "keras" else _draw_counted_seed(cut, cut.draws, seed)
+        )
 
 
-def _counted(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
+def _draw_counted_seed(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
     _refuse_loops(cut)
     begun = (getattr(_here, "seeds", None) or {}).get(id(generator)) if is_compiling() else generator.state.value
     if begun is None:
@@ -151,35 +153,35 @@ def _refuse_loops(cut: Slice) -> None:
         graph = getattr(graph, "outer_graph", None)
 
 
-def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Apply dropout as Keras does, with a rate that may be a live number."""
-    inputs, rate = given["inputs"], given["rate"]
+    inputs, rate = arguments["inputs"], arguments["rate"]
     if not isinstance(rate, LiveNumber):
-        return original(**given)
-    seed = keras_private.cast_seed(keras_private.draw_seed(given.get("seed")))
-    shape = keras_private.noise_shape(inputs, given.get("noise_shape"))
+        return original(**arguments)
+    seed = keras_private.cast_seed(keras_private.draw_seed(arguments.get("seed")))
+    shape = keras_private.noise_shape(inputs, arguments.get("noise_shape"))
     uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
     given_rate = rate.value
     scale = tf.where(given_rate < 1, 1 / (1 - given_rate), 0)
     return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
 
 
-def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if cut is not None and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
-    return original(**given)
+    return original(**arguments)
 
 
-def _without_state(
-    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
+def _draw_stateless(
+    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
     """Replace a kernel with its own state, which no seed can set once it runs, by a stateless one."""
-    given = {k: v for k, v in given.items() if k not in ("seed", "seed2", "name")}
+    arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
-        return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)
+        return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **arguments)
     if original.__name__ not in BY_EXAMPLE and cut.parts > 1:
         raise NotPerExample(_MESSAGE.format(f"tf.random ({original.__name__})", cut.parts))
-    return stateless(cut.draws.key(), **given)
+    return stateless(cut.draws.key(), **arguments)
 
 
 def _normal(key: Any, shape: Any, dtype: Any) -> Any:

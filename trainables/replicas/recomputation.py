@@ -26,7 +26,7 @@ def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
     for layer in model.layers:
         adds = any(id(part) in adding for part in keras_private.flatten_layers(layer))
         if not isinstance(layer, keras.Model) and not adds and _is_pure(layer):
-            layer.call = functools.partial(_recomputed, layer.call)
+            layer.call = functools.partial(_call_recomputed, layer.call)
 
 
 def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
@@ -55,7 +55,7 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
     return not random and not layer.non_trainable_variables and bool(layer.trainable_variables)
 
 
-def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
     precision = getattr(
         keras_private.get_autocast_scope(), "dtype", None

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from trainables import keras_private
-from trainables.data.sources import mixed
+from trainables.data.sources import mix_seeds
 from trainables.devices import parameter_server
 from trainables.devices.replicas import in_scope_of_servers
 from trainables.numbers import seeds
@@ -40,7 +40,7 @@ class ShardedEmbedding(keras.layers.Layer):
     _shards: tuple[Shard, ...]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return this layer, or Keras's own inside `as_keras_own`; subclasses always remain what they are."""
+        """Return this layer or, inside `creating_keras_embeddings`, Keras's own; a subclass is never replaced."""
         if cls is ShardedEmbedding and _keras_own.get():
             return _build_whole_embedding(*args, **kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -75,7 +75,7 @@ class ShardedEmbedding(keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Create the table; under a parameter server, each part on its server."""
         if in_scope_of_servers():
-            shards = tuple(self.make_shard(device, *rows) for device, rows in self._cut())
+            shards = tuple(self.make_shard(device, *rows) for device, rows in self._divide_rows())
             object.__setattr__(self, "_shards", shards)
             return
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
@@ -107,12 +107,12 @@ class ShardedEmbedding(keras.layers.Layer):
         own = {"input_dim": self.input_dim, "output_dim": self.output_dim, "lazy": self.lazy}
         return {**super().get_config(), **own, "embeddings_initializer": initializer}
 
-    def _cut(self) -> Iterator[tuple[str, tuple[int, int]]]:
+    def _divide_rows(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield each server's device and rows, in the division that `tf.nn.embedding_lookup` expects.
 
         The parts are equal and in order, and the first ones have one more row if needed.
         """
-        devices, start = parameter_server.server_devices(), 0
+        devices, start = parameter_server.list_server_devices(), 0
         for number, device in enumerate(devices):
             count = self.input_dim // len(devices) + (number < self.input_dim % len(devices))
             if count:
@@ -126,7 +126,7 @@ class ShardedEmbedding(keras.layers.Layer):
             return tf.zeros((stop - start, self.output_dim))
 
         with tf.name_scope(""):  # optimizers exempt variables from decay by name, so it must be the same as elsewhere
-            table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=TABLE)
+            table = parameter_server.create_variable_on(device, begin, trainable=self.trainable, name=TABLE)
         with tf.device(device):  # draw on the server
             for block in range(start // BLOCK, -(-stop // BLOCK)):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
@@ -141,12 +141,12 @@ class ShardedEmbedding(keras.layers.Layer):
     def _block(self, number: int) -> tf.Tensor:
         kind, config = type(self.embeddings_initializer), self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):
-            config["seed"] = seeds.short(mixed(int(self.embeddings_initializer.seed), number))
+            config["seed"] = seeds.truncate_seed(mix_seeds(int(self.embeddings_initializer.seed), number))
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
 
 
 @contextmanager
-def as_keras_own() -> Iterator[None]:
+def creating_keras_embeddings() -> Iterator[None]:
     """Make all layers created inside the block Keras's own: they predict the same and do not need this package."""
     token = _keras_own.set(True)
     try:
@@ -162,6 +162,6 @@ def _build_whole_embedding(
     return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 
-def layers_of(model: keras.Model) -> list[ShardedEmbedding]:
+def list_sharded_embeddings(model: keras.Model) -> list[ShardedEmbedding]:
     """Return all such layers of a model, including layers within layers."""
     return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, ShardedEmbedding)]

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.data.share import compute_bounds
-from trainables.devices.replicas import here, sums
-from trainables.numbers.draws import DrawnRows, Draws, drawn_for
+from trainables.devices.replicas import get_replica_index, sum_over_replicas
+from trainables.numbers.draws import DrawnRows, Draws, drawing_rows
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
 """Source of the seeds of a slice's random draws.
@@ -98,7 +98,7 @@ class Slice:
         count = self.counts[name] = tf.stop_gradient(own)
         if self.totals is not None:
             return self.totals[name]
-        return sums([count])[0]
+        return sum_over_replicas([count])[0]
 
 
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
@@ -110,29 +110,29 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
     return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start, stop - start)
 
 
-def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
+def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
     """Return this replica's slices of a global batch, one per micro-batch, whose sizes differ by at most one.
 
     Micro-batches are the same parts of the global batch for any number of replicas.
     """
-    replicas, replica = here()
+    replicas, replica = get_replica_index()
     return [cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
 
 
 @contextmanager
-def entered(piece: Slice) -> Iterator[Slice]:
+def entering(piece: Slice) -> Iterator[Slice]:
     """Make this slice the current one inside the block."""
     before, piece.graph = get_current_slice(), tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
-        with drawn_for(_find_drawn_rows(piece)):
+        with drawing_rows(_find_drawn_rows(piece)):
             yield piece
     finally:
         _present.slice = before
 
 
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
-    """Return the rows to draw for; None for those of the whole batch."""
+    """Return the rows of the batch that random numbers are drawn for in this slice; None for the whole batch."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.errors import first_line
-from trainables.state.owned import State
+from trainables.state.program_variables import State
 
 About: TypeAlias = "dict[str, Any]"
 """The JSON of a checkpoint, besides its variables."""
@@ -37,7 +37,7 @@ class CheckpointError(Exception):
 
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     """Copy the variables, and return a function that writes them and a small JSON file, in any thread."""
-    values = state.arrays()
+    values = state.copy_all()
     arrays = {f"{i:05d}.{r}": part for i, parts in enumerate(values.values()) for r, part in enumerate(parts)}
     text = json.dumps({**about, "variables": {path: len(parts) for path, parts in values.items()}})
 
@@ -51,7 +51,7 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     return write
 
 
-def before(folder: Path) -> tuple[int, str | None]:
+def read_phase_and_data(folder: Path) -> tuple[int, str | None]:
     """Return what must be known of a checkpoint before it is restored: its phase (from 0), and its data's fingerprint.
 
     Returns 0 and None if that cannot be read.
@@ -151,12 +151,12 @@ def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: M
     for number, (path, written) in enumerate(about.items()):
         for part in tables[path]:
             for start, stop, first in _overlaps(part, written):
-                with _readable(folder, path), tf.device(part.device):
+                with _reading_table(folder, path), tf.device(part.device):
                     rows = _restore_rows(_prefix(folder, number, first), path, part.name_of(start, stop))
                     part.variable[start - part.start : stop - part.start].assign(rows)
 
 
-def whole_table(
+def read_whole_table(
     folder: Path, number: int, path: str, written: Sequence[Sequence[int]], width: int
 ) -> np.ndarray[Any, Any]:
     """Return all rows of a saved table, which is the ``number``-th of its checkpoint, read in this process.
@@ -165,7 +165,7 @@ def whole_table(
     """
     rows, parts = max(stop for _, stop in written), []
     for start, stop in written:
-        with _readable(folder, path), tf.device("/cpu:0"):
+        with _reading_table(folder, path), tf.device("/cpu:0"):
             parts.append(
                 _restore_rows(_prefix(folder, number, start), path, _name_rows(rows, width, start, stop)).numpy()
             )
@@ -173,7 +173,7 @@ def whole_table(
 
 
 @contextmanager
-def _readable(folder: Path, path: str) -> Iterator[None]:
+def _reading_table(folder: Path, path: str) -> Iterator[None]:
     """Raise CheckpointError if a table cannot be read inside the block."""
     try:
         yield
@@ -181,8 +181,8 @@ def _readable(folder: Path, path: str) -> Iterator[None]:
         raise CheckpointError(f"{folder}: {path}: {first_line(error)}") from error
 
 
-def _restore_rows(prefix: str, path: str, some: str) -> tf.Tensor:
-    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[some], dtypes=[tf.float32])
+def _restore_rows(prefix: str, path: str, rows: str) -> tf.Tensor:
+    read = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[path], shape_and_slices=[rows], dtypes=[tf.float32])
     return read[0]
 
 
@@ -196,13 +196,13 @@ def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[i
 
     Raises: CheckpointError: if rows are missing.
     """
-    found = 0
+    count = 0
     for first, last in written:
         start, stop = max(first, part.start), min(last, part.stop)
         if start < stop:
-            found += stop - start
+            count += stop - start
             yield start, stop, first
-    if found != part.stop - part.start:
+    if count != part.stop - part.start:
         raise CheckpointError(f"rows {part.start} to {part.stop} of a table were not all saved")
 
 

@@ -16,7 +16,7 @@ from trainables import keras_private
 DEPTH = 6  # levels of nested containers
 
 
-def held(model: keras.Model) -> list[tuple[Any, str, Any]]:
+def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
     """Return (object, attribute, value) wherever a constant may be: attributes of layers, and arguments of their calls.
 
     An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at
@@ -41,14 +41,14 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, tf.Tensor) and hasattr(value, "numpy")
 
 
-def values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
+def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
     """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
     own = [dict(vars(layer)) for layer in keras_private.flatten_layers(model)]
-    called = [value for _, _, value in held(model)]
+    called = [value for _, _, value in list_constant_holders(model)]
     return [np.asarray(leaf) for leaf in _find_arrays([own, called], DEPTH)]
 
 
-def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
+def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
     """Return whether two models that were built alike hold the same constants."""
     return len(mine) == len(theirs) and all(
         a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")

@@ -10,7 +10,7 @@ import keras
 
 from trainables.state import constants
 from trainables.state.origins import CreatedVariables
-from trainables.state.owned import State, raw_of
+from trainables.state.program_variables import State, unwrap_variable
 
 
 @dataclass(frozen=True)
@@ -21,54 +21,63 @@ class InitialModel:
     optimizer: keras.optimizers.Optimizer
     options: Mapping[str, Any]  # of `compile`: the loss, the metrics
     loss_weights: Mapping[str, Any]  # live weights, by output
-    made: tuple[Any, ...]
+    created: tuple[Any, ...]
     record: CreatedVariables
-    by_model: tuple[Any, ...] = ()  # those of `made` that model() has created
+    created_by_model: tuple[Any, ...] = ()  # those of `created` that model() has created
     constants: Sequence[Any] = ()  # constants in the model
 
-    def give(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
+    def assign_from(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
         """Assign the initial values of ``fresh`` to the variables of these parts, which are all in ``state``.
 
         ``derived`` variables are skipped. Returns False without assigning anything if that is impossible: the methods
         have created other variables or constants than before, or a variable that is created later (in a trace) has
         drawn initial values.
         """
-        if not constants.same(self.constants, fresh.constants):
-            return False
-        slots, follows = self.optimizer.variables, self.follows(state)
-        if follows:
-            fresh.optimizer.build(fresh.model.trainable_variables)
+        if not constants.are_equal(self.constants, fresh.constants):
+            return False  # the constants are part of the graph
         pairs = [
-            _paired(self.model.variables, fresh.model.variables),
-            _paired(untracked(self.made, self.model), untracked(fresh.made, fresh.model)),
-            _paired(slots, fresh.optimizer.variables) if follows else [],
+            _pair_variables(self.model.variables, fresh.model.variables),
+            _pair_variables(list_untracked(self.created, self.model), list_untracked(fresh.created, fresh.model)),
         ]
-        given = {id(raw_of(mine)) for part in pairs for mine, _ in part or ()} | {id(raw_of(v)) for v in derived}
-        late = [raw for raw in self.record.made if id(raw) not in given and state.is_drawn(raw)]
-        if late or any(part is None for part in pairs):
+        if self.optimizer_copies_weights(state):
+            fresh.optimizer.build(fresh.model.trainable_variables)
+            pairs.append(_pair_variables(self.optimizer.variables, fresh.optimizer.variables))
+        assignments = []
+        for paired in pairs:
+            if paired is None:
+                return False
+            for mine, theirs in paired:
+                assignments.append((unwrap_variable(mine), unwrap_variable(theirs)))
+        assigned = {id(mine) for mine, _ in assignments} | {id(unwrap_variable(v)) for v in derived}
+        if any(id(raw) not in assigned and state.was_drawn(raw) for raw in self.record.created):
             return False
-        for mine, theirs in (pair for part in pairs for pair in part or ()):
-            if raw_of(mine) is not raw_of(theirs):
-                state.take(raw_of(mine), raw_of(theirs))
+        for mine, theirs in assignments:
+            if mine is not theirs:
+                state.copy_from(mine, theirs)
         return True
 
-    def follows(self, state: State) -> bool:
+    def optimizer_copies_weights(self, state: State) -> bool:
         """Return whether any of the optimizer's own variables has a drawn initial value.
 
         This is so for ScheduleFreeAdamW, which copies the weights.
         """
-        own = {id(raw) for raw in self.made} | {id(raw_of(v)) for v in self.model.variables}
-        return any(state.is_drawn(raw_of(slot)) for slot in self.optimizer.variables if id(raw_of(slot)) not in own)
+        created = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
+        slots = [unwrap_variable(slot) for slot in self.optimizer.variables]
+        return any(state.was_drawn(slot) for slot in slots if id(slot) not in created)
 
 
-def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
-    alike = len(mine) == len(theirs) and all(
-        tuple(a.shape) == tuple(b.shape) and a.dtype == b.dtype for a, b in zip(mine, theirs, strict=True)
-    )
-    return list(zip(mine, theirs, strict=True)) if alike else None
+def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+    """Return the variables of two lists in pairs; None if numbers, shapes or types differ."""
+    if len(mine) != len(theirs):
+        return None
+    pairs = list(zip(mine, theirs, strict=True))
+    for a, b in pairs:
+        if tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
+            return None
+    return pairs
 
 
-def untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
+def list_untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
     """Return the created variables that the model does not track: a `tf.Variable` in a layer, the state of a loss."""
-    tracked = {id(raw_of(variable)) for variable in model.variables}
+    tracked = {id(unwrap_variable(variable)) for variable in model.variables}
     return [raw for raw in made if id(raw) not in tracked]

@@ -11,18 +11,18 @@ import keras
 _SEEDS = 1, 10**9  # the range from which Keras draws them
 
 
-def follow_the_trial(objects: Iterable[tuple[str, object]], seed: int) -> None:
+def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
     """Give each initializer that was created without a seed one derived from the trial's seed and its name.
 
     In a program that trains one model, such initializers are created once after a seed was set. Here, each trial sets
     its own.
     """
     count: dict[str, int] = {}
-    for name, one in objects:
-        if isinstance(one, keras.initializers.Initializer) and _is_unseeded(one):
+    for name, value in objects:
+        if isinstance(value, keras.initializers.Initializer) and _is_unseeded(value):
             count[name] = count.get(name, 0) + 1
-            kept: Any = one
-            kept.seed = random.Random(f"{seed} {name} {count[name]}").randint(*_SEEDS)
+            initializer: Any = value
+            initializer.seed = random.Random(f"{seed} {name} {count[name]}").randint(*_SEEDS)
 
 
 def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:

@@ -11,50 +11,50 @@ import types
 from typing import Any
 
 from sweep.author_code import OWN_PACKAGES, is_author_file
-from sweep.state.homes import Home, list_used_names
+from sweep.state.namespaces import Namespace, list_used_names
 
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
 _CACHED: Any = type(functools.cache(abs))
 
 
-def find_homes(author: object) -> list[Home]:
+def find_namespaces(author: object) -> list[Namespace]:
     """Return the places where this author may keep values; the trainable's classes and modules come first."""
-    found: dict[int, Home] = {}
-    for kind in _kinds(author):
-        around = _around(kind)
-        only = list_used_names(kind, around) if kind.__module__ == "__main__" else None
-        whole = Home(kind.__module__, around, only=only)
-        for home in (Home(kind.__qualname__, kind), whole, *whole.classes()):
-            found.setdefault(id(home.owner), home)
-    own = tops(author)
+    by_owner: dict[int, Namespace] = {}
+    for kind in _list_classes(author):
+        names = _get_namespace_of(kind)
+        only = list_used_names(kind, names) if kind.__module__ == "__main__" else None
+        module_namespace = Namespace(kind.__module__, names, only=only)
+        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.classes()):
+            by_owner.setdefault(id(namespace.owner), namespace)
+    packages = list_top_packages(author)
     for name, module in list(sys.modules.items()):
         if getattr(module, "__name__", "") == "__main__":
             continue  # skip it under any name that it is listed under
-        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), own):
-            home = Home(name, module)
-            for one in (home, *home.classes()):
-                found.setdefault(id(one.owner), one)
-    return [*found.values()]
+        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), packages):
+            namespace = Namespace(name, module)
+            for part in (namespace, *namespace.classes()):
+                by_owner.setdefault(id(part.owner), part)
+    return [*by_owner.values()]
 
 
-def cached_results(author: object) -> int:
+def count_cached_results(author: object) -> int:
     """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
-    functions = [value for home in find_homes(author) for value in home.data().values()]
+    functions = [value for namespace in find_namespaces(author) for value in namespace.get_values().values()]
     cached = [function for function in functions if isinstance(function, _CACHED)]
     return sum(function.cache_info().currsize for function in cached)
 
 
-def tops(author: object) -> set[str]:
+def list_top_packages(author: object) -> set[str]:
     """Return the top-level packages of the trainable's classes."""
-    return {kind.__module__.partition(".")[0] for kind in _kinds(author)}
+    return {kind.__module__.partition(".")[0] for kind in _list_classes(author)}
 
 
-def _kinds(author: object) -> list[type]:
+def _list_classes(author: object) -> list[type]:
     return [
         kind
         for kind in type(author).__mro__
-        if kind is not object and _around(kind) is not None and not _module_of(kind).startswith(_MACHINE)
+        if kind is not object and _get_namespace_of(kind) is not None and not _module_of(kind).startswith(_MACHINE)
     ]
 
 
@@ -72,18 +72,13 @@ def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
     return not own_name.startswith(_OF_TESTS) and is_author_file(file)
 
 
-def is_machine(value: object) -> bool:
-    """Return whether an object is a trainable; the author's globals may hold one, and it is watched separately."""
-    return any(_module_of(kind).startswith(_MACHINE) for kind in type(value).__mro__)
-
-
 def _module_of(kind: type) -> str:
     """Return the name of a class's module; an empty string if the class has replaced it by another object."""
     name = vars(kind).get("__module__", "")
     return name if isinstance(name, str) else ""
 
 
-def _around(kind: type) -> Any:
+def _get_namespace_of(kind: type) -> Any:
     """Return a class's module; if it was defined in a notebook, the globals of its methods, also in a worker."""
     if kind.__module__ != "__main__":
         return sys.modules.get(kind.__module__)

@@ -29,7 +29,7 @@ SEED = "seed_generator_state"
 """Keras's name for the variable of a seed generator."""
 
 
-def is_seed(variable: tf.Variable) -> bool:
+def is_seed_state(variable: tf.Variable) -> bool:
     """Return whether a variable is the state of one of Keras's seed generators."""
     return f"/{variable.name}".rpartition("/")[2].partition(":")[0] == SEED
 
@@ -50,11 +50,13 @@ class CreatedVariables:
 
     seed: int
     number: int = field(default_factory=lambda: next(_numbers))
-    made: list[Any] = field(default_factory=list)
+    created: list[Any] = field(default_factory=list)
 
 
 @contextmanager
-def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
+def recording_variables(
+    record: CreatedVariables, *, to_copy: bool = False, seeds_on_host: bool = False
+) -> Iterator[None]:
     """Record the variables created inside the block; enter it inside the strategy's scope.
 
     Initial values are drawn on the host for any device, as rounding may differ between devices. With ``to_copy``, the
@@ -70,8 +72,8 @@ def recording(record: CreatedVariables, *, to_copy: bool = False, seeds_on_host:
         if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
-        record.made.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, author_lines.of_the_author()))
+        record.created.append(variable)
+        setattr(variable, _NAME, _Origin(record.number, author_lines.find_author_line()))
         return variable
 
     with tf.variable_creator_scope(create):
@@ -97,13 +99,13 @@ def has_one_value(value: np.ndarray[Any, Any]) -> bool:
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 
-def initialises() -> bool:
+def is_initializing() -> bool:
     """Return whether a variable is being given its initial value."""
     return getattr(_present, "initialises", False)
 
 
 def _initialize_on_host(initial: Callable[[], Any]) -> Any:
-    before, _present.initialises = initialises(), True
+    before, _present.initialises = is_initializing(), True
     try:
         with tf.device(_HOST):
             return initial()

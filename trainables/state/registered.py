@@ -20,7 +20,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def go_with_owner(
+def unregister_with_owner(
     method: Callable[Concatenate[_Owner, _P], _R],
 ) -> Callable[Concatenate[_Owner, _P], _R]:
     """Unregister the gradients that a method's tracing registers when its object is deleted."""
@@ -32,11 +32,11 @@ def go_with_owner(
             return method(self, *args, **kwargs)
         finally:
             if len(GRADIENTS) > before:
-                weakref.finalize(self, _forget, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before)))
+                weakref.finalize(self, _unregister, tuple(islice(reversed(GRADIENTS), len(GRADIENTS) - before)))
 
     return run
 
 
-def _forget(names: tuple[str, ...]) -> None:
+def _unregister(names: tuple[str, ...]) -> None:
     for name in names:
         GRADIENTS.pop(name, None)

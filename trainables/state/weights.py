@@ -12,12 +12,12 @@ import keras
 import numpy as np
 
 MOST_BYTES = 4 * 2**30  # if `limit_cache` was not called
-_most = [MOST_BYTES]
-_read: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
+_limit_bytes = [MOST_BYTES]
+_cached_values: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
 
 
 @contextmanager
-def read_once() -> Iterator[None]:
+def caching_weights() -> Iterator[None]:
     """Make `Model.load_weights` reuse what it has already read of a file for the same kind of model.
 
     `keras.applications` and KerasHub's presets load their weights through it. Variables that the file does not set stay
@@ -25,21 +25,21 @@ def read_once() -> Iterator[None]:
     """
     load = keras.Model.load_weights
 
-    def load_weights(model: keras.Model, filepath: Any, *given: Any, **options: Any) -> Any:
-        key = _key(model, filepath, given, options)
-        kept = None if key is None else _read.pop(key, None)
+    def load_weights(model: keras.Model, filepath: Any, *arguments: Any, **options: Any) -> Any:
+        key = _key(model, filepath, arguments, options)
+        cached = None if key is None else _cached_values.pop(key, None)
         if key is None:
-            return load(model, filepath, *given, **options)
-        if kept is None:
+            return load(model, filepath, *arguments, **options)
+        if cached is None:
             variables = list(model.variables)
-            kept = _set_by(lambda: load(model, filepath, *given, **options), variables)
+            cached = _load_and_compare(lambda: load(model, filepath, *arguments, **options), variables)
             if len(variables) != len(model.variables):  # loading has built the model
                 return None
         else:
-            for variable, value in zip(model.variables, kept, strict=True):
+            for variable, value in zip(model.variables, cached, strict=True):
                 if value is not None:
                     variable.assign(value)
-        _read[key] = kept
+        _cached_values[key] = cached
         _trim()
         return None
 
@@ -52,23 +52,26 @@ def read_once() -> Iterator[None]:
 
 def limit_cache(most_bytes: float) -> None:
     """Limit the cache to this many bytes; the last file is always kept."""
-    _most[0] = int(min(most_bytes, MOST_BYTES))
+    _limit_bytes[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
 
 def _trim() -> None:
-    while len(_read) > 1 and sum(v.nbytes for values in _read.values() for v in values if v is not None) > _most[0]:
-        del _read[next(iter(_read))]
+    while (
+        len(_cached_values) > 1
+        and sum(v.nbytes for values in _cached_values.values() for v in values if v is not None) > _limit_bytes[0]
+    ):
+        del _cached_values[next(iter(_cached_values))]
 
 
-def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
+def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
     """Return the values that loading sets, with None for the variables that it does not set.
 
     Comparing values before and after would not be enough, as a file may set a bias to the zeros that it had. Therefore
     all variables get numbers beforehand that no file contains, and those that are not set are restored.
     """
     before, numbers = [variable.numpy() for variable in variables], np.random.default_rng(0)
-    strange = [_strange(value, numbers) for value in before]
+    strange = [_draw_marker(value, numbers) for value in before]
     try:
         for variable, value in zip(variables, strange, strict=True):
             variable.assign(value)
@@ -87,27 +90,36 @@ def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[A
     return values
 
 
-def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    whole = value.dtype.kind != "f"
-    found = numbers.integers(2**29, 2**31 - 1, value.shape) if whole else numbers.uniform(1e3, 1e4, value.shape)
-    return np.asarray(found, value.dtype)
+def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
+    is_integer = value.dtype.kind != "f"
+    numbers_drawn = (
+        numbers.integers(2**29, 2**31 - 1, value.shape) if is_integer else numbers.uniform(1e3, 1e4, value.shape)
+    )
+    return np.asarray(numbers_drawn, value.dtype)
 
 
-def _tells(dtype: str) -> bool:
+def _can_hold_marker(dtype: str) -> bool:
     """Return whether variables of this type can hold numbers that no file contains."""
     return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
-def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[Any, ...] | None:
+def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tuple[Any, ...] | None:
     """Return a key of all that determines what a file sets; None if the result cannot be cached.
 
     It cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
     integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))
-    if not path.is_file() or not model.built or not all(_tells(str(v.dtype)) for v in model.variables):
+    if not path.is_file() or not model.built or not all(_can_hold_marker(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
     # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.
     variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
-    return str(path.resolve()), about.st_mtime_ns, about.st_size, repr(given), repr(sorted(options.items())), variables
+    return (
+        str(path.resolve()),
+        about.st_mtime_ns,
+        about.st_size,
+        repr(arguments),
+        repr(sorted(options.items())),
+        variables,
+    )

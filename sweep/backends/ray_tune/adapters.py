@@ -128,7 +128,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             return None
         now = time.monotonic()
         self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
-        if self._may(ray_private_api.STARTING_WORKERS, tune_controller):
+        if self._is_usable(ray_private_api.STARTING_WORKERS, tune_controller):
             for trial in pending:
                 if _has_room(tune_controller, trial):
                     self._waiting[trial.trial_id] = now
@@ -146,13 +146,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(text)
         if worker in workers.free:  # it received trials that were meant for another worker
             workers.free.remove(worker)
-        goes_on = [number for number, progress in steps.found.items() if self._goes_on(number, progress)]
+        goes_on = [number for number, progress in steps.found.items() if self._pass_progress(number, progress)]
         ends = any(number not in goes_on and not is_released(one) for number, one in steps.found.items())
-        tells = steps.is_open and self._may(ray_private_api.KEEPING, trial)
+        tells = steps.is_open and self._is_usable(ray_private_api.KEEPING, trial)
         more = refill(self._driver, worker, steps, len(goes_on), len(workers.held)) if tells else []
         for order in more:
             self._driver.begun(order.assignment.trial)
-        if (more or (ends and (goes_on or steps.spoilt is not None))) and not self._keeps(trial, goes_on, more):
+        if (more or (ends and (goes_on or steps.spoilt is not None))) and not self._update_worker_trials(
+            trial, goes_on, more
+        ):
             goes_on = []
         goes_on += [order.assignment.trial for order in more]
         if goes_on:
@@ -166,15 +168,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             # Its next step raises an exception: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         workers.held.pop(trial.trial_id, None)
-        if self._room is not None and len(workers.held) >= self._room() and self._keeps(trial, [], []):
+        if self._room is not None and len(workers.held) >= self._room() and self._update_worker_trials(trial, [], []):
             return str(TrialScheduler.CONTINUE)  # without a trial it raises as well; Tune would keep a stopped actor
         workers.free.append(worker)
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """Drop Tune's records of ended trials; the driver already knows this one's end."""
-        if self._may(ray_private_api.FORGETTING, tune_controller):
-            forget_ended(tune_controller)
+        if self._is_usable(ray_private_api.FORGETTING, tune_controller):
+            forget_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Inform the driver of a lost worker, or of one that raised because it was spoilt and whose trial has ended."""
@@ -182,26 +184,26 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
         job: Job = trial.config["job"]
-        reason = f"worker lost: {worker_exits.cause(job, first.assignment.trial, error)}"
-        lost = worker_exits.loss(error)
+        reason = f"worker lost: {worker_exits.explain_loss(job, first.assignment.trial, error)}"
+        lost = worker_exits.classify_loss(error)
         workers, name = self._workers, trial.trial_id
         for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
             if self._driver.lose(number, reason, lost):
-                self._notice(f"trial {number}: {reason}; {_how_on(job, number)}")
+                self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
-    def _goes_on(self, number: int, progress: Progress) -> bool:
+    def _pass_progress(self, number: int, progress: Progress) -> bool:
         """Pass a trial's progress to the driver; return whether its worker continues the trial."""
         goes_on = self._driver.take(number, progress)
         if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
         return goes_on and not is_released(progress)
 
-    def _keeps(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
+    def _update_worker_trials(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
         """Tell a worker which trials it keeps and which it gets in addition; return False if that is impossible.
 
         Its trials are then given to other workers, and workers train one trial at a time from now on.
         """
-        if self._may(ray_private_api.KEEPING, trial):
+        if self._is_usable(ray_private_api.KEEPING, trial):
             # Takes effect before its next step, because calls of one actor run in order.
             trial.temporary_state.ray_actor.keep.remote(goes_on, more)
             return True
@@ -210,20 +212,20 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             self._driver.lose(number, "its worker has another trial", "preempted")
         return False
 
-    def _may(self, use: ray_private_api.Use, controller: Any) -> bool:
+    def _is_usable(self, use: ray_private_api.Use, controller: Any) -> bool:
         """Return whether a controller has the private names of a feature; if not, this is said once."""
         if use not in self._usable:
             self._usable[use] = ray_private_api.is_usable(use, self._notice, controller)
         return self._usable[use]
 
 
-def _how_on(job: Job, trial: int) -> str:
+def _explain_continuation(job: Job, trial: int) -> str:
     """Return how a trial whose worker was lost continues, in words.
 
     It may have been saved since its last report, or never, as with functions that save nothing.
     """
     try:
-        saved = checkpoints.names(job.results_folder, trial)
+        saved = checkpoints.list_names(job.results_folder, trial)
     except StoreError:  # the object store is away
         return "it goes on"
     return "it goes on from its checkpoint" if saved else "it has no checkpoint and begins anew"
@@ -242,12 +244,12 @@ class DriverStopper(_NotSaved, Stopper):
         return self._driver.stopping is not None and self._driver.running == 0
 
 
-def silence(say: Callable[[str], None]) -> list[Any]:
+def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
     """Return callbacks that replace Tune's printer of results, which keeps every trial even if it prints nothing."""
     if not ray_private_api.is_usable(ray_private_api.SILENCE, say):
         return []
 
-    class Silence(ray_private_api.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
+    class Silence(ray_private_api.import_private("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
         def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             """Print nothing: the driver's listeners show the results."""
 
@@ -260,7 +262,7 @@ def silence(say: Callable[[str], None]) -> list[Any]:
     return [Silence()]
 
 
-def forget_ended(controller: Any) -> None:
+def forget_ended_trials(controller: Any) -> None:
     """Remove ended trials from Tune's collections, which would otherwise grow with each trial.
 
     Tune iterates over all its trials in each step and writes them all at the end, but does not need ended ones.
@@ -289,19 +291,19 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
     """
     if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
-            ray_private_api.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
+            ray_private_api.import_private(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
 
 
-def count_no_callbacks(say: Callable[[str], None]) -> None:
+def skip_callback_count(say: Callable[[str], None]) -> None:
     """Keep Tune from importing all its loggers, including MLflow and W&B, just to count which of them are used.
 
     The count is for Ray's usage reports, which are off.
     """
     if ray_private_api.is_usable(ray_private_api.TAGGING, say):
-        ray_private_api.module("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
+        ray_private_api.import_private("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
 
 
-def take_waiting_processes(say: Callable[[str], None]) -> None:
+def use_prestarted_processes(say: Callable[[str], None]) -> None:
     """Make Tune use the worker processes that Ray has started in advance.
 
     Tune of Ray 2.60 gives its actors environment variables, such as those of cloud storage, for which Ray starts other
@@ -315,7 +317,7 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
             return actors.setdefault(trainable, ray.remote(trainable))
 
     actors: dict[type, Any] = {}
-    ray_private_api.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
+    ray_private_api.import_private("ray.tune.execution.tune_controller")._ActorClassCache = Plain
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
@@ -326,7 +328,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
     """
     if not ray_private_api.is_usable(ray_private_api.NAMED_WORKERS, say):
         return
-    controller = ray_private_api.module("ray.tune.execution.tune_controller")
+    controller = ray_private_api.import_private("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
     theirs: Any = getattr(there, "unnamed", there)
     numbers = count()
@@ -371,7 +373,7 @@ class DriverClock(Callback):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the workers of trials that the driver has ended; a worker that starts just now, once it is there."""
+        """Kill the workers of trials that the driver has ended; one that is still starting, in a later turn."""
         self._doomed.update(self._driver.tick())
         if not self._doomed:
             return

@@ -22,21 +22,21 @@ from sweep.backends.ray_tune.adapters import (
     DriverStopper,
     Publisher,
     Workers,
-    count_no_callbacks,
+    create_silent_printer,
     name_workers,
-    silence,
+    skip_callback_count,
     survive_memory_kills,
-    take_waiting_processes,
+    use_prestarted_processes,
 )
 from sweep.backends.ray_tune.cluster import (
     Cluster,
     ClusterSharing,
     ConcurrencyLimits,
-    WaitsForRoom,
+    RoomWaitReporter,
     anybody_waits,
     count_allowed_trials,
 )
-from sweep.backends.ray_tune.dashboard import Drivers
+from sweep.backends.ray_tune.dashboard import LiveDrivers
 from sweep.backends.ray_tune.trial_actor import TrialWorker
 from sweep.contract import Devices
 from sweep.errors import InputError, first_line
@@ -47,7 +47,7 @@ OPEN_PORT = (
 )
 
 
-def hand_over(job: Job) -> Any:
+def store_target(job: Job) -> Any:
     """Store the class or function of a job where all workers find it; return None if it is in a module.
 
     Raises:
@@ -86,12 +86,12 @@ class RayTune:
     def __post_init__(self) -> None:
         self._sharing = None
         allowed = partial(count_allowed_trials, max_share=self.max_share)
-        bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._part(fits)))
+        bounds = ConcurrencyLimits(self.most, lambda fits: min(allowed(fits), self._limit_to_part(fits)))
         of_shares = ConcurrencyLimits(self.most, allowed)
         self._bounds = (bounds, of_shares)
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, of_shares)
-        self._given = hand_over(self.job)
+        self._given = store_target(self.job)
 
     def at_once(self, gpus: float) -> int:
         """Return how many trials of ``gpus`` GPUs each can run at once, as machines come and go."""
@@ -105,7 +105,7 @@ class RayTune:
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver hands out, as many at a time as there is room for."""
         if self.cluster.page is not None and not self.cluster.local:  # other sweeps find it by its page
-            self._sharing = ClusterSharing(Drivers().look, anybody_waits)
+            self._sharing = ClusterSharing(LiveDrivers().look, anybody_waits)
         try:
             train_trials(self, replace(self.job, given=None), driver, self._sharing)
         finally:
@@ -113,11 +113,14 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials may run at once now; only this sweep's part while others wait for room."""
-        shared = driver.room
-        return self._fits() if shared is None else self._part(shared)
+        """Return how many trials may run at once now; only this sweep's part while others wait for room.
 
-    def _part(self, fits: int) -> int:
+        That is as many as fit on the cluster or, if trials share GPUs, `Driver.room`.
+        """
+        shared = driver.room
+        return self._fits() if shared is None else self._limit_to_part(shared)
+
+    def _limit_to_part(self, fits: int) -> int:
         return fits if self._sharing is None else self._sharing(fits)
 
 
@@ -126,14 +129,14 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
-    count_no_callbacks(notice)
+    skip_callback_count(notice)
     if backend.cluster.local:
-        take_waiting_processes(notice)
+        use_prestarted_processes(notice)
     name_workers(job, notice)
     room = partial(backend.room, driver)
     sweep_status, page = backend.sweep_status, backend.cluster.page
     published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
-    waiting = [] if sharing is None else [WaitsForRoom(backend.devices, sharing, notice)]
+    waiting = [] if sharing is None else [RoomWaitReporter(backend.devices, sharing, notice)]
     always = {"job": job, "reuse": backend.reuse, "watch": not backend.cluster.local} | (
         {} if backend._given is None else {"given": backend._given}
     )
@@ -150,7 +153,7 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
             search_alg=DriverSearcher(driver, room, workers, always),
             scheduler=DriverScheduler(driver, notice, workers, room=None if sharing is None else room),
             stop=DriverStopper(driver),
-            callbacks=[*silence(notice), DriverClock(driver, notice, workers), *published, *waiting],
+            callbacks=[*create_silent_printer(notice), DriverClock(driver, notice, workers), *published, *waiting],
             reuse_actors=backend.reuse,
             max_failures=0,  # if a node is lost, Tune's own restarts count as two failures; the driver restarts trials
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

@@ -25,7 +25,7 @@ from ray.util.placement_group import placement_group_table
 
 from sweep.backends import Job
 from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
-from sweep.backends.ray_tune.dashboard import Driving, JobPage
+from sweep.backends.ray_tune.dashboard import JobPage, LiveSweep
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices, count_parts, cpus
 from sweep.errors import InputError, first_line
@@ -53,7 +53,8 @@ _LOCAL_SETTINGS = {
     "RAY_idle_worker_killing_time_threshold_ms": "30000",
     # Trials run as without Ray; at its niceness of 15, another program leaves them a thirtieth of a core.
     "RAY_worker_niceness": "0",
-    # Only this binds every listener to 127.0.0.1. This process has read it already, see `local_ray.own_machine`.
+    # Only this binds every listener to 127.0.0.1. This process has read it already: see
+    # `local_ray.listening_on_localhost`.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 _SERVERS = ("gcs_server", "raylet")  # Ray cannot work without these
@@ -75,8 +76,8 @@ class Cluster:
     """A connection to Ray."""
 
     local: bool = False  # started for this sweep alone
-    there: Callable[[], Sequence[Node]] = nodes.alive
-    promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
+    there: Callable[[], Sequence[Node]] = nodes.list_alive_nodes
+    promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.list_promised_nodes
     page: JobPage | None = None  # page of this driver's job in the dashboard
 
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
@@ -168,7 +169,7 @@ class Start:
     lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
     meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
     ahead: AbstractContextManager[None] | None = None  # context in which a local Ray starts
-    about: Mapping[str, str] | None = None  # metadata of this driver's job, see `dashboard.pointer`
+    about: Mapping[str, str] | None = None  # metadata of this driver's job, see `dashboard.make_job_metadata`
 
 
 @contextmanager
@@ -189,7 +190,7 @@ def connect(
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than this names; workers hide all
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
-        joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
+        joined: AbstractContextManager[None] = _use_existing_connection(address, simulated_gpus)
     elif address:
         joined = _join_cluster(address, say, start.about)
     else:
@@ -213,7 +214,7 @@ def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[
 
     `worker_exits` reports them in one line.
     """
-    return ray_private_api.replaced(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
+    return ray_private_api.replacing(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
 
 
 def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
@@ -221,7 +222,7 @@ def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
-def _connected(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
+def _use_existing_connection(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
     """Return a context manager for the Ray that this process has started or joined itself, which is left unchanged.
 
     Raises:
@@ -239,7 +240,7 @@ def _connected(address: str | None, simulated_gpus: int | None) -> AbstractConte
 
 @contextmanager
 def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
-    _knock(address)
+    _check_address(address)
     try:
         config = None if _is_client(address) else _make_job_config(about)
         context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
@@ -248,7 +249,7 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
         raise InputError.one("--address", what, "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(dashboard.address_line(context.dashboard_url))
+            say(dashboard.describe_address(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -260,9 +261,9 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
     dashboard.protect_token()
     with (
         ray_folder.ensure_usable_folder(say),
-        local_ray.own_machine(say),
-        local_ray.hastened(say, start.meanwhile) as end_starting,
-        local_ray.patient(say),
+        local_ray.listening_on_localhost(say),
+        local_ray.starting_in_background(say, start.meanwhile) as end_starting,
+        local_ray.waiting_longer(say),
     ):
         try:
             with start.ahead or nullcontext(), _report_failed_start():
@@ -277,7 +278,7 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
                     logging_level="ERROR",
                 )
             if ray_private_api.is_usable(ray_private_api.WATCH, say):
-                _watch(over, start.lost)
+                _watching_servers(over, start.lost)
             yield
         finally:
             end_starting()
@@ -306,7 +307,7 @@ def _is_client(address: str | None) -> bool:
     return address is not None and "://" in address
 
 
-def _knock(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raise InputError if nothing listens at host:port, because Ray would keep trying for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "://" in address:
@@ -322,7 +323,7 @@ def _knock(address: str) -> None:
 def _shut_down_ray(say: Callable[[str], None]) -> None:
     """Shut down a local Ray. Kill helper processes, which save nothing: Ray would wait a second for each."""
     if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
-        processes = ray_private_api.module("ray._private.worker")._global_node.all_processes
+        processes = ray_private_api.import_private("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
         for process in aside:
             process.kill()
@@ -331,9 +332,9 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
     ray.shutdown()
 
 
-def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
+def _watching_servers(over: threading.Event, lost: Callable[[], None]) -> None:
     """Call ``lost`` if one of Ray's two servers ends; without them, a driver hangs or dies without a message."""
-    node = ray_private_api.module("ray._private.worker")._global_node
+    node = ray_private_api.import_private("ray._private.worker")._global_node
     servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
     def watch() -> None:
@@ -356,7 +357,7 @@ def count_allowed_trials(fits: int, max_share: float | None) -> int:
     return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
-def count_trials_of_user(fits: int, user: str, others: Sequence[Driving]) -> int:
+def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> int:
     """Return how many of the trials that fit a user's sweep may run while others wait: at least one.
 
     Parts are rounded up, so that no room is left unused.
@@ -369,11 +370,11 @@ def count_trials_of_user(fits: int, user: str, others: Sequence[Driving]) -> int
 class ClusterSharing:
     """Computes one sweep's part of a shared cluster; a thread watches the other sweeps until `close`."""
 
-    def __init__(self, drivers: Callable[[], Sequence[Driving]], waits: Callable[[], bool]) -> None:
+    def __init__(self, drivers: Callable[[], Sequence[LiveSweep]], waits: Callable[[], bool]) -> None:
         """Initialize; ``drivers`` returns the sweeps on the cluster, ``waits`` whether anything waits for room."""
         self._drivers, self._waits = drivers, waits
-        self._user, self._job = dashboard.user(), ray.get_runtime_context().get_job_id()
-        self.others: tuple[Driving, ...] = ()
+        self._user, self._job = dashboard.get_user(), ray.get_runtime_context().get_job_id()
+        self.others: tuple[LiveSweep, ...] = ()
         self._contested = False
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
@@ -393,7 +394,7 @@ def anybody_waits() -> bool:
     return any(group["state"] == "PENDING" for group in placement_group_table().values())
 
 
-class WaitsForRoom(Callback):
+class RoomWaitReporter(Callback):
     """Reports what a sweep is waiting for if none of its trials is running; called in each turn of Tune's loop."""
 
     def __init__(self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]) -> None:
@@ -411,10 +412,10 @@ class WaitsForRoom(Callback):
         others = tuple(one.job for one in self._sharing.others)
         if now - self._since > PATIENCE_S and others not in self._told:
             self._told.add(others)
-            self._notice(waits_for(self._devices, ray.available_resources(), self._sharing.others))
+            self._notice(describe_wait(self._devices, ray.available_resources(), self._sharing.others))
 
 
-def waits_for(devices: Devices, free: dict[str, float], others: Sequence[Driving]) -> str:
+def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[LiveSweep]) -> str:
     """Return what a sweep is waiting for, and who occupies it."""
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)

@@ -40,15 +40,15 @@ PATIENCE_S = 3.0  # for writing the last record
 RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
 
 
-def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
+def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
     """Return the metadata with which this driver must connect to have a page; empty if it cannot have one."""
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
-    return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": user()}
+    return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": get_user()}
 
 
-def user() -> str:
+def get_user() -> str:
     """Return the user whose sweeps this process runs: ``SWEEP_USER``, or else the name of the account."""
     try:
         name = os.environ.get("SWEEP_USER") or getpass.getuser()
@@ -78,7 +78,7 @@ class JobPage:
         self._over = threading.Event()
         self.show(RUNNING, "the sweep begins", {})
         self._thread = threading.Thread(target=self._work, args=(shared,), name="sweep-job-page", daemon=True)
-        with _harmless():
+        with _ignoring_errors():
             self._write()  # the dashboard reads what the metadata refers to
             self._thread.start()
 
@@ -88,7 +88,7 @@ class JobPage:
             "status": status,
             "message": message,
             "metadata": {**self._about, **words},
-            "entrypoint": _command(),
+            "entrypoint": _describe_command(),
             "start_time": self._began_ms,
             "end_time": None if status == RUNNING else int(time.time() * 1000),
             "runtime_env_json": "{}",
@@ -109,9 +109,9 @@ class JobPage:
             self._thread.join(PATIENCE_S)
 
     def _work(self, shared: bool) -> None:
-        with _harmless():
+        with _ignoring_errors():
             if shared:
-                give_up_lost_ones()
+                mark_lost_sweeps_failed()
             while True:
                 self._due.wait()
                 self._due.clear()
@@ -123,7 +123,7 @@ class JobPage:
     def _write(self) -> None:
         record = self._record
         if self._adds:
-            found = _get(self._key)
+            found = _read_record(self._key)
             if found is None:
                 return
             theirs = found.get("metadata") or {}
@@ -153,7 +153,7 @@ def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Driving:
+class LiveSweep:
     """A sweep whose driver is alive."""
 
     user: str
@@ -162,64 +162,64 @@ class Driving:
     running: int  # number of running trials
 
 
-class Drivers:
+class LiveDrivers:
     """The sweeps of a cluster whose drivers are alive; pages of ended sweeps are read only once."""
 
     def __init__(self) -> None:
         self._over: set[bytes] = set()
 
-    def look(self) -> tuple[Driving, ...]:
+    def look(self) -> tuple[LiveSweep, ...]:
         """Return these sweeps sorted by user and name, including this driver's own."""
         found = []
-        for key, record, alive in _pages(self._over):
+        for key, record, alive in _list_pages(self._over):
             about = record["metadata"]
             if record.get("status") != RUNNING or not alive:
                 if "job_id" in about:  # otherwise its driver has not connected yet
                     self._over.add(key)
                 continue
             running = int(about.get("running", 0))
-            found.append(Driving(str(about.get("user", "")), str(about["sweep"]), str(about["job_id"]), running))
+            found.append(LiveSweep(str(about.get("user", "")), str(about["sweep"]), str(about["job_id"]), running))
         return tuple(sorted(found, key=lambda one: (one.user, one.sweep, one.job)))
 
 
-def give_up_lost_ones() -> None:
+def mark_lost_sweeps_failed() -> None:
     """Mark sweeps as failed whose drivers were killed before they could do so.
 
     Ray does this for submitted sweeps, whose drivers are also disconnected before they start and between two attempts.
     """
-    for key, record, alive in _pages():
+    for key, record, alive in _list_pages():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
             _put_record(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 
 
-def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
+def _list_pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
     """Yield the pages of sweeps except the ``known`` ones: key, record, and whether the driver is connected."""
-    alive = {job["JobID"] for job in ray_private_api.module("ray._private.state").jobs() if not job["IsDead"]}
-    kv = ray_private_api.module("ray.experimental.internal_kv")
+    alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
+    kv = ray_private_api.import_private("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
-        record = None if key in known else _get(key)
+        record = None if key in known else _read_record(key)
         about = (record or {}).get("metadata") or {}
         if record and "sweep" in about:
             yield key, record, about.get("job_id") in alive
 
 
 @contextmanager
-def _harmless() -> Iterator[None]:
+def _ignoring_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
         sys.stderr.write(f"Ray's job page is not kept: {in_short(error)}\n")
 
 
-def _get(key: str | bytes) -> dict[str, Any] | None:
-    text = ray_private_api.module("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
+def _read_record(key: str | bytes) -> dict[str, Any] | None:
+    text = ray_private_api.import_private("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
     found = json.loads(text) if text else None
     return found if isinstance(found, dict) else None
 
 
 def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
-    kv = ray_private_api.module("ray.experimental.internal_kv")
+    kv = ray_private_api.import_private("ray.experimental.internal_kv")
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 
 
@@ -232,7 +232,7 @@ def _get_submitted_name() -> str | None:
     return config.get("metadata", {}).get(POINTER) if isinstance(config, dict) else None
 
 
-def _command() -> str:
+def _describe_command() -> str:
     program, *given = sys.argv
     name = "python -m sweep" if Path(program).name == "__main__.py" else Path(program).name
     return " ".join([name, *map(shlex.quote, given)])
@@ -321,7 +321,7 @@ def _write_token(path: Path) -> None:
         aside.unlink(missing_ok=True)
 
 
-def address_line(url: str) -> str:
+def describe_address(url: str) -> str:
     """Return the line that says where the dashboard is and how to get access."""
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":

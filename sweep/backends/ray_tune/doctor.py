@@ -27,7 +27,7 @@ MOST = 8  # pairs
 START_S = 60.0  # for Ray to start a process on a node
 
 
-class Rank:
+class ProbeRank:
     """Reserves a port on its node and lets TensorFlow use it in a separate process, which may abort or hang."""
 
     def hold(self) -> str:
@@ -50,14 +50,14 @@ class Rank:
         return ran.returncode, ran.stdout, ran.stderr
 
 
-def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
+def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
     """Return the results of the probe on both nodes."""
-    gpus = int(one.gpus >= 1 and other.gpus >= 1)
+    gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
-        ray.remote(Rank)
+        ray.remote(ProbeRank)
         .options(num_cpus=0, num_gpus=gpus, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
         .remote()
-        for node in (one, other)
+        for node in (first, second)
     ]
     try:
         addresses: Sequence[str] = ray.get([rank.hold.remote() for rank in ranks], timeout=START_S)
@@ -72,7 +72,7 @@ def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[in
                 ray.kill(rank)
 
 
-def resources() -> dict[str, float]:
+def get_resources() -> dict[str, float]:
     """Return the CPUs and GPUs of the cluster."""
     there = ray.cluster_resources()
     return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
@@ -80,9 +80,9 @@ def resources() -> dict[str, float]:
 
 def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     """Return the number of nodes and the results of each pair."""
-    there = [node for node in nodes.alive() if node.cpus >= 1]
+    there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
-        {"nodes": [one.address, other.address], "ran": tried(one, other, timeout_s)}
+        {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}
         for one, other in list(pairwise(there))[:MOST]
     ]
     return {"nodes": len(there), "pairs": pairs}
@@ -91,7 +91,7 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
 def main(address: str, *timeout_s: str) -> None:
     """Join the cluster, print what was asked for, and leave."""
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else resources()
+    found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else get_resources()
     ray.shutdown()
     sys.stdout.write(json.dumps(found) + "\n")
 

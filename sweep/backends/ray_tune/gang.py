@@ -24,7 +24,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends import Job, inputs
 from sweep.backends.ray_tune import worker_exits
-from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, get_compared_epoch, ready
+from sweep.backends.ray_tune.rank import CallResult, TrialRank, call_and_capture, get_compared_epoch, prepare_rank
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
 from sweep.events import Inputs
@@ -47,7 +47,7 @@ class Gang:
         self._local: Trainable | None = None
         self._ranks: Ranks | None = None
         self._theirs: list[Facts] = []
-        self._attendance: Attendance | None = None  # of peers that serve this rank and receive no calls
+        self._attendance: PeerWatcher | None = None  # of peers that serve this rank and receive no calls
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
@@ -61,18 +61,22 @@ class Gang:
         """Prepare a trial on all ranks; the first trial also starts them."""
         self._trial = assignment.trial
         if self._ranks is None:
-            self._ranks = self._gather(assignment)
+            self._ranks = self._start_peers(assignment)
         devices = dataclasses.replace(self._job.shares(assignment.devices)[0], ranks=self._ranks)
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *theirs_facts = self._together("begin", (theirs,), lambda: self._here.begin(mine), BEGIN_S)
+        _, *theirs_facts = self._call_all_ranks(
+            "begin", (theirs,), lambda: self._get_own_trainable.begin(mine), BEGIN_S
+        )
         if self._attendance is not None:
             return
         self._theirs = theirs_facts
-        data = self._here.facts().data
+        data = self._get_own_trainable.facts().data
         for rank, other in enumerate(self._theirs, 1):
             if other.data != data:
-                self._part(f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})")
+                self._break_apart(
+                    f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})"
+                )
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch on all ranks, as long as ``report`` returns True."""
@@ -84,30 +88,32 @@ class Gang:
                 return False
 
             def train(hear: Report = hear, heard: list[EpochReported] = heard) -> Any:
-                self._here.train(hear)
+                self._get_own_trainable.train(hear)
                 return get_compared_epoch(heard)
 
-            mine, *theirs = self._together("epoch", (), train, SKEW_S)
+            mine, *theirs = self._call_all_ranks("epoch", (), train, SKEW_S)
             for rank, other in enumerate(theirs, 1):
                 if other != mine:
-                    self._part(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
+                    self._break_apart(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
             if not heard or not report(heard[0]):
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:
         """Save rank 0; all ranks have the same state."""
-        return self._here.save(folder)
+        return self._get_own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
         """Continue from a checkpoint on all ranks, which see the same results folder or download it."""
-        mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), BEGIN_S)
+        mine, *theirs = self._call_all_ranks(
+            "restore", (folder,), lambda: self._get_own_trainable.restore(folder), BEGIN_S
+        )
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
         return int(mine)
 
     def facts(self) -> Facts:
         """Return the facts of rank 0, with the nodes and devices of all ranks."""
-        facts = self._here.facts()
+        facts = self._get_own_trainable.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
         return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
@@ -115,17 +121,17 @@ class Gang:
     def absorb_reads(self) -> None:
         """Add what the other ranks have read to the record of this process."""
         if self._attendance is not None:  # its peers receive no calls
-            inputs.absorb(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
+            inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
             return
-        answers, lost = self._answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
+        answers, lost = self._collect_answers([peer.inputs.remote() for peer in self._peers], AFTER_S)
         for rank, answer in answers.items():
             if answer.error:
                 lost[rank] = answer.text
             else:
-                inputs.absorb(answer.value, self._job)
+                inputs.add_earlier_inputs(answer.value, self._job)
         for rank, reason in lost.items():
             unknown = f"what rank {rank} has read is not known ({reason})"
-            inputs.absorb(Inputs(unknown=(unknown,)), self._job)
+            inputs.add_earlier_inputs(Inputs(unknown=(unknown,)), self._job)
 
     def close(self) -> None:
         """End the peers."""
@@ -139,19 +145,19 @@ class Gang:
     # ---- internals
 
     @property
-    def _here(self) -> Trainable:
+    def _get_own_trainable(self) -> Trainable:
         if self._local is None:
             raise RuntimeError("no trial has begun")
         return self._local
 
     def _leave(self, reason: str) -> None:
         """Leave the other ranks, but wait only briefly: while ranks connect, TensorFlow blocks a rank that leaves."""
-        ranked: Ranked = self._here  # type: ignore[assignment]  # `ready` has checked
+        ranked: Ranked = self._get_own_trainable  # type: ignore[assignment]  # `ready` has checked
         leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
         leaving.start()
         leaving.join(LEAVING_S)
 
-    def _gather(self, assignment: Assignment) -> Ranks:
+    def _start_peers(self, assignment: Assignment) -> Ranks:
         """Start the peers and connect to them."""
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
@@ -167,22 +173,22 @@ class Gang:
         self._peers = [make(rank) for rank in range(1, len(shares))]
 
         def get_ready() -> str:
-            self._local, self._held, address = ready(self._job)
+            self._local, self._held, address = prepare_rank(self._job)
             return address
 
-        addresses = tuple(self._together("ready", (), get_ready, START_S))
+        addresses = tuple(self._call_all_ranks("ready", (), get_ready, START_S))
         servers = self._job.servers
         met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
         devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, met, strict=True)]
         training = dict(assignment.training)
-        ranked: Ranked = self._here  # type: ignore[assignment]  # as above
+        ranked: Ranked = self._get_own_trainable  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
 
         def join() -> None:  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
-            with worker_exits.no_longer_than(REGISTER_S + AFTER_S):
+            with worker_exits.limiting_time(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
-        _, *nodes = self._together("join", given, join, SKEW_S)
+        _, *nodes = self._call_all_ranks("join", given, join, SKEW_S)
         if servers:
 
             def start(rank: int) -> tuple[Any, Any]:
@@ -191,10 +197,10 @@ class Gang:
 
             peers, self._peers = dict(enumerate(self._peers, 1)), []
             self._theirs = [Facts(node=node) for node in nodes]
-            self._attendance = Attendance(peers, met[0].workers, start, START_S, self._cause)
+            self._attendance = PeerWatcher(peers, met[0].workers, start, START_S, self._find_cause)
         return met[0]
 
-    def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
+    def _call_all_ranks(self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
         """Run a call on all ranks and return its values, rank 0 first.
 
         Arguments:
@@ -204,53 +210,55 @@ class Gang:
 
         Raises what failed on a rank, or WorkerLost if a rank is gone.
         """
-        each = given if isinstance(given, list) else [given] * len(self._peers)
+        each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
-        with self._watched(calls), self._attendance.busy() if self._attendance else nullcontext():
+        with self._watching(calls), self._attendance.busy() if self._attendance else nullcontext():
             here, error = call_and_capture(mine)
             fails = error is not None and not here.is_end
             if fails and self._local is not None and method != "restore":
                 self._leave(f"rank 0: {here.error}: {here.text}")
-        answers, lost = self._answers(calls, AFTER_S if fails else patience_s)
+        answers, lost = self._collect_answers(calls, AFTER_S if fails else patience_s)
         if self._attendance is not None:
             if here.is_consequence:
                 self._attendance.found.wait(AFTER_S)
             lost |= self._attendance.lost
         try:
-            self._judge(here, error, answers, lost)
+            self._raise_outcome(here, error, answers, lost)
         except BaseException as failure:
             if (method != "restore" and not here.is_end) or isinstance(failure, WorkerLost):
                 self.close()
             raise
         return [here.value, *(answer.value for answer in answers.values())]
 
-    def _judge(
+    def _raise_outcome(
         self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
     ) -> None:
-        """Raise the outcome of a call on all ranks, if it is an error; of several errors, the cause."""
-        told_by = {0: here, **answers}
-        failed = {rank: one for rank, one in told_by.items() if one.error and not one.is_end}
-        causes = {rank: one for rank, one in failed.items() if not one.is_consequence}
+        """Raise the error of a call on all ranks if any rank failed or was lost; of several errors, the cause."""
+        results = {0: here, **answers}
+        failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
+        causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
         if 0 in causes and error is not None:
             raise error
-        for rank, one in causes.items():
-            raise _error_of(rank, one)
+        for rank, result in causes.items():
+            raise _make_error(rank, result)
         for rank, why in lost.items():
             raise WorkerLost(f"rank {rank}: {why}")
-        for rank, one in failed.items():
-            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {one.error}: {one.text}")
-        for rank, one in answers.items():
-            if one.error != here.error:
-                self._part(f"rank {rank} ended with {one.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}")
+        for rank, result in failed.items():
+            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}")
+        for rank, result in answers.items():
+            if result.error != here.error:
+                self._break_apart(
+                    f"rank {rank} ended with {result.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}"
+                )
         if error is not None:
             raise error
 
-    def _part(self, difference: str) -> None:
+    def _break_apart(self, difference: str) -> None:
         self._leave(difference)
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
-    def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
+    def _collect_answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
         """Return the peers' answers and, for those without one, why they are lost, by rank."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
@@ -262,15 +270,15 @@ class Gang:
             except GetTimeoutError:
                 lost[rank] = f"no answer within {patience_s:g} s"
             except RayError as error:
-                lost[rank] = self._cause(str(error))
+                lost[rank] = self._find_cause(str(error))
         return answers, lost
 
-    def _cause(self, error: str) -> str:
-        return worker_exits.cause(self._job, self._trial, error)
+    def _find_cause(self, error: str) -> str:
+        return worker_exits.explain_loss(self._job, self._trial, error)
 
     @contextmanager
-    def _watched(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers while this rank is in a call, where it waits for sums that a lost peer never joins."""
+    def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
+        """Watch the peers inside the block, in which this rank runs a call; if one is lost, stop waiting for it."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
@@ -299,11 +307,11 @@ def _is_gone(call: Any) -> bool:
     return False
 
 
-def _error_of(rank: int, one: CallResult) -> Exception:
+def _make_error(rank: int, result: CallResult) -> Exception:
     """Return another rank's error under its own name, with a note of where it was raised."""
-    text = f"{one.text} (rank {rank})"
-    error = OutOfMemory(f"{one.error}: {text}") if one.is_short else type(one.error, (Exception,), {})(text)
-    error.add_note(f"On rank {rank}:\n{one.trace}")
+    text = f"{result.text} (rank {rank})"
+    error = OutOfMemory(f"{result.error}: {text}") if result.is_short else type(result.error, (Exception,), {})(text)
+    error.add_note(f"On rank {rank}:\n{result.trace}")
     return error
 
 
@@ -324,7 +332,7 @@ class _Peer:
     in_vain: int = 0  # replacements that never answered
 
 
-class Attendance:
+class PeerWatcher:
     """Watches peers by rank in a thread; lost ones up to rank ``workers`` are replaced.
 
     ``start`` returns the new actor of a rank and the call that it is busy with while it starts. ``cause`` returns how a
@@ -342,7 +350,7 @@ class Attendance:
         self.lost: dict[int, str] = {}  # by rank, why it was lost, if the trial cannot continue without it
         self.found = threading.Event()  # set once there is one
         self._told: list[str] = []
-        self._workers, self._start, self._start_s, self._cause = workers, start, start_s, cause
+        self._workers, self._start, self._start_s, self._find_cause = workers, start, start_s, cause
         self._peers = {rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic()) for rank, peer in peers.items()}
         self._busy, self._over = threading.Event(), threading.Event()
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
@@ -354,7 +362,10 @@ class Attendance:
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Mark rank 0 as busy with a call inside the block; such a call must not outlast a lost server for long."""
+        """Mark rank 0 as busy with a call inside the block.
+
+        If a server is lost during a call that does not return within `STUCK_S`, this process is ended.
+        """
         self._busy.set()
         try:
             yield
@@ -388,7 +399,7 @@ class Attendance:
         except GetTimeoutError:
             return f"no sign of life within {peer.patience_s:g} s" if waited > peer.patience_s else ""
         except RayError as error:
-            return self._cause(str(error))
+            return self._find_cause(str(error))
         if told.error:
             return f"{told.error}: {told.text}"
         peer.call, peer.since, peer.in_vain = None, time.monotonic(), 0

@@ -69,7 +69,7 @@ class Jobs:
             UnknownNameError: if there is none.
         """
         all_of_them = self.sweeps()
-        address = sweep if "/" in sweep else f"{dashboard.user()}/{sweep}"
+        address = sweep if "/" in sweep else f"{dashboard.get_user()}/{sweep}"
         found = [job for job in all_of_them if job.address == address]
         if not found:
             names = ", ".join(dict.fromkeys(job.address for job in all_of_them)) or "none"
@@ -92,7 +92,7 @@ class Jobs:
         Raises:
             RefusedError: if a job of that sweep is running, or the sweep belongs to another user.
         """
-        user = about.get("user") or dashboard.user()
+        user = about.get("user") or dashboard.get_user()
         there = self.sweeps()
         earlier = [job for job in there if job.address == f"{user}/{about['sweep']}"]
         if earlier and not earlier[-1].is_over:

@@ -25,7 +25,7 @@ _NICENESS = 10  # what starts in the background must not slow down workers
 
 
 @contextmanager
-def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) -> Iterator[None]:
+def importing_in_advance(modules: Sequence[str], devices: Devices, most: int | None) -> Iterator[None]:
     """Make the processes that a local Ray starts in advance, inside the block, import what the trainable will import.
 
     This is left out if trials use GPUs or many cores each, because most of these processes would never get a trial.
@@ -44,13 +44,13 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
             del os.environ[name]
 
 
-def own_machine(say: Callable[[str], None]) -> AbstractContextManager[None]:
+def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Make a Ray started inside the block listen only on 127.0.0.1; it read its setting when it was imported."""
-    return ray_private_api.replaced(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
+    return ray_private_api.replacing(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
-def patient(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Give a Ray node created inside the block `START_S` to start; Ray gives up after 30 s, however busy it is."""
+def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Give a Ray node that is created inside the block `START_S` seconds to start; Ray itself gives up after 30."""
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         until = time.monotonic() + START_S
@@ -62,11 +62,11 @@ def patient(say: Callable[[str], None]) -> AbstractContextManager[None]:
                     raise
                 time.sleep(0.1)
 
-    return ray_private_api.replaced(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
+    return ray_private_api.replacing(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
 
 
 @contextmanager
-def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
+def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Make the head node of Ray, created inside the block, start what no trial needs in a background thread.
 
     Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
@@ -77,8 +77,8 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
         meanwhile()
         yield lambda: None
         return
-    node_class: Any = ray_private_api.module("ray._private.node").Node
-    ray_constants: Any = ray_private_api.module("ray._private.ray_constants")
+    node_class: Any = ray_private_api.import_private("ray._private.node").Node
+    ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     background = _BackgroundStart(say, ray_constants)
 
@@ -88,7 +88,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     def start_api_server(node: Any, **how: Any) -> None:
         def start() -> None:
             originals["start_api_server"](node, **how)
-            say(dashboard.address_line(node.webui_url))
+            say(dashboard.describe_address(node.webui_url))
 
         background.add(start)
 
@@ -132,7 +132,7 @@ class _BackgroundStart:
         self._starts.put(start)
 
     def run(self) -> None:
-        """Call what is added, until `end_thread` is called."""
+        """Call the added functions one after another, until `end_thread` is called."""
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := self._starts.get()) is not None:
@@ -152,5 +152,5 @@ class _BackgroundStart:
         self._starts.join()
 
     def end_thread(self) -> None:
-        """Make `run` return after what was added before."""
+        """Make `run` return after it has called the functions that were added so far."""
         self._starts.put(None)

@@ -46,9 +46,9 @@ class Node:
         return devices.fits(self.cpus, self.gpus)
 
 
-def alive() -> tuple[Node, ...]:
+def list_alive_nodes() -> tuple[Node, ...]:
     """Return the machines that are alive and not about to be taken away."""
-    leaving = draining()
+    leaving = find_draining_nodes()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
         Node(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0), node["NodeID"], node["NodeName"])
@@ -56,15 +56,15 @@ def alive() -> tuple[Node, ...]:
     )
 
 
-def draining() -> Mapping[str, int]:
+def find_draining_nodes() -> Mapping[str, int]:
     """Return the machines that are about to be taken away, by id: when, in ms since 1970, or 0 if unknown."""
-    if ray_private_api.missing(ray_private_api.DRAINING):
+    if ray_private_api.list_missing(ray_private_api.DRAINING):
         return {}
-    found: Mapping[str, int] = ray_private_api.module("ray._private.state").state.get_draining_nodes()
+    found: Mapping[str, int] = ray_private_api.import_private("ray._private.state").state.get_draining_nodes()
     return found
 
 
-class Leaving:
+class DrainWatcher:
     """Watches in a thread whether a machine of this worker's trial is about to be taken away; checks each second."""
 
     def __init__(self) -> None:
@@ -79,20 +79,20 @@ class Leaving:
 
     def _look(self) -> None:
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
-            until = [when for node, when in draining().items() if node in self._mine]
+            until = [when for node, when in find_draining_nodes().items() if node in self._mine]
             if until:
                 left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
                 self._why = f"its node is taken away{left}"
 
 
-def promised() -> tuple[tuple[Node, int], ...]:
+def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
     """Return the kinds of machines that an autoscaler can add, with their numbers; empty without an autoscaler."""
-    if ray_private_api.missing(ray_private_api.PROMISES):  # then only present machines count
+    if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
-    config = ray_private_api.module("ray._private.state").state.get_cluster_config()
+    config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
-    if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
-        grows = ray_private_api.module("ray.autoscaler.v2.utils").is_autoscaler_v2()
+    if not groups and not ray_private_api.list_missing(ray_private_api.AUTOSCALES):  # Ray's own autoscaler has none
+        grows = ray_private_api.import_private("ray.autoscaler.v2.utils").is_autoscaler_v2()
         return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     machines = []
     for group in groups:
@@ -109,7 +109,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     Raises:
         InputError: naming each machine that does not see the folder, unless the results are in an object store.
     """
-    used = tuple(node for node in alive() if node.fits(devices))
+    used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
     _call_on_each(
@@ -120,7 +120,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     finally:
         with suppress(Exception):  # a lost cluster has nothing left to clean
             for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
-                _call_on_each(alive(), backends.remove_shared_data, name)
+                _call_on_each(list_alive_nodes(), backends.remove_shared_data, name)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
@@ -157,19 +157,19 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
     return None
 
 
-def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
+def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
     """Call a function on each machine; return its result or, as text, why the machine could not run it."""
-    calls = [(node, _call_on_node(node, function, given)) for node in nodes]
+    calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
         ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
     return [(node, _get_result(call)) for node, call in calls]
 
 
-def _call_on_node(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
+def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str, ...]) -> Any:
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
-    return task.remote(*given, node.id) if function is _probe_folder else task.remote(*given)
+    return task.remote(*arguments, node.id) if function is _probe_folder else task.remote(*arguments)
 
 
 def _get_result(call: Any) -> Any:

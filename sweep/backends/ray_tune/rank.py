@@ -55,12 +55,12 @@ def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseExcep
             text=errors.said_by(error),
             trace=errors.folded_traceback(error),
             is_end=isinstance(error, Diverged | Stopped),
-            is_short=memory.is_short(error),
+            is_short=memory.is_out_of_memory(error),
             is_consequence=kind in _CONSEQUENCES,
         ), error
 
 
-def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
+def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     """Return the trainable of this process, a socket that reserves a port, and the address of that port.
 
     ``before`` is the address of the process that this one replaces.
@@ -91,7 +91,7 @@ class TrialRank:
         inputs.record_reads(job, is_own_process=True)
         self._surroundings = Surroundings(job.working_folder, alone=True)
         self._calls = 0
-        imports.seed(job.data_seed)  # for the life of this process
+        imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
         """Load the trainable and reserve a port; return its address."""
@@ -107,10 +107,10 @@ class TrialRank:
 
         def join() -> str:
             self._ranked.join(devices, training)
-            self._surroundings.imported()  # settings made here belong to no trial
+            self._surroundings.keep_import_effects()  # settings made here belong to no trial
             return socket.gethostname()
 
-        return self._together(join)
+        return self._run_on_all_ranks(join)
 
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
         """Replace a lost rank, at its address."""
@@ -137,13 +137,13 @@ class TrialRank:
             facts = self._trainable.facts()
             return Facts(node=facts.node, devices=facts.devices, data=facts.data)
 
-        return self._together(begin)
+        return self._run_on_all_ranks(begin)
 
     def restore(self, folder: Path) -> CallResult:
         """Continue from rank 0's checkpoint; no rank waits for another one here."""
 
         def restore() -> int:
-            checkpoints.bring(self._job.folder, folder)
+            checkpoints.ensure_local(self._job.folder, folder)
             with self._surroundings.inside():
                 return self._trainable.restore(folder)
 
@@ -161,39 +161,39 @@ class TrialRank:
             self._trainable.train(hear)
             return get_compared_epoch(heard)
 
-        return self._together(train)
+        return self._run_on_all_ranks(train)
 
     def inputs(self) -> CallResult:
         """Return what this process has read so far; rank 0 adds what the trainable declares in ``depends_on``."""
-        return call_and_capture(lambda: inputs.of_process(self._job, None))[0]
+        return call_and_capture(lambda: inputs.collect_inputs(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
         with self._surroundings.inside():
-            self._trainable, self._held, address = ready(self._job, before)
-            self._surroundings.imported()
+            self._trainable, self._held, address = prepare_rank(self._job, before)
+            self._surroundings.keep_import_effects()
         return address
 
     @property
     def _ranked(self) -> Ranked:
-        return self._trainable  # type: ignore[return-value]  # `ready` has checked
+        return self._trainable  # type: ignore[return-value]  # `prepare_rank` has checked
 
-    def _together(self, function: Callable[[], Any]) -> CallResult:
+    def _run_on_all_ranks(self, function: Callable[[], Any]) -> CallResult:
         """Run a call that all ranks run; if it fails only here, release the others."""
         self._calls += 1
         with self._surroundings.inside():
             found, error = call_and_capture(function)
         if error is not None and not found.is_end:
             self._ranked.leave(f"rank {self._rank}: {found.error}: {found.text}")
-            threading.Thread(target=self._end_a_frozen_first, args=(self._calls,), daemon=True).start()
+            threading.Thread(target=self._end_frozen_rank_0, args=(self._calls,), daemon=True).start()
         return found
 
-    def _end_a_frozen_first(self, call: int) -> None:
+    def _end_frozen_rank_0(self, call: int) -> None:
         """Kill rank 0 if it is frozen: it normally ends its peers when one fails, and nothing else would notice."""
         time.sleep(FROZEN_S)
         if self._calls == call:
             ray.kill(self._first)
 
 
-def get_compared_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
+def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
     """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
-    return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None
+    return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None

@@ -21,7 +21,7 @@ FOLDERS = ("/tmp", "/var/tmp")
 """Folders that are tried in turn if Ray's own choice is unusable."""
 
 
-def fault_of(folder: str) -> str:
+def find_fault(folder: str) -> str:
     """Return why a local Ray cannot keep its files in a folder; empty if it can."""
     if not folder.startswith("/"):
         return "is no absolute path"
@@ -51,11 +51,11 @@ def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
         InputError: if there is none.
     """
     folder, name = get_ray_folder(os.environ)
-    fault = fault_of(folder)
+    fault = find_fault(folder)
     if not fault:
         yield
         return
-    other = next((one for one in FOLDERS if one != folder and not fault_of(one)), None)
+    other = next((one for one in FOLDERS if one != folder and not find_fault(one)), None)
     if other is None:
         hint = f"export RAY_TMPDIR=DIR, a folder that can be written, of at most {LONGEST_FOLDER} bytes"
         raise InputError.one(f"{name} {folder}".strip(), fault, hint)

@@ -115,27 +115,27 @@ OF_TUNES_TRIALS = (KILLING, KEEPING)
 OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
-def missing(use: Use, owner: object = None) -> list[str]:
+def list_missing(use: Use, owner: object = None) -> list[str]:
     """Return the names of a use that this Ray does not have."""
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
 def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
     """Return whether all names of a use exist; if not, say what is lost."""
-    absent = missing(use, owner)
+    absent = list_missing(use, owner)
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
     return not absent
 
 
 @contextmanager
-def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
+def replacing(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
     """Replace the one name of a use by ``stand_in(original)`` inside the block, if it exists."""
     if not is_usable(use, say):
         yield
         return
     path, _, name = use.names[0].partition(":")
-    owner = module(path)
+    owner = import_module(path)
     theirs = getattr(owner, name)
     setattr(owner, name, stand_in(theirs))
     try:
@@ -144,7 +144,7 @@ def replaced(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any
         setattr(owner, name, theirs)
 
 
-def module(name: str) -> Any:
+def import_private(name: str) -> Any:
     """Return a private module of Ray, untyped."""
     return import_module(name)
 

@@ -63,13 +63,13 @@ class TrialWorker(tune.Trainable):
         self._job = job
         job.prepare()
         self._began = worker_exits.record_exit(job)
-        here = _here()
+        here = _describe_node()
         room = config["room"] * (job.workers + job.aside)
-        neighbours = at_once(order.assignment.devices, room, here.get("Resources", {}))
+        neighbours = count_trials_at_once(order.assignment.devices, room, here.get("Resources", {}))
         whole = _complete_job(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         labels = here.get("Labels") or {}
-        node = WorkerNode(labels, nodes.Leaving()) if config["watch"] else WorkerNode(labels)
+        node = WorkerNode(labels, nodes.DrainWatcher()) if config["watch"] else WorkerNode(labels)
 
         def make(member: Callable[[], Trainable] | None) -> Worker:
             create = partial(
@@ -155,19 +155,19 @@ class TrialWorker(tune.Trainable):
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that `backend.hand_over` has stored."""
+    """Return the job with the class or function that `backend.store_target` has stored."""
     if "given" not in config:
         return job
     make_importable(job.import_folders)  # its imports may be there
     return dataclasses.replace(job, given=ray.get(config.pop("given")))
 
 
-def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
+def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
     """Return how many of the ``room`` trials run at once on a node with these resources; at least 1."""
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 
-def _here() -> Mapping[str, Any]:
+def _describe_node() -> Mapping[str, Any]:
     """Return Ray's description of the node on which this worker runs."""
     here = ray.get_runtime_context().get_node_id()
     return next((node for node in ray.nodes() if node["NodeID"] == here), {})

@@ -37,7 +37,7 @@ _EXIT, _TRIAL = "exit code ", "trial "
 _files: list[int] = []  # file of this process
 
 
-def folder(job: Job) -> Path:
+def get_exits_folder(job: Job) -> Path:
     """Return the folder in which the workers of a sweep leave these files."""
     return job.folder / "workers"
 
@@ -45,11 +45,11 @@ def folder(job: Job) -> Path:
 @contextmanager
 def make_exits_folder(job: Job) -> Iterator[None]:
     """Create the folder for a session without files of earlier ones; delete it after the block."""
-    shutil.rmtree(folder(job), ignore_errors=True)
+    shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
         yield
     finally:
-        shutil.rmtree(folder(job), ignore_errors=True)
+        shutil.rmtree(get_exits_folder(job), ignore_errors=True)
 
 
 def record_exit(job: Job) -> Callable[[int], None]:
@@ -57,7 +57,7 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
     Return a function that must be called with the number of each trial that begins.
     """
-    path = folder(job) / process()
+    path = get_exits_folder(job) / process()
     try:
         path.parent.mkdir(exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
@@ -75,7 +75,7 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 
 @contextmanager
-def no_longer_than(seconds: float) -> Iterator[None]:
+def limiting_time(seconds: float) -> Iterator[None]:
     """End this process and record where it was if the block takes longer, even if no other thread can run."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
     try:
@@ -84,7 +84,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
-def cause(job: Job, trial: int, error: str) -> str:
+def explain_loss(job: Job, trial: int, error: str) -> str:
     """Return in a few words how the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
     error = printable(error)
     gang_cause = re.search(r"WorkerLost: (.+)", error)
@@ -95,7 +95,7 @@ def cause(job: Job, trial: int, error: str) -> str:
             return cause_of_loss
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
-    return _explain_words(_take_words(job, trial)) or _explain_error(error)
+    return _explain_words(_take_last_words(job, trial)) or _explain_error(error)
 
 
 def _explain_error(error: str) -> str:
@@ -109,7 +109,7 @@ def _explain_error(error: str) -> str:
     return lines[0] if lines else "no reason is known"
 
 
-def loss(error: str) -> Lost:
+def classify_loss(error: str) -> Lost:
     """Return what was lost, according to Ray's message."""
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
@@ -118,11 +118,11 @@ def loss(error: str) -> Lost:
     return "worker"
 
 
-def _take_words(job: Job, trial: int) -> str:
+def _take_last_words(job: Job, trial: int) -> str:
     """Return and delete what the worker whose last trial was this one has written after it began; empty if nothing."""
     words = ""
     with suppress(OSError):
-        for path in folder(job).iterdir():
+        for path in get_exits_folder(job).iterdir():
             _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
             number, _, said = last.partition("\n")
             if number == str(trial) and said:  # workers that Tune prepared and never used have written nothing

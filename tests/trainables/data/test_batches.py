@@ -14,7 +14,7 @@ from zoo_sources import Batches, InBatches
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import batches, chunks
 from trainables.data.batches import BatchSplit
-from trainables.data.chunks import DataError, split
+from trainables.data.chunks import DataError, make_examples
 from trainables.data.share import Share
 from trainables.data.sources import Visits, permutation
 from trainables.devices.replicas import Replicas
@@ -135,11 +135,11 @@ def test_processes_live_for_all_passes() -> None:
 )
 def test_what_cannot_be_trained_on_is_refused(dataset: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        split(dataset, ONE, "training data")
+        make_examples(dataset, ONE, "training data")
 
 
 def test_other_content_has_another_fingerprint() -> None:
-    one, same, other = (chunks.fingerprint(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1))
+    one, same, other = (chunks.compute_fingerprint(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1))
     assert one == same != other
 
 
@@ -152,9 +152,9 @@ def test_another_batch_size_is_refused(batch_size: int) -> None:
 def test_torch_and_generators_are_refused_with_the_way_out() -> None:
     loader = type("DataLoader", (), {"__module__": "torch.utils.data.dataloader"})()
     with pytest.raises(DataError, match=r"a torch DataLoader, .*PyDataset"):
-        split(loader, ONE, "training data")
+        make_examples(loader, ONE, "training data")
     with pytest.raises(DataError, match=r"read once .*from_generator"):
-        split((i for i in range(3)), ONE, "training data")
+        make_examples((i for i in range(3)), ONE, "training data")
 
 
 @pytest.mark.keras

@@ -13,7 +13,7 @@ from zoo_sources import InBuckets
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import chunks, residence, sequences
-from trainables.data.chunks import BucketSplit, DataError, split
+from trainables.data.chunks import BucketSplit, DataError, make_examples
 from trainables.data.passes import Pass
 from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
@@ -37,12 +37,12 @@ LABELS = np.arange(4)
 def test_each_row_is_visited_once_in_batches_of_one_bucket(
     sizes: list[int], batch_size: int, seed: int | None, epoch: int
 ) -> None:
-    found = list(chunks.runs(sizes, Pass(batch_size, seed, epoch)))
+    found = list(chunks.list_bucket_runs(sizes, Pass(batch_size, seed, epoch)))
     for bucket, size in enumerate(sizes):
         assert sorted(row for b, rows in found if b == bucket for row in rows) == list(range(size))
     batches = sum(-(-len(rows) // batch_size) for _, rows in found)
     assert batches == sum(-(-size // batch_size) for size in sizes)
-    again = chunks.runs(sizes, Pass(batch_size, seed, epoch))
+    again = chunks.list_bucket_runs(sizes, Pass(batch_size, seed, epoch))
     assert [(b, rows.tolist()) for b, rows in again] == [(b, rows.tolist()) for b, rows in found]
 
 
@@ -106,9 +106,9 @@ def test_what_is_no_set_of_sequences_is_refused(given_as: Any, options: Any, mes
 def test_buckets_are_of_one_kind() -> None:
     other = Buckets(((np.zeros((2, 3)), np.zeros(2)), (np.zeros((2, 4), np.int32), np.zeros(2))))
     with pytest.raises(DataError, match="expected one kind"):
-        split(other, ONE, "training data")
+        make_examples(other, ONE, "training data")
     with pytest.raises(DataError, match="no bucket"):
-        split(Buckets(()), ONE, "training data")
+        make_examples(Buckets(()), ONE, "training data")
 
 
 def test_workers_of_a_node_share_buckets(tmp_path: Any) -> None:
@@ -119,7 +119,7 @@ def test_workers_of_a_node_share_buckets(tmp_path: Any) -> None:
         return sequences.buckets(ROWS, LABELS), None
 
     for _ in range(2):
-        (found, _), _ = residence.shared(tmp_path / "node", Hyperparameters({}), load)
+        (found, _), _ = residence.load_shared(tmp_path / "node", Hyperparameters({}), load)
         assert isinstance(found, Buckets)
         assert all(isinstance(leaf, np.memmap) for leaf in tf.nest.flatten(found))
     assert len(calls) == 1
@@ -172,7 +172,7 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     sizes = [len(part[1]) for part in data.parts]
     for epoch in (1, 2):
         losses = []
-        for bucket, rows in chunks.runs(sizes, Pass(16, given_as.seed, epoch)):
+        for bucket, rows in chunks.list_bucket_runs(sizes, Pass(16, given_as.seed, epoch)):
             for start in range(0, len(rows), 16):
                 some = rows[start : start + 16]
                 x, y = (leaf[some] for leaf in data.parts[bucket])

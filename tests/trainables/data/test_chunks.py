@@ -18,7 +18,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import chunks, passes, residence
 from trainables.data.chunks import ArraySplit, DataError
 from trainables.data.passes import Examples
-from trainables.data.residence import shared
+from trainables.data.residence import load_shared
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
@@ -57,7 +57,7 @@ def _same(left: list[list[Any]], right: list[list[Any]]) -> bool:
 
 
 def test_every_epoch_is_another_permutation_of_all_examples() -> None:
-    split = chunks.split((X, Y), ONE, "training data")
+    split = chunks.make_examples((X, Y), ONE, "training data")
     first, second = _seen(split, 0, 1), _seen(split, 0, 2)
     assert sorted(first) == sorted(second) == list(range(10))
     assert first != second
@@ -84,15 +84,15 @@ def test_batches_do_not_depend_on_where_the_data_lies(
     random = np.random.default_rng(size)
     inputs = {"a": random.normal(size=(size, 3)).astype(np.float32), "b": random.integers(0, 255, (size, 2), np.uint8)}
     arrays = (inputs, np.arange(size, dtype=np.int64), random.random(size).astype(np.float32))
-    expected = _batches(chunks.split(arrays, ONE, "training data"), batch_size, seed, epoch)
+    expected = _batches(chunks.make_examples(arrays, ONE, "training data"), batch_size, seed, epoch)
     folder = tmp_path_factory.mktemp("node")
-    (mapped, _), _ = shared(folder, Hyperparameters({}), lambda: (arrays, None))
-    mirrored = chunks.split(mapped, _two(), "training data")
+    (mapped, _), _ = load_shared(folder, Hyperparameters({}), lambda: (arrays, None))
+    mirrored = chunks.make_examples(mapped, _two(), "training data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passes, "CHUNK_BYTES", chunk_rows * 26)
         splits = [
             ArraySplit(arrays, ONE, resident_bytes=0),
-            chunks.split(mapped, ONE, "training data"),
+            chunks.make_examples(mapped, ONE, "training data"),
             ArraySplit(tf.nest.map_structure(_read_only, mapped), ONE, resident_bytes=0),
             mirrored,
             ArraySplit(arrays, _two(), resident_bytes=0),
@@ -115,12 +115,12 @@ def test_large_data_comes_in_chunks_of_whole_batches(monkeypatch: pytest.MonkeyP
 def test_memory_maps_are_not_copied_to_the_cpu(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     x = np.load(tmp_path / "x.npy", mmap_mode="c")
-    assert residence.aliasable(x)
+    assert residence.can_be_aliased(x)
     tensor = residence.put_on_devices(x, ONE)
     assert np.shares_memory(np.asarray(memoryview(tensor)), x)
-    assert not residence.aliasable(x[1:])  # 4 bytes on: TensorFlow would abort
-    assert not residence.aliasable(np.load(tmp_path / "x.npy", mmap_mode="r"))
-    assert not residence.aliasable(X)
+    assert not residence.can_be_aliased(x[1:])  # 4 bytes on: TensorFlow would abort
+    assert not residence.can_be_aliased(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert not residence.can_be_aliased(X)
 
 
 def test_an_author_may_change_his_array_afterwards() -> None:
@@ -153,13 +153,13 @@ def _dataset() -> tf.data.Dataset:
 
 
 def test_datasets() -> None:
-    split = chunks.split(_dataset(), ONE, "training data")
+    split = chunks.make_examples(_dataset(), ONE, "training data")
     assert split.size == 10
     assert sorted(_seen(split, 0, 1)) == list(range(10))
     assert _seen(split, 0, 1) == _seen(split, 0, 1)
     assert _seen(split, 0, 1) != _seen(split, 0, 2)
-    assert _seen(chunks.split(_dataset(), ONE, "again"), 0, 2) == _seen(split, 0, 2)
-    assert _seen(chunks.split(_dataset(), _two(), "mirrored"), 0, 2) == _seen(split, 0, 2)
+    assert _seen(chunks.make_examples(_dataset(), ONE, "again"), 0, 2) == _seen(split, 0, 2)
+    assert _seen(chunks.make_examples(_dataset(), _two(), "mirrored"), 0, 2) == _seen(split, 0, 2)
 
 
 def windows(**options: Any) -> tf.data.Dataset:
@@ -170,23 +170,23 @@ def windows(**options: Any) -> tf.data.Dataset:
 
 def test_single_examples_of_unknown_length_are_examples() -> None:
     """As Keras makes them: windows, whose targets are cut from them."""
-    split = chunks.split(windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data")
+    split = chunks.make_examples(windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data")
     assert split.size == 15
     assert [leaf.shape for leaf in split.example()] == [(1, 5, 3), (1, 1)]
     assert sum(len(chunk.order) for chunk in split.chunks(4, 3, 1)) == 15
-    alone = chunks.split(windows(), ONE, "training data")
+    alone = chunks.make_examples(windows(), ONE, "training data")
     assert [leaf.shape for leaf in alone.example()] == [(1, 6, 3)]
 
 
 def test_what_may_be_batches_says_how_to_tell_them_from_examples() -> None:
     with pytest.raises(DataError, match=r"dataset of batches, expected single examples; leave out batch\(\)"):
-        chunks.split(windows().batch(4).map(lambda w: (w, w)), ONE, "training data")
+        chunks.make_examples(windows().batch(4).map(lambda w: (w, w)), ONE, "training data")
     signature = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.float32)
     made = tf.data.Dataset.from_generator(lambda: iter([(np.ones((6, 3)), np.ones(6))] * 3), output_signature=signature)
     with pytest.raises(DataError, match=r"Where \(6, 3\), \(6,\), of the first element, are the shapes of one example"):
-        chunks.split(made, ONE, "training data")
+        chunks.make_examples(made, ONE, "training data")
     told = made.map(lambda x, y: (tf.ensure_shape(x, [6, 3]), tf.ensure_shape(y, [6])))
-    assert chunks.split(told, ONE, "training data").size == 3
+    assert chunks.make_examples(told, ONE, "training data").size == 3
 
 
 class Many:
@@ -203,11 +203,11 @@ class Many:
 
 def test_more_examples_than_can_be_numbered_are_refused() -> None:
     with pytest.raises(DataError, match="training data: arrays of 2,147,483,648 examples, expected at most 2,147,483"):
-        chunks.split((Many(), Many()), ONE, "training data")
+        chunks.make_examples((Many(), Many()), ONE, "training data")
 
 
 def test_datasets_of_unknown_size_are_counted() -> None:
-    split = chunks.split(_dataset().filter(lambda x, y: y < 7), ONE, "training data")
+    split = chunks.make_examples(_dataset().filter(lambda x, y: y < 7), ONE, "training data")
     assert split.size == 7
     assert sorted(_seen(split, 5, 1)) == list(range(7))
 
@@ -274,7 +274,7 @@ def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyP
 )
 def test_wrong_data(wrong: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        chunks.split(wrong, ONE, "training data")
+        chunks.make_examples(wrong, ONE, "training data")
 
 
 def test_examples_of_mixed_shapes() -> None:
@@ -282,7 +282,9 @@ def test_examples_of_mixed_shapes() -> None:
         yield from [(np.zeros(2, np.float32), 0), (np.zeros(3, np.float32), 1)]
 
     signature = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32))
-    split = chunks.split(tf.data.Dataset.from_generator(examples, output_signature=signature), ONE, "training data")
+    split = chunks.make_examples(
+        tf.data.Dataset.from_generator(examples, output_signature=signature), ONE, "training data"
+    )
     with pytest.raises(DataError, match=r"cannot be read or batched"):
         list(split.chunks(2, None, 0))
 
@@ -294,7 +296,9 @@ def test_a_dataset_that_changes_its_size() -> None:
         yield from zip(X[: (count := next(sizes))], Y[:count], strict=True)
 
     signature = (tf.TensorSpec([1], tf.float32), tf.TensorSpec([], tf.int32))
-    split = chunks.split(tf.data.Dataset.from_generator(examples, output_signature=signature), ONE, "training data")
+    split = chunks.make_examples(
+        tf.data.Dataset.from_generator(examples, output_signature=signature), ONE, "training data"
+    )
     assert len(_seen(split, None, 1)) == 10
     with pytest.raises(DataError, match="9 examples, expected 10"):
         _seen(split, None, 2)
@@ -315,11 +319,11 @@ def batched(**options: Any) -> Any:
 )
 def test_batches_are_refused_also_where_their_size_is_known(dataset: Any) -> None:
     with pytest.raises(DataError, match="a dataset of batches, expected single examples"):
-        chunks.split(dataset, ONE, "training data")
+        chunks.make_examples(dataset, ONE, "training data")
 
 
 def test_batches_that_were_taken_apart_are_examples() -> None:
-    assert chunks.split(batched(drop_remainder=True).unbatch(), ONE, "training data").size == 8
+    assert chunks.make_examples(batched(drop_remainder=True).unbatch(), ONE, "training data").size == 8
 
 
 @pytest.mark.parametrize(
@@ -334,7 +338,7 @@ def test_batches_that_were_taken_apart_are_examples() -> None:
 )
 def test_texts_and_rows_of_several_lengths_say_the_way_out(wrong: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        chunks.split(wrong, ONE, "training data")
+        chunks.make_examples(wrong, ONE, "training data")
 
 
 def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
@@ -343,7 +347,7 @@ def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
         output_signature=(tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32)),
     )
     with pytest.raises(DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"):
-        list(chunks.split(dataset, ONE, "training data").chunks(2, None, 0))
+        list(chunks.make_examples(dataset, ONE, "training data").chunks(2, None, 0))
 
 
 def test_examples_are_spread_over_those_that_are_visited() -> None:

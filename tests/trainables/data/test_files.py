@@ -46,7 +46,7 @@ def _seen(split: Examples, seed: int | None, epoch: int) -> list[int]:
 
 
 def test_records_are_counted_and_shuffled_anew_each_epoch(tmp_path: Path) -> None:
-    split = chunks.split(_records(_write_records(tmp_path)), ONE, "training data")
+    split = chunks.make_examples(_records(_write_records(tmp_path)), ONE, "training data")
     assert split.size == 100
     assert split.example()[0].shape == (1, 2)
     assert _seen(split, None, 1) == list(range(100))
@@ -54,10 +54,10 @@ def test_records_are_counted_and_shuffled_anew_each_epoch(tmp_path: Path) -> Non
     assert sorted(first) == sorted(second) == list(range(100))
     assert len({tuple(order) for order in (first, second, _seen(split, 8, 1))}) == 3
     # Resumed in another process, epoch 2 comes without epoch 1 before it.
-    again = chunks.split(_records(str(tmp_path / "train-*.tfrecord")), ONE, "training data")
+    again = chunks.make_examples(_records(str(tmp_path / "train-*.tfrecord")), ONE, "training data")
     assert _seen(again, 7, 2) == second
     doubled = _records(str(tmp_path / "train-*.tfrecord")).map(lambda x, y: (x, 2 * y))
-    assert _seen(chunks.split(doubled, ONE, "training data"), 7, 2) == [2 * y for y in second]
+    assert _seen(chunks.make_examples(doubled, ONE, "training data"), 7, 2) == [2 * y for y in second]
 
 
 @pytest.mark.parametrize("cut", [-3, -20, 5])
@@ -92,7 +92,7 @@ def test_parquet_columns_become_a_matrix(tmp_path: Path) -> None:
     assert x.tolist() == [[2.0 * i, i] for i in range(10)]
     assert (y.dtype, y.tolist()) == (np.int64, [i % 3 for i in range(10)])
     assert (w.dtype, w.shape) == (np.float32, (10,))
-    assert chunks.split(rows, ONE, "training data").size == 10
+    assert chunks.make_examples(rows, ONE, "training data").size == 10
 
 
 def test_parquet_lists_become_rows(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_images_by_folder(tmp_path: Path, *, keep: bool) -> None:
 
 def test_images_kept_and_decoded_at_each_use_give_the_same_batches(tmp_path: Path) -> None:
     root = _write_images(tmp_path)
-    kept = chunks.split(files.image_folder(root, (4, 4)), ONE, "kept")
-    decoded = chunks.split(files.image_folder(root, (4, 4), keep=False), ONE, "decoded", resident_bytes=0)
+    kept = chunks.make_examples(files.image_folder(root, (4, 4)), ONE, "kept")
+    decoded = chunks.make_examples(files.image_folder(root, (4, 4), keep=False), ONE, "decoded", resident_bytes=0)
     (one,), (other,) = kept.chunks(5, 3, 1), decoded.chunks(5, 3, 1)
     for a, b in zip(one.tensors, other.tensors, strict=True):
         assert a.numpy()[one.order].tobytes() == b.numpy()[other.order].tobytes()

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sweep.contract import Devices
 from trainables.data import chunks
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.devices.placement import place
 
 pytestmark = pytest.mark.keras
@@ -19,7 +19,7 @@ Y = np.arange(20, dtype=np.int32)
 
 def of(*data: Any) -> str | None:
     strategy = place(Devices()).replicas
-    return chunks.fingerprint(*(None if one is None else split(one, strategy, "data") for one in data))
+    return chunks.compute_fingerprint(*(None if one is None else make_examples(one, strategy, "data") for one in data))
 
 
 def changed(array: Any) -> Any:

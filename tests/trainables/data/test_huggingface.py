@@ -9,7 +9,7 @@ from small import Small, assignment, metrics, train
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import huggingface, residence
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.data.sources import BlockArray, DataError
 from trainables.devices.replicas import Replicas
 
@@ -46,7 +46,7 @@ def test_columns_become_inputs_targets_and_weights(table: Any) -> None:
     several, _ = _arrays(huggingface.columns(table.with_format("numpy"), ["width", "text"], "label"))
     assert several["width"].tolist() == [1.0, 2.0, 3.0]
     assert several["text"].tolist() == [b"a", b"bb", b""]
-    (chunk,) = split(
+    (chunk,) = make_examples(
         huggingface.columns(table, "text", "label"), Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "x"
     ).chunks(3, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [b"a", b"bb", b""]
@@ -63,7 +63,7 @@ def test_more_rows_than_a_block_are_shared_by_the_node(tmp_path: Any) -> None:
     def load() -> Any:
         return huggingface.columns(many, "x", "y"), None
 
-    ((x, _), _), _ = residence.shared(tmp_path / "node", Hyperparameters({}), load)
+    ((x, _), _), _ = residence.load_shared(tmp_path / "node", Hyperparameters({}), load)
     assert isinstance(x, np.memmap)
     np.testing.assert_array_equal(x, np.arange(3000))
 
@@ -92,7 +92,7 @@ def test_other_objects_are_refused(table: Any) -> None:
     with pytest.raises(DataError, match="without a row"):
         huggingface.columns(table.select([]), "width", "label")
     with pytest.raises(DataError, match=r"huggingface\.columns\(dataset"):
-        split(table, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
+        make_examples(table, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
 
 
 def test_it_trains_as_the_arrays_do() -> None:

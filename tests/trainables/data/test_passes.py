@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import files, passes, sequences, trial_parts
-from trainables.data.chunks import ArraySplit, DataError, StreamSplit, split
-from trainables.data.passes import Examples, HeldOut, Walk, take
+from trainables.data.chunks import ArraySplit, DataError, StreamSplit, make_examples
+from trainables.data.passes import Examples, HeldOut, Walk, gather_array_rows
 from trainables.data.sources import Stream
 from trainables.devices.replicas import Replicas
 
@@ -60,16 +60,18 @@ def source(kind: str, folder: Path) -> Examples:
         case "fold":
             return ArraySplit((X, Y), ONE).part(trial_parts.fold_rows(Y % 2, 20, 0, 4, 3)[0])
         case "stream":
-            return split(tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x + 1, y)), ONE, "training data")
+            return make_examples(
+                tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x + 1, y)), ONE, "training data"
+            )
         case "records":
             return StreamSplit(records(folder), ONE)
         case "batches":
-            return split(Turning(), ONE, "training data")
+            return make_examples(Turning(), ONE, "training data")
         case "threads":
-            return split(Turning(workers=2), ONE, "training data")
+            return make_examples(Turning(workers=2), ONE, "training data")
         case _:
             rows = [np.arange(1, 2 + y % 5) for y in Y]
-            return split(sequences.buckets(rows, Y, count=2), ONE, "training data")
+            return make_examples(sequences.buckets(rows, Y, count=2), ONE, "training data")
 
 
 KINDS = ("resident", "gathered", "fold", "stream", "records", "batches", "threads", "buckets")
@@ -100,7 +102,7 @@ def test_epochs_of_any_length_are_the_passes_one_after_the_other(
         assert [batch for epoch in epochs for batch in epoch] == whole[: steps * len(epochs)]
         for number in (3, len(epochs)):  # resumed, gone back, and beside
             fresh = Walk(source(kind, tmp_path), BATCH, 5, steps)
-            assert seen(fresh.epoch(number)) == seen(walk.anew(number)) == epochs[number - 1]
+            assert seen(fresh.epoch(number)) == seen(walk.read_epoch_again(number)) == epochs[number - 1]
 
 
 @pytest.mark.parametrize("kind", ["stream", "threads", "gathered", "batches"])
@@ -111,7 +113,7 @@ def test_another_reader_does_not_disturb_the_walk(kind: str, tmp_path: Path, mon
     expected = [seen(alone.epoch(number)) for number in range(1, 8)]
     for number, epoch in enumerate(expected, 1):
         assert seen(beside.epoch(number)) == epoch
-        assert seen(beside.anew(number)) == epoch
+        assert seen(beside.read_epoch_again(number)) == epoch
         other = Walk(data, BATCH, 9, 5).epoch(number)  # a trial that ends within an epoch
         next(other)
 
@@ -155,7 +157,7 @@ def test_a_dataset_that_has_grown_is_noticed() -> None:
 
     spec = tf.TensorSpec([], tf.int64)
     dataset = tf.data.Dataset.from_generator(examples, output_signature=spec).map(lambda y: (y[None], y))
-    walk = Walk(split(dataset, ONE, "training data"), BATCH, 5, 3)
+    walk = Walk(make_examples(dataset, ONE, "training data"), BATCH, 5, 3)
     with pytest.raises(DataError, match="more than 20 examples as counted; is the dataset random"):
         seen(walk.epoch(1))
 
@@ -202,10 +204,10 @@ def test_threads_read_the_same_rows(threads: int, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", whole)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     rows = np.random.default_rng(1).permutation(300)[:271].astype(np.int32)
-    np.testing.assert_array_equal(take(mapped, rows, threads), whole[rows])
+    np.testing.assert_array_equal(gather_array_rows(mapped, rows, threads), whole[rows])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_cannot_be_read_is_told(threads: int) -> None:
     with pytest.raises(IndexError, match="out of bounds"):
-        take(np.zeros((300, 128, 128, 3), np.uint8), np.arange(100, 400, dtype=np.int32), threads)
+        gather_array_rows(np.zeros((300, 128, 128, 3), np.uint8), np.arange(100, 400, dtype=np.int32), threads)

@@ -18,11 +18,11 @@ from waiting import PATIENCE_S
 
 from sweep.hyperparameters import Hyperparameters, ReadMark
 from trainables.data import chunks, residence
-from trainables.data.residence import Packed, shared
+from trainables.data.residence import Packed, load_shared
 from trainables.data.sources import BlockArray, DataError
 from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
-from trainables.state.pristine import AuthorSurroundings
+from trainables.state.author_globals import AuthorSurroundings
 
 pytestmark = pytest.mark.keras
 
@@ -34,7 +34,7 @@ NONE = Hyperparameters({})
 
 
 def _shared(folder: Path | None, load: Any, hp: Hyperparameters = NONE) -> Any:
-    return shared(folder, hp, load)[0]
+    return load_shared(folder, hp, load)[0]
 
 
 class Loads:
@@ -70,7 +70,7 @@ def test_trials_share_where_they_agree_on_what_was_read(tmp_path: Path) -> None:
             loads.append(params)
             return (X[: hp.integer("size")], Y[: hp.integer("size")] * ("noise" in hp)), None
 
-        ((x, _), _), reads = shared(tmp_path, hp, load)
+        ((x, _), _), reads = load_shared(tmp_path, hp, load)
         return len(x), reads
 
     assert given(size=4, units=8) == given(size=4, units=16) == (4, {"size": 4, "noise": ReadMark.ABSENT})
@@ -97,8 +97,8 @@ def test_what_a_worker_writes_into_its_map_stays_with_it(tmp_path: Path) -> None
 
 def test_training_on_shared_data_copies_no_page_of_it(tmp_path: Path) -> None:
     x = np.ones((4096, 64), np.float32)
-    (arrays, _), _ = shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
-    split = chunks.split(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
+    (arrays, _), _ = load_shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
+    split = chunks.make_examples(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
     for epoch in (1, 2):
         for chunk in split.chunks(64, 0, epoch):
             tf.reduce_sum(tf.gather(chunk.tensors[0], chunk.order)).numpy()
@@ -126,8 +126,8 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
 
     workers = [Author(), Author()]
     for worker in workers:
-        with AuthorSurroundings(frozenset()).watched(worker) as left:
-            shared(tmp_path, NONE, worker.data, left)
+        with AuthorSurroundings(frozenset()).running_data(worker) as left:
+            load_shared(tmp_path, NONE, worker.data, left)
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 
 
@@ -280,7 +280,7 @@ def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
     array = _numbers(dtype, (40, 3))
     placed = residence.put_on_devices(array, _mirrored())
     leaf = placed.values[0]
-    assert isinstance(leaf, Packed) == residence.packs(np.dtype(dtype))
+    assert isinstance(leaf, Packed) == residence.needs_packing(np.dtype(dtype))
 
     np.testing.assert_array_equal(residence.gather(leaf, tf.constant([3, 0])), array[[3, 0]])
     traced = tf.function(_used).get_concrete_function(leaf, tf.TensorSpec([None], tf.int64))

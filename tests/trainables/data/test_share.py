@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainables.data import files
-from trainables.data.chunks import BucketSplit, DataError, split
+from trainables.data.chunks import BucketSplit, DataError, make_examples
 from trainables.data.files import tfrecords
 from trainables.data.passes import Walk
 from trainables.data.share import Share
@@ -53,27 +53,29 @@ def test_it_is_what_the_replicas_compute(replicas: int, local: int, micro_batche
         for micro_batch, replica in itertools.product(range(micro_batches), range(rank * local, (rank + 1) * local)):
             cut = slices.cut(tf.constant(size), micro_batch * replicas + replica, parts)
             mine |= set(range(int(cut.start), int(cut.stop)))
-        found = Share(replicas, local, rank, micro_batches).of_batch(size)
+        found = Share(replicas, local, rank, micro_batches).mask_batch(size)
         assert set(np.flatnonzero(found)) == mine
 
 
 def test_inside_of_a_pipeline_it_is_the_same() -> None:
     for size, batch_size in ((23, 5), (20, 5), (3, 8)):
         share = Share(3, 1, 1, 2)
-        wanted = share.wanted(size, batch_size)
-        assert [bool(wanted(tf.constant(i, tf.int64))) for i in range(size)] == list(share.of_batches(size, batch_size))
+        wanted = share.make_filter(size, batch_size)
+        assert [bool(wanted(tf.constant(i, tf.int64))) for i in range(size)] == list(
+            share.mask_batches(size, batch_size)
+        )
 
 
 def source(kind: str, folder: Path) -> Any:
     x = np.arange(SIZE, dtype=np.float32)
     if kind == "arrays":
-        return split((Counted(), x), ONE, "training data", resident_bytes=0)
+        return make_examples((Counted(), x), ONE, "training data", resident_bytes=0)
     if kind == "buckets":
         parts = ((x[:12, None], x[:12]), (np.stack([x[12:]] * 2, 1), x[12:]))
         return BucketSplit(Buckets(parts), ONE, 0)
     if kind == "dataset":
-        return split(tf.data.Dataset.from_tensor_slices((x[:, None], x)), ONE, "training data")
-    return split(recorded(folder), ONE, "training data")
+        return make_examples(tf.data.Dataset.from_tensor_slices((x[:, None], x)), ONE, "training data")
+    return make_examples(recorded(folder), ONE, "training data")
 
 
 def recorded(folder: Path) -> Any:
@@ -95,9 +97,9 @@ def batches(data: Any, share: Share | None, seed: int | None, skipped: int = 0) 
     found: list[list[int]] = []
     for chunk in data.chunks(BATCH, seed, 2, skipped, share):
         targets = chunk.tensors[1].numpy()[chunk.order].astype(int)
-        mine = np.ones(len(targets), bool) if share is None else share.of_batches(len(targets), BATCH)
+        mine = np.ones(len(targets), bool) if share is None else share.mask_batches(len(targets), BATCH)
         if share is not None:
-            assert len(chunk.tensors[1]) == share.most(len(targets), BATCH)
+            assert len(chunk.tensors[1]) == share.count_most_needed(len(targets), BATCH)
         cut = np.where(mine, targets, -1).tolist()
         found += [cut[start : start + BATCH] for start in range(0, len(cut), BATCH)]
     return found
@@ -116,16 +118,16 @@ def test_each_reads_its_part_of_the_same_batches(
         assert [[max(found) for found in zip(*each, strict=True)] for each in zip(*parts, strict=True)] == whole
         for share, part in zip(shares, parts, strict=True):
             for batch, mine in zip(whole, part, strict=True):
-                wanted = share.of_batch(len(batch))
+                wanted = share.mask_batch(len(batch))
                 assert mine == np.where(wanted, batch, -1).tolist()
 
 
 def test_rows_that_are_anothers_are_not_asked_for() -> None:
     x = Counted()
-    data = split((x, np.arange(SIZE, dtype=np.float32)), ONE, "training data", resident_bytes=0)
+    data = make_examples((x, np.arange(SIZE, dtype=np.float32)), ONE, "training data", resident_bytes=0)
     x.asked.clear()
     (chunk,) = data.chunks(BATCH, None, 1, 0, Share(2, 1, 1))
-    mine = np.flatnonzero(Share(2, 1, 1).of_batches(SIZE, BATCH))
+    mine = np.flatnonzero(Share(2, 1, 1).mask_batches(SIZE, BATCH))
     assert sorted(set(x.asked)) == mine.tolist()
     np.testing.assert_array_equal(chunk.tensors[0].numpy()[chunk.order][mine, 0], mine)
 
@@ -139,16 +141,16 @@ def test_records_that_are_anothers_are_not_read(tmp_path: Path, monkeypatch: pyt
         return read(self, numbers)
 
     monkeypatch.setattr(files.Records, "read", noted)
-    data, share = split(stream, ONE, "training data"), Share(2, 1, 0)
+    data, share = make_examples(stream, ONE, "training data"), Share(2, 1, 0)
     list(data.chunks(BATCH, None, 1, 0, share))
-    assert found == np.flatnonzero(share.of_batches(SIZE, BATCH)).tolist()
+    assert found == np.flatnonzero(share.mask_batches(SIZE, BATCH)).tolist()
 
 
 def test_more_files_than_may_be_open_are_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "OPEN_FILES", 1)
-    data, share = split(recorded(tmp_path), ONE, "training data"), Share(2, 1, 0)
+    data, share = make_examples(recorded(tmp_path), ONE, "training data"), Share(2, 1, 0)
     assert batches(data, share, 5) == [
-        np.where(share.of_batch(len(batch)), batch, -1).tolist() for batch in batches(data, None, 5)
+        np.where(share.mask_batch(len(batch)), batch, -1).tolist() for batch in batches(data, None, 5)
     ]
 
 
@@ -160,7 +162,7 @@ def test_a_pass_that_is_cut_into_epochs_goes_on_where_it_stopped(tmp_path: Path)
             int(target)
             for number in (1, 2, 3)
             for chunk in walk.epoch(number)
-            for target in chunk.tensors[1].numpy()[chunk.order][share.of_batches(len(chunk.order), BATCH)]
+            for target in chunk.tensors[1].numpy()[chunk.order][share.mask_batches(len(chunk.order), BATCH)]
         ]
 
     def walk() -> Walk:
@@ -171,7 +173,7 @@ def test_a_pass_that_is_cut_into_epochs_goes_on_where_it_stopped(tmp_path: Path)
         int(target)
         for number in (1, 2, 3)
         for chunk in whole.epoch(number)
-        for target in chunk.tensors[1].numpy()[chunk.order][share.of_batches(len(chunk.order), BATCH)]
+        for target in chunk.tensors[1].numpy()[chunk.order][share.mask_batches(len(chunk.order), BATCH)]
     ]
     assert seen(walk()) == expected
 
@@ -184,7 +186,7 @@ def test_a_dataset_of_another_size_than_counted_is_refused(found: int) -> None:
         return iter([(np.float32([i]), i) for i in range(next(sizes))])
 
     spec = (tf.TensorSpec([1], tf.float32), tf.TensorSpec([], tf.int32))
-    data = split(tf.data.Dataset.from_generator(examples, output_signature=spec), ONE, "training data")
+    data = make_examples(tf.data.Dataset.from_generator(examples, output_signature=spec), ONE, "training data")
     data.visit(Visits(shuffle=False))
     with pytest.raises(DataError, match="as counted; is the dataset random"):
         list(data.chunks(BATCH, 1, 1, 0, Share(2, 1, 1)))
@@ -197,10 +199,10 @@ def test_each_device_has_its_rows_where_the_order_says(
 ) -> None:
     lengths = set[int]()
     for rank in range(replicas // local):
-        each, lies = Share(replicas, local, rank, micro_batches).layout(size, batch_size)
+        each, lies = Share(replicas, local, rank, micro_batches).arrange_by_replica(size, batch_size)
         for device, places in enumerate(each):
             one = Share(replicas, 1, rank * local + device, micro_batches)
-            mine = np.flatnonzero(one.of_batches(size, batch_size))
+            mine = np.flatnonzero(one.mask_batches(size, batch_size))
             assert (places[lies[mine]] == mine).all()
             lengths.add(len(places))
     assert len(lengths) == 1, "one shape on all devices"
@@ -222,7 +224,7 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
         size, batch_size = SIZE, 4
     elif kind == "batches":
         given = Batches(x, y, batch_size)
-    data = split(given, strategy, "training data", resident_bytes=0)
+    data = make_examples(given, strategy, "training data", resident_bytes=0)
     share = Share(replicas, replicas, 0)
     sent, whole, rows = 0, 0, 0
     for chunk, everything in zip(
@@ -232,7 +234,7 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
             own = [on(strategy, leaf, place) for leaf in leaves(chunk.tensors)]
             sent += sum(leaf.numpy().nbytes for leaf in own)
             whole += sum(on(strategy, leaf, place).numpy().nbytes for leaf in leaves(everything.tensors))
-            mine = Share(replicas, 1, place).of_batches(len(chunk.order), batch_size)
+            mine = Share(replicas, 1, place).mask_batches(len(chunk.order), batch_size)
             targets = on(strategy, chunk.tensors[1], place).numpy()[chunk.order[mine]]
             expected = on(strategy, everything.tensors[1], place).numpy()[everything.order[mine]]
             np.testing.assert_array_equal(targets, expected)

@@ -13,7 +13,7 @@ from zoo_sources import WORDS, OnTexts, texts
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import chunks, sources, trial_parts
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.data.sources import DataError
 from trainables.devices.replicas import Replicas
 from trainables.keras_trainable import KerasTrainable
@@ -37,22 +37,23 @@ WANTED = ["röt", "", "blue"]
     ids=["U", "object", "S", "T", "pandas", "tensor", "dataset"],
 )
 def test_texts_come_in_any_form(x: Any) -> None:
-    data = split(x if isinstance(x, tf.data.Dataset) else (x, Y), ONE, "training data")
+    data = make_examples(x if isinstance(x, tf.data.Dataset) else (x, Y), ONE, "training data")
     (chunk,) = data.chunks(4, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [one.encode() for one in WANTED]
     assert data.example()[0].dtype == tf.string
-    assert chunks.fingerprint(data) is not None
+    assert chunks.compute_fingerprint(data) is not None
 
 
 def test_other_texts_have_another_fingerprint() -> None:
     one, other = (
-        chunks.fingerprint(split((np.array(x), Y), ONE, "data")) for x in (["ab", "c", "d"], ["a", "bc", "d"])
+        chunks.compute_fingerprint(make_examples((np.array(x), Y), ONE, "data"))
+        for x in (["ab", "c", "d"], ["a", "bc", "d"])
     )
     assert one != other
 
 
 def test_large_texts_are_gathered() -> None:
-    data = split((np.array(WANTED), Y), ONE, "training data", resident_bytes=0)
+    data = make_examples((np.array(WANTED), Y), ONE, "training data", resident_bytes=0)
     (chunk,) = data.chunks(4, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [one.encode() for one in WANTED]
 
@@ -93,9 +94,9 @@ def frame(floats: Any) -> pd.DataFrame:
     ids=["float64", "float32", "int", "nullable", "dummies"],
 )
 def test_frames_with_columns_of_booleans_are_numbers(x: pd.DataFrame, kind: type) -> None:
-    (train, _) = sources.parts_of(((x, Y), None))
+    (train, _) = sources.split_returned(((x, Y), None))
     for given in (train, (x, Y)):  # batches of a dataset in Python come as they are
-        (found, _) = sources.arrays_of(given)
+        (found, _) = sources.convert_arrays(given)
         assert found.dtype == kind
         assert found.tolist() == x.astype("float64").to_numpy().astype(kind).tolist()
 
@@ -138,11 +139,11 @@ def test_a_frame_with_booleans_trains_as_keras_fit_trains_it() -> None:
 )
 def test_mixed_types_of_scalars_are_refused_as_such(x: Any) -> None:
     with pytest.raises(DataError, match=r'of its columns mixed\? Convert them in data\(\), as df.astype\("float32"\)'):
-        sources.arrays_of((x, Y))
+        sources.convert_arrays((x, Y))
     rows = np.empty(3, object)
     rows[:] = [np.zeros(2), np.zeros(3), np.zeros(1)]
     with pytest.raises(DataError, match="do the rows differ in shape"):
-        sources.arrays_of((rows, Y))
+        sources.convert_arrays((rows, Y))
 
 
 def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
@@ -156,14 +157,17 @@ def test_a_sparse_matrix_is_refused_with_how_to_make_it_dense() -> None:
         def toarray(self) -> Any: ...
 
     with pytest.raises(DataError, match=r"a Sparse within it, expected arrays.*\.toarray\(\) in data"):
-        sources.arrays_of((Sparse(), Y))
+        sources.convert_arrays((Sparse(), Y))
 
 
 def test_a_series_is_a_column_as_in_fit() -> None:
     x, y = np.arange(6, dtype=np.float32).reshape(3, 2), pd.Series([1.0, 2.0, 3.0], dtype="float32")
-    (chunk,) = split((pd.DataFrame(x), y, y), ONE, "data").chunks(4, None, 0)
+    (chunk,) = make_examples((pd.DataFrame(x), y, y), ONE, "data").chunks(4, None, 0)
     assert [leaf.shape for leaf in chunk.tensors] == [(3, 2), (3, 1), (3, 1)]
-    (chunk,) = split(({"a": pd.Series(WANTED), "b": x}, Y), ONE, "data").chunks(4, None, 0)
+    (chunk,) = make_examples(({"a": pd.Series(WANTED), "b": x}, Y), ONE, "data").chunks(4, None, 0)
     assert {name: leaf.shape for name, leaf in chunk.tensors[0].items()} == {"a": (3, 1), "b": (3, 2)}
-    labels = trial_parts.labels_of(sources.as_examples((x, pd.Series([0, 1, 1]))))
-    assert trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), labels) == {0: 1.5, 1: 0.75}
+    labels = trial_parts.get_labels(sources.normalize_examples((x, pd.Series([0, 1, 1]))))
+    assert trial_parts.compute_class_weights(Hyperparameters({"class_weights": "balanced"}), labels) == {
+        0: 1.5,
+        1: 0.75,
+    }

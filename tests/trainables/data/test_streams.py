@@ -15,7 +15,7 @@ from sweep.contract import NotBegun
 from trainables.data import chunks, sources, trial_parts
 from trainables.data.passes import Pass, Walk
 from trainables.data.sources import Stream, Visits
-from trainables.data.streams import Extent, StreamSplit, uncertainty
+from trainables.data.streams import Extent, StreamSplit, find_nondeterminism
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
@@ -44,11 +44,11 @@ def order(dataset: tf.data.Dataset) -> list[list[Any]]:
 def test_a_seed_of_the_process_does_not_change_it(kind: str, global_seed: None) -> None:
     """`keras.utils.set_random_seed` in one worker, and not in another, had them train in different orders."""
     dataset = DATASETS[kind]()
-    theirs = order(dataset.shuffle(5, seed=sources.mixed(3, 1)))
+    theirs = order(dataset.shuffle(5, seed=sources.mix_seeds(3, 1)))
     stream = sources.from_dataset(dataset, 5)
     assert order(stream.ordered(3, 1)) == theirs  # as it always was
     tf.random.set_seed(7)
-    assert order(dataset.shuffle(5, seed=sources.mixed(3, 1))) != theirs
+    assert order(dataset.shuffle(5, seed=sources.mix_seeds(3, 1))) != theirs
     assert order(stream.ordered(3, 1)) == theirs
     assert stream.ordered(3, 1).element_spec == dataset.element_spec
     assert stream.ordered(None, 1) is dataset
@@ -68,7 +68,7 @@ def sampled_candidates(n: tf.Tensor) -> tf.Tensor:
     [(boxed, True), (sampled_candidates, True), (lambda n: tf.random.uniform([3]), True), (lambda n: n + 1, False)],
 )
 def test_a_map_in_parallel_that_draws_is_known(drawn: Any, draws: bool) -> None:
-    found = uncertainty(tf.data.Dataset.range(8).map(drawn, num_parallel_calls=4))
+    found = find_nondeterminism(tf.data.Dataset.range(8).map(drawn, num_parallel_calls=4))
     assert ("draws in a map" in found) == draws
 
 
@@ -100,7 +100,7 @@ def test_buckets_of_two_seeds_have_no_order_in_common() -> None:
 
     def orders(seed: int) -> list[list[int]]:
         found: dict[int, list[int]] = {0: [], 1: []}
-        for bucket, rows in chunks.runs([40, 40], Pass(40, seed, 1)):
+        for bucket, rows in chunks.list_bucket_runs([40, 40], Pass(40, seed, 1)):
             found[bucket] += rows.tolist()
         return [*found.values()]
 

@@ -18,7 +18,7 @@ from small import Small, assignment, go_on, metrics, train
 from sweep.contract import Fold
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.data.sources import BlockArray, Buckets, DataError, Stream, from_dataset
 from trainables.data.trial_parts import join_data
 from trainables.devices.replicas import Replicas
@@ -54,11 +54,11 @@ def test_the_cut_follows_the_seed_alone() -> None:
 
 
 def test_training_and_validation_are_cut_as_one() -> None:
-    x, y = trial_parts.uncut((X, Y), (X + 1, Y))
+    x, y = trial_parts.concatenate_parts((X, Y), (X + 1, Y))
     assert x.shape == (20, 2)
     assert y.tolist() == [*range(10), *range(10)]
     whole = (X, Y)
-    assert trial_parts.uncut(whole, None) is whole
+    assert trial_parts.concatenate_parts(whole, None) is whole
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_training_and_validation_are_cut_as_one() -> None:
 )
 def test_what_cannot_be_cut_is_refused(train_data: Any, held_out: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        trial_parts.uncut(train_data, held_out)
+        trial_parts.concatenate_parts(train_data, held_out)
 
 
 def test_fewer_rows_than_folds_are_refused() -> None:
@@ -87,7 +87,7 @@ def _fold(number: int, epochs: int = 2, **params: Any) -> Any:
 def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
     class OneFold(Small):
         def data(self, hp: Any) -> Any:
-            x, y = trial_parts.uncut(*super().data(hp))
+            x, y = trial_parts.concatenate_parts(*super().data(hp))
             return tuple((x[rows], y[rows]) for rows in trial_parts.fold_rows(y, 90, 2, 4, 7))
 
     used = Small()
@@ -104,7 +104,7 @@ def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
         """The rows of one fold, handed over by themselves."""
 
         def data(self, hp: Any) -> Any:
-            x, y = trial_parts.uncut(*super().data(hp))
+            x, y = trial_parts.concatenate_parts(*super().data(hp))
             return tuple((x[rows], y[rows]) for rows in trial_parts.fold_rows(y, 90, 2, 4, 7))
 
     used = Small()
@@ -246,9 +246,11 @@ def test_a_label_without_weight_counts_one(shape: tuple[int, ...], dtype: Any, *
     labels = LABELS.reshape(shape).astype(dtype)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS, labels)))
-        found = np.array([w for *_, w in trial_parts.weighed(stream, WEIGHTS).read(None, 0).as_numpy_iterator()])
+        found = np.array(
+            [w for *_, w in trial_parts.add_class_weights(stream, WEIGHTS).read(None, 0).as_numpy_iterator()]
+        )
     else:
-        found = trial_parts.weighed((ROWS, labels), WEIGHTS)[2]
+        found = trial_parts.add_class_weights((ROWS, labels), WEIGHTS)[2]
     np.testing.assert_array_equal(found, np.reshape(EXPECTED, shape))
 
 
@@ -259,9 +261,11 @@ def test_they_multiply_the_weights_of_the_examples(shape: tuple[int, ...], *, st
     parts: Any = (ROWS, LABELS.reshape(shape), given)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices(parts))
-        found = np.array([w for *_, w in trial_parts.weighed(stream, WEIGHTS).read(None, 0).as_numpy_iterator()])
+        found = np.array(
+            [w for *_, w in trial_parts.add_class_weights(stream, WEIGHTS).read(None, 0).as_numpy_iterator()]
+        )
     else:
-        found = trial_parts.weighed(parts, WEIGHTS)[2]
+        found = trial_parts.add_class_weights(parts, WEIGHTS)[2]
     np.testing.assert_array_equal(found.reshape(-1), given * EXPECTED)
 
 
@@ -309,7 +313,7 @@ def test_other_targets_have_no_classes() -> None:
         arrays = np.zeros(len(targets)), targets
         for data in (arrays, tf.data.Dataset.from_tensor_slices(arrays), Buckets((arrays,))):
             with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, who"):
-                trial_parts.weighed(data, WEIGHTS)
+                trial_parts.add_class_weights(data, WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -322,21 +326,21 @@ def test_other_targets_have_no_classes() -> None:
 )
 def test_a_stream_whose_later_targets_are_of_another_kind_is_refused_as_it_is_read(first: Any, later: Any) -> None:
     y = np.stack([first] * trial_parts.FIRST + [np.asarray(later, first.dtype)])
-    stream = trial_parts.weighed(tf.data.Dataset.from_tensor_slices((np.zeros(len(y)), y)), WEIGHTS)
+    stream = trial_parts.add_class_weights(tf.data.Dataset.from_tensor_slices((np.zeros(len(y)), y)), WEIGHTS)
     with pytest.raises(DataError, match=r"the first targets are [a-z -]+, and others are not"):
-        list(split(stream, ONE, "training data").chunks(16, None, 1))
+        list(make_examples(stream, ONE, "training data").chunks(16, None, 1))
 
 
 def test_a_stream_without_examples_is_said_to_be_empty() -> None:
     empty = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS[:0], LABELS[:0])))
     with pytest.raises(DataError, match="an empty dataset"):
-        split(trial_parts.weighed(empty, WEIGHTS), ONE, "training data")
+        make_examples(trial_parts.add_class_weights(empty, WEIGHTS), ONE, "training data")
 
 
 def test_buckets_have_targets_of_one_kind() -> None:
     """One of tags at two places, whose rows look like one-hot targets by themselves."""
     tags = np.array([[0, 1], [1, 0]]), np.array([[1, 1, 0], [0, 1, 0]])
-    found = trial_parts.weighed(Buckets(tuple((np.zeros((2, 1)), y) for y in tags)), {0: 2.0, 1: 3.0})
+    found = trial_parts.add_class_weights(Buckets(tuple((np.zeros((2, 1)), y) for y in tags)), {0: 2.0, 1: 3.0})
     for part, y in zip(found.parts, tags, strict=True):
         np.testing.assert_array_equal(part[2], np.where(y == 0, 2.0, 3.0))
 
@@ -346,14 +350,16 @@ def test_buckets_have_targets_of_one_kind() -> None:
 def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed: bool) -> None:
     labels = np.array([0, 2, 2, 1, 0, 2])
     y = np.eye(3)[labels].astype(dtype)
-    weights = trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), trial_parts.labels_of((ROWS, y)))
-    assert weights == trial_parts.balanced(Hyperparameters({"class_weights": "balanced"}), labels)
+    weights = trial_parts.compute_class_weights(
+        Hyperparameters({"class_weights": "balanced"}), trial_parts.get_labels((ROWS, y))
+    )
+    assert weights == trial_parts.compute_class_weights(Hyperparameters({"class_weights": "balanced"}), labels)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((ROWS, y)))
-        found = [w for *_, w in trial_parts.weighed(stream, weights).read(None, 0).as_numpy_iterator()]
+        found = [w for *_, w in trial_parts.add_class_weights(stream, weights).read(None, 0).as_numpy_iterator()]
     else:
-        found = trial_parts.weighed((ROWS, y), weights)[2]
-    expected = trial_parts.weighed((ROWS, labels), weights)[2]
+        found = trial_parts.add_class_weights((ROWS, y), weights)[2]
+    expected = trial_parts.add_class_weights((ROWS, labels), weights)[2]
     np.testing.assert_array_equal(found, expected)
     assert found[0] == 1.0
 
@@ -361,4 +367,4 @@ def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed:
 @pytest.mark.parametrize(("kind", "error"), [("equal", ValueError), ("balanced", DataError)])
 def test_what_cannot_be_balanced(kind: str, error: Any) -> None:
     with pytest.raises(error, match="class_weights is"):
-        trial_parts.balanced(Hyperparameters({"class_weights": kind}), None)
+        trial_parts.compute_class_weights(Hyperparameters({"class_weights": kind}), None)

@@ -63,7 +63,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_examples_of_inputs_alone(form: str) -> None:
-    split = chunks.split(FORMS[form](X), STRATEGY, "training data")
+    split = chunks.make_examples(FORMS[form](X), STRATEGY, "training data")
     example = split.example()
     assert len(example) == 1
     assert split.some_targets() is None
@@ -139,7 +139,7 @@ def test_they_go_every_way_that_others_go(way: str, expected: Any, tmp_path: Pat
 
 def test_what_cannot_be_without_targets_says_so() -> None:
     with pytest.raises(DataError, match="training data: sample weights without targets"):
-        chunks.split((X, None, np.ones(40)), STRATEGY, "training data")
+        chunks.make_examples((X, None, np.ones(40)), STRATEGY, "training data")
     with pytest.raises(Exception, match="class_weights are given, but the data has no targets"):
         train(type("Weighed", (Coder,), {"class_weights": lambda *_: {0: 1.0}})(), assignment())
     with pytest.raises(Exception, match="mixup mixes targets with the inputs, and the data has none"):

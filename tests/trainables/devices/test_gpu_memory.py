@@ -24,7 +24,7 @@ LISTED = "00000000:65:00.0, 81559\n00000000:B3:00.0, 40960\n00000000:C3:00.0, [N
     ],
 )
 def test_what_nvidia_smi_tells(addresses: list[str], mib: int | None) -> None:
-    assert gpu_memory.told(LISTED, addresses) == (None if mib is None else mib * 2**20)
+    assert gpu_memory.parse_smallest_memory(LISTED, addresses) == (None if mib is None else mib * 2**20)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 4, 8])
@@ -36,8 +36,8 @@ def test_shares_leave_room_for_all(trials: int) -> None:
 
 def test_a_simulated_gpu_has_a_share_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gpu_memory.SIMULATED_GB, "2")
-    assert gpu_memory.limit(Devices(gpus=0.25, simulated=True)) == 5e8
-    assert gpu_memory.limit(Devices(gpus=1, simulated=True)) is None
+    assert gpu_memory.get_limit_bytes(Devices(gpus=0.25, simulated=True)) == 5e8
+    assert gpu_memory.get_limit_bytes(Devices(gpus=1, simulated=True)) is None
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, gb: str) -> Gauges:

@@ -11,8 +11,8 @@ import tensorflow as tf
 from sweep.contract import Devices
 from trainables.devices import placement
 from trainables.devices.placement import DeviceError, NewProcessNeeded, place
-from trainables.devices.precision import resolve
-from trainables.devices.replicas import here, sums
+from trainables.devices.precision import choose_policy
+from trainables.devices.replicas import get_replica_index, sum_over_replicas
 
 pytestmark = pytest.mark.keras
 
@@ -52,7 +52,9 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
 
     @tf.function
     def total() -> tf.Tensor:
-        return replicas.of_each(replicas.run(lambda: sums([tf.cast(here()[1] + 1, tf.float32)])[0]))
+        return replicas.of_each(
+            replicas.run(lambda: sum_over_replicas([tf.cast(get_replica_index()[1] + 1, tf.float32)])[0])
+        )
 
     assert [float(value) for value in total()] == [count * (count + 1) / 2] * count
 
@@ -80,10 +82,10 @@ def test_more_devices_than_tensorflow_has_need_another_process() -> None:
 
 def test_precision_on_a_cpu() -> None:
     placement = place(Devices())
-    assert resolve("auto", placement) == "float32"
-    assert resolve("mixed_float16", placement) == "mixed_float16"
+    assert choose_policy("auto", placement) == "float32"
+    assert choose_policy("mixed_float16", placement) == "mixed_float16"
     with pytest.raises(ValueError, match="precision is 'half', expected one of auto, float32"):
-        resolve("half", placement)
+        choose_policy("half", placement)
 
 
 EARLY = """

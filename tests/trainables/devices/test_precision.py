@@ -23,13 +23,13 @@ CPU, GPU = (
 @pytest.fixture(autouse=True)
 def as_by_default() -> Iterator[None]:
     yield
-    precision.choose_bits(CPU, deterministic=False)
+    precision.set_determinism(CPU, deterministic=False)
 
 
 def test_a_process_can_do_both() -> None:
-    precision.choose_bits(CPU, deterministic=True)
+    precision.set_determinism(CPU, deterministic=True)
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-    precision.choose_bits(CPU, deterministic=False)
+    precision.set_determinism(CPU, deterministic=False)
     assert tf.config.experimental.tensor_float_32_execution_enabled()
 
 
@@ -37,7 +37,7 @@ def test_sums_are_made_in_the_order_of_the_program_where_that_is_promised() -> N
     """TensorFlow's arithmetic optimizer adds a + (b + c) in an order that differs between processes."""
     found = []
     for placement, deterministic in ((CPU, False), (CPU, True), (GPU, True), (GPU, False)):
-        precision.choose_bits(placement, deterministic=deterministic)
+        precision.set_determinism(placement, deterministic=deterministic)
         found.append(tf.config.optimizer.get_experimental_options()["arithmetic_optimization"])
     assert found == [False, False, False, True]
 
@@ -54,15 +54,15 @@ def test_sums_are_made_in_the_order_of_the_program_where_that_is_promised() -> N
 def test_a_trial_says_how_its_numbers_came_about(
     capability: tuple[int, int], deterministic: bool, timed: bool, found: dict[str, str]
 ) -> None:
-    precision.choose_bits(CPU, deterministic=deterministic)
-    assert precision.numerics_of_gpu(capability, deterministic=deterministic, timed=timed) == found
+    precision.set_determinism(CPU, deterministic=deterministic)
+    assert precision.describe_gpu_numerics(capability, deterministic=deterministic, timed=timed) == found
 
 
 def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program_of_its_own() -> None:
     first, other = Small(), Small()
     cold = train(first, assignment(training=ASKED))
     assert first.facts().numerics == {"deterministic": "yes"}
-    bits = session_of(first).trial.program.state.arrays()
+    bits = session_of(first).trial.program.state.copy_all()
     train(first, assignment())
     assert first.facts().numerics == {}
     assert first.facts().structures == 2
@@ -70,6 +70,6 @@ def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program
     again = train(other, assignment(training=ASKED))
     assert [e.metrics for e in cold] == [e.metrics for e in warm] == [e.metrics for e in again]
     for found in (first, other):
-        for path, arrays in session_of(found).trial.program.state.arrays().items():
+        for path, arrays in session_of(found).trial.program.state.copy_all().items():
             for a, b in zip(arrays, bits[path], strict=True):
                 np.testing.assert_array_equal(a, b)

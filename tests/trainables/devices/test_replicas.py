@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from several_replicas import on_replicas, replica
 
-from trainables.devices.replicas import of_each_replica, sums
+from trainables.devices.replicas import stack_over_replicas, sum_over_replicas
 
 pytestmark = pytest.mark.keras
 
@@ -17,7 +17,7 @@ def test_values_of_several_types_are_summed(count: int) -> None:
     def compute() -> list[Any]:
         own = tf.cast(replica() + 1, tf.float32)
         values = [own * tf.ones((2, 3)), tf.cast(own, tf.float16), own * 10, tf.cast(own * tf.ones(2), tf.float64)]
-        return sums(values)
+        return sum_over_replicas(values)
 
     total = count * (count + 1) / 2
     for found in on_replicas(count, compute):
@@ -27,5 +27,5 @@ def test_values_of_several_types_are_summed(count: int) -> None:
 
 
 def test_each_replica_knows_the_values_of_all() -> None:
-    for found in on_replicas(3, lambda: of_each_replica(tf.cast(replica(), tf.float32) + tf.constant([0.0, 0.5]))):
+    for found in on_replicas(3, lambda: stack_over_replicas(tf.cast(replica(), tf.float32) + tf.constant([0.0, 0.5]))):
         np.testing.assert_array_equal(found, [[0, 0.5], [1, 1.5], [2, 2.5]])

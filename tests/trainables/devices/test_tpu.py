@@ -8,27 +8,27 @@ import tensorflow as tf
 from sweep.contract import Devices
 from trainables.devices import placement
 from trainables.devices.placement import DeviceError, place
-from trainables.devices.precision import resolve
+from trainables.devices.precision import choose_policy
 
 pytestmark = pytest.mark.keras
 
 
 def test_the_kernels_that_there_are_are_known() -> None:
-    assert "CPU" in placement.devices_with("MatMul")
-    assert not any(map(placement.devices_with, placement.TPU_OPS))  # which are declared, and of no use
+    assert "CPU" in placement.list_device_kinds("MatMul")
+    assert not any(map(placement.list_device_kinds, placement.TPU_OPS))  # which are declared, and of no use
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
     has = {"_ConfigureDistributedTPU": ["TPU_SYSTEM"], "TPUExecute": ["TPU"], "_TPUCompileMlir": ["CPU"]}
-    assert placement.missing_for_tpu(lambda op: has[op]) == ("there is no libtpu",)
+    assert placement.list_tpu_problems(lambda op: has[op]) == ("there is no libtpu",)
     words = f"this TensorFlow ({tf.__version__}) has no TPU kernels (_TPUCompileMlir)"
     assert (
-        placement.missing_for_tpu(lambda op: has[op] if op in ("_ConfigureDistributedTPU", "TPUExecute") else [])[0]
+        placement.list_tpu_problems(lambda op: has[op] if op in ("_ConfigureDistributedTPU", "TPUExecute") else [])[0]
         == words
     )
     monkeypatch.setenv("TPU_LIBRARY_PATH", "/lib/libtpu.so")
-    assert placement.missing_for_tpu(lambda op: has[op]) == ()
+    assert placement.list_tpu_problems(lambda op: has[op]) == ()
 
 
 def test_a_trial_on_tpus_is_refused_with_it() -> None:
@@ -37,11 +37,11 @@ def test_a_trial_on_tpus_is_refused_with_it() -> None:
 
 
 def test_where_nothing_is_missing_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "missing_for_tpu", tuple)
+    monkeypatch.setattr(placement, "list_tpu_problems", tuple)
     monkeypatch.setattr(placement, "placements", {})
     with pytest.raises(DeviceError, match=r"strategy is tpu, but no TPU answers: .*TPU"):
         place(Devices(), "tpu")  # TensorFlow's own words: this machine has none
-    monkeypatch.setattr(placement, "joined_tpu", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
+    monkeypatch.setattr(placement, "start_tpus", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
     found = place(Devices(), "tpu")
-    assert (found.name, found.devices, resolve("auto", found)) == ("tpu", ("tpu:0", "tpu:1"), "mixed_bfloat16")
+    assert (found.name, found.devices, choose_policy("auto", found)) == ("tpu", ("tpu:0", "tpu:1"), "mixed_bfloat16")
     assert place(Devices(cpus=2), "tpu") is found

@@ -51,7 +51,7 @@ def test_two_devices_sum() -> None:
     from sweep.contract import Devices
     from trainables.devices.placement import place
 
-    assert device_probe.sum_over_replicas(place(Devices(gpus=2, simulated=True)).replicas) == [3.0, 3.0]
+    assert device_probe.sum_replica_numbers(place(Devices(gpus=2, simulated=True)).replicas) == [3.0, 3.0]
 
 
 def test_unknown_arguments_are_refused() -> None:

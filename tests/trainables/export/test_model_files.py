@@ -34,5 +34,7 @@ def test_texts_are_handed_over_as_tensors(inputs: Any, expected: str) -> None:
         return np.array([["a"]]) if dtype == "string" else np.zeros((1, 1), dtype)
 
     example = keras.tree.map_structure(leaf, inputs)
-    given = model_files.signature(keras.Sequential(), keras.tree.map_structure(keras.ops.convert_to_tensor, example))
+    given = model_files.make_signature(
+        keras.Sequential(), keras.tree.map_structure(keras.ops.convert_to_tensor, example)
+    )
     assert model_files.format_predict_call(given).replace("'", '"') == f"predictions = model.predict({expected})"

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from trainables.fused import batched_ops
-from trainables.fused.batched_ops import mapped
+from trainables.fused.batched_ops import map_over_trials
 
 pytestmark = pytest.mark.keras
 STATES = np.arange(1, 13, dtype=np.float32).reshape(4, 3) / 10
@@ -44,7 +44,7 @@ def traced(function: Callable[[tf.Tensor], tf.Tensor]) -> Any:
     def together(states: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(states)
-            found = mapped(function, states)
+            found = map_over_trials(function, states)
         return found, tape.gradient(found, states)
 
     return tf.function(together, autograph=False).get_concrete_function(tf.TensorSpec(STATES.shape, tf.float32))
@@ -79,7 +79,7 @@ def test_weights_of_trials_that_have_the_same_examples_are_not_moved() -> None:
 
     @tf.function(autograph=False)
     def together(weights: tf.Tensor) -> tf.Tensor:
-        return mapped(lambda one: tf.matmul(examples, one), weights)
+        return map_over_trials(lambda one: tf.matmul(examples, one), weights)
 
     np.testing.assert_allclose(together(weights), tf.stack([examples @ one for one in tf.unstack(weights)]), rtol=1e-6)
     assert not {"Transpose"} & kinds(together.get_concrete_function(weights))
@@ -106,8 +106,10 @@ def test_convolutions_and_their_gradients_are_those_of_each_trial(
     def of_all(images: tf.Tensor, filters: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch([images, filters])
-            totals = mapped(lambda trial: tf.reduce_sum(tf.nn.conv2d(*trial, 2, "SAME") ** 2), (images, filters))
-        return tape.gradient(totals, [images, filters]), mapped(differentiate, (images, filters))
+            totals = map_over_trials(
+                lambda trial: tf.reduce_sum(tf.nn.conv2d(*trial, 2, "SAME") ** 2), (images, filters)
+            )
+        return tape.gradient(totals, [images, filters]), map_over_trials(differentiate, (images, filters))
 
     outside, inside = tf.function(of_all, autograph=False)(images, filters)
     for trial in range(3):

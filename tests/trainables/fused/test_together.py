@@ -55,7 +55,7 @@ def alone(assignments: list[Assignment]) -> list[Trained]:
             epochs = metrics(go_on(session))
         except Diverged:
             epochs = []
-        found.append(Trained(epochs, session.trial.program.state.arrays()))
+        found.append(Trained(epochs, session.trial.program.state.copy_all()))
     return found
 
 
@@ -108,7 +108,7 @@ def ended_states(group: FusedGroup) -> dict[Member, Any]:
 
 def state(group: FusedGroup, member: Member) -> Any:
     ended = ended_states(group)
-    return ended[member] if member in ended else group.session_with(member).trial.program.state.arrays()
+    return ended[member] if member in ended else group.switch_to(member).trial.program.state.copy_all()
 
 
 def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
@@ -241,7 +241,7 @@ def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_p
         session.begin(one)
         assert session.restore(tmp_path / str(one.trial)) == 2
         rest = metrics(go_on(session))
-        assert_same(whole, Trained(first[member] + rest, session.trial.program.state.arrays()))
+        assert_same(whole, Trained(first[member] + rest, session.trial.program.state.copy_all()))
     # And of a trial alone: it goes on among others that are elsewhere.
     session = TrialSession(Dropped())
     session.begin(given(6))
@@ -361,9 +361,9 @@ def fuzz(seed: int) -> None:
         if len(going) > 1 and rng.random() < 0.3:  # one goes on from its checkpoint, as if it had been elsewhere
             member = rng.choice(going)
             arrays = state(group, member)
-            session = group.session_with(member)
+            session = group.switch_to(member)
             session.trial.program.state.assign(arrays)
-            group.hold(member)
+            group.suspend(member)
     for member, whole, one in zip(members, expected, assignments, strict=True):
         assert len(heard[member]) <= one.epochs
         for mine, theirs in zip(whole.metrics, heard[member], strict=False):

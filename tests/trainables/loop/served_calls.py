@@ -48,7 +48,7 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, re
     last = here.kept.get("shard")
     if last is not None and last() is not None:
         raise RuntimeError("servers still have the weights of the last trial")
-    (layer,) = sharded_embedding.layers_of(session_of(it).trial.program.model)
+    (layer,) = sharded_embedding.list_sharded_embeddings(session_of(it).trial.program.model)
     here.kept["shard"] = weakref.ref(layer.shards[0].variable)
     del layer
     found = trained(it, it.restore(restore) if restore else 0)
@@ -65,7 +65,7 @@ def trained(it: ClickThrough, done: int) -> Found:
     weights = {v.path: v.numpy() for v in program.model.variables}
     shards = {}
     if isinstance(program, ServedProgram):
-        (layer,) = sharded_embedding.layers_of(program.model)
+        (layer,) = sharded_embedding.list_sharded_embeddings(program.model)
         weights[TABLE] = np.concatenate([shard.variable.numpy() for shard in layer.shards])
         shards = {name: [(one.start, one.stop, one.device) for one in parts] for name, parts in program.tables.items()}
     return Found([report.metrics for report in reports], weights.pop(TABLE), weights, it.facts(), shards)

@@ -59,19 +59,20 @@ def test_a_program_that_fills_the_room_is_kept_alone() -> None:
 def test_the_room_of_a_program_is_where_least_is_left() -> None:
     bounds = {"host": 1000.0, "gpu:0": 100.0}
     assert (
-        cache.share_of_room({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds) == 0.4
+        cache.compute_share_of_room({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds)
+        == 0.4
     )
 
 
 def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placement = place(Devices())
-    whole, half = (cache.room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
+    whole, half = (cache.compute_room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
     assert half == pytest.approx(whole / 2)
     monkeypatch.setattr(contract, "CONTAINER", tmp_path)
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4000000\n")
-    assert cache.room(placement, Devices(cpus=cpus()))["host"] == cache.KEPT_ON_HOST * 4e6
-    assert cache.memory_used(placement)["host"] > 0
+    assert cache.compute_room(placement, Devices(cpus=cpus()))["host"] == cache.KEPT_ON_HOST * 4e6
+    assert cache.measure_memory(placement)["host"] > 0
 
 
 class Live(Small):

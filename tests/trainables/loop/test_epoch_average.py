@@ -37,7 +37,7 @@ def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
     assert epochs[3]["loss"] == ends[3][1]["loss"]  # training does not see the average
     assert epochs[3]["val_loss"] != ends[3][1]["val_loss"]
     program = session_of(trainable).trial.program
-    with program.by_epoch.swapped():
+    with program.by_epoch.swapping():
         model, held = program.model, by_path(trainable)
         for variable in model.trainable_variables:
             mean = (ends[2][0][variable.path] + ends[3][0][variable.path]) / 2

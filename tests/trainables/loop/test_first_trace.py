@@ -13,7 +13,7 @@ from small import Small, assignment, train
 
 from trainables.keras_trainable import session_of
 from trainables.loop import first_trace
-from trainables.loop.steps import CalledWith
+from trainables.loop.steps import InputRecorder
 
 pytestmark = [
     pytest.mark.keras,
@@ -55,7 +55,7 @@ def test_an_optimizer_changes_nothing_inside_of_the_trace_and_applies_again_afte
     model = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
     optimizer = keras.optimizers.Adam(0.1)
     before, weights = model.get_weights(), model.trainable_variables
-    with first_trace.noting_trained(optimizer, model) as trained:
+    with first_trace.recording_trained(optimizer, model) as trained:
         optimizer.apply_gradients([(tf.ones((2, 1)), weights[0])])
         optimizer.apply([tf.ones((1,))], weights[1:])
     assert (trained, optimizer.built) == (weights, False)
@@ -65,9 +65,9 @@ def test_an_optimizer_changes_nothing_inside_of_the_trace_and_applies_again_afte
 
 
 def test_a_step_is_called_with_its_own_inputs_of_which_an_export_takes_the_shapes() -> None:
-    called_with = CalledWith()
+    called_with = InputRecorder()
     model = Halves()
-    with called_with.noting(model, training=True):
+    with called_with.recording(model, training=True):
         model(tf.ones((5, 3)))
     assert called_with.example.shape == (1, 3)
     assert "call" not in vars(model)

@@ -16,7 +16,7 @@ from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import residence
-from trainables.data.sources import mixed, permutation
+from trainables.data.sources import mix_seeds, permutation
 from trainables.keras_trainable import session_of
 from trainables.loop import building
 from trainables.numbers.live import Live
@@ -61,7 +61,7 @@ def batches(kind: type[Points]) -> Iterator[tuple[Any, Any]]:
     (x, y), _ = Points().data(Hyperparameters({}))
     for number in itertools.count(1):
         if kind is Streamed:
-            order = tf.data.Dataset.range(70).shuffle(70, seed=mixed(0, number)).batch(16).as_numpy_iterator()
+            order = tf.data.Dataset.range(70).shuffle(70, seed=mix_seeds(0, number)).batch(16).as_numpy_iterator()
             yield from ((x[rows], y[rows]) for rows in order)
         else:
             order = permutation(70, 0, number)

@@ -15,11 +15,11 @@ pytestmark = pytest.mark.keras
 
 def test_a_few_steps_of_a_chunk_are_kept() -> None:
     chunk = Chunk(None, np.arange(40, dtype=np.int32))
-    parts = list(stopwatch.profiled_parts(chunk, 4))
+    parts = list(stopwatch.split_for_profile(chunk, 4))
     assert [kept for _, kept in parts] == [False, True, False]
     assert [len(part.order) // 4 for part, _ in parts] == [stopwatch.SKIPPED, stopwatch.KEPT, 3]
     np.testing.assert_array_equal(np.concatenate([part.order for part, _ in parts]), chunk.order)
-    assert [kept for _, kept in stopwatch.profiled_parts(chunk, 20)] == [True]
+    assert [kept for _, kept in stopwatch.split_for_profile(chunk, 20)] == [True]
 
 
 @pytest.mark.slow

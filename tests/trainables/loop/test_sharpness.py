@@ -72,11 +72,11 @@ def test_the_radius_is_live_and_zero_is_none() -> None:
 def test_weights_are_put_back_bit_for_bit_also_after_what_is_not_finite() -> None:
     weight, other = keras.Variable([1.0, 1e-8]), keras.Variable([3.0])
     replicas, rho = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), LiveNumber("sam_rho", 0.1)
-    with update.climbed(replicas, [weight], [tf.constant([3.0, 4.0])], rho, [other]):
+    with update.climbing(replicas, [weight], [tf.constant([3.0, 4.0])], rho, [other]):
         np.testing.assert_allclose(weight.numpy(), [1.06, 0.08], rtol=1e-6)
         other.assign([7.0])
     assert (weight.numpy().tolist(), other.numpy().tolist()) == (np.float32([1.0, 1e-8]).tolist(), [3.0])
-    with update.climbed(replicas, [weight], [tf.constant([np.nan, 4.0])], rho, []):
+    with update.climbing(replicas, [weight], [tf.constant([np.nan, 4.0])], rho, []):
         assert np.isnan(weight.numpy()).all()
     assert weight.numpy().tolist() == np.float32([1.0, 1e-8]).tolist()
 

@@ -97,12 +97,12 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     trainable.begin(assignment(epochs=1, training={**HALF, **training}, **given))
     program = session_of(trainable).trial.program
     counters = {v.path for v in program.model.metrics_variables}
-    before, scale = program.state.arrays(), float(program.graph.loss_scale.scale.numpy())
+    before, scale = program.state.copy_all(), float(program.graph.loss_scale.scale.numpy())
     go_on(trainable)
     assert float(program.graph.loss_scale.scale.numpy()) == scale / 2
     moved = [
         path
-        for path, values in program.state.arrays().items()
+        for path, values in program.state.copy_all().items()
         if path not in counters and not any(part in path for part in NOT_THEIRS)
         if any((a != b).any() for a, b in zip(values, before[path], strict=True))
     ]
@@ -110,7 +110,7 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     seeds = [path for path in before if "seed_generator" in path]
     assert len(seeds) == (2 if kind is OwnDraws else 1)
     for path in seeds:
-        after = program.state.arrays()[path][0]
+        after = program.state.copy_all()[path][0]
         assert after[1] > before[path][0][1], "as with fit, the next batch has draws of its own"
     assert any("moving_mean" in path for path in before)
     assert any("calls" in path for path in before)
@@ -140,8 +140,8 @@ def test_all_moves_in_one_that_is_not() -> None:
     trainable = Finite()
     trainable.begin(assignment(epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1))
     state = session_of(trainable).trial.program.state
-    before = state.arrays()
+    before = state.copy_all()
     go_on(trainable)
-    after = state.arrays()
+    after = state.copy_all()
     for part in ("moving_mean", "calls", "average_0", "iteration", "kernel"):
         assert any((after[path][0] != before[path][0]).any() for path in before if part in path), part

@@ -254,4 +254,4 @@ def test_networks_beside_the_model_are_part_of_a_checkpoint() -> None:
     teaching = Distilled()
     train(teaching, assignment(epochs=1))
     held = session_of(teaching).trial.program.state
-    assert sum(parts[0].size for parts in held.arrays().values()) > teaching.teacher.count_params()
+    assert sum(parts[0].size for parts in held.copy_all().values()) > teaching.teacher.count_params()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from trainables.devices.replicas import Replicas
 from trainables.numbers.finite import all_finite
 from trainables.recipe import optimizers
-from trainables.state import owned
+from trainables.state import program_variables
 
 pytestmark = pytest.mark.keras
 
@@ -52,9 +52,11 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 
     def by_selection(good: tf.Tensor, apply: Callable[[], None], told: Any) -> None:
         optimizer, weights = told
-        before = owned.Before(replicas, [*owned.held_by(optimizer), *weights])
+        before = program_variables.SavedVariables(
+            replicas, [*program_variables.list_optimizer_variables(optimizer), *weights]
+        )
         apply()
-        before.put_back(unless=good)
+        before.restore(unless=good)
 
     def all_of(way: Callable[..., None]) -> list[list[bytes]]:
         with replicas.scope():

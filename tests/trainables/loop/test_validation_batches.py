@@ -12,7 +12,7 @@ import tensorflow as tf
 from sampling import chosen
 from small import Small, assignment, train
 
-from trainables.data.chunks import split
+from trainables.data.chunks import make_examples
 from trainables.data.passes import HeldOut
 from trainables.data.sources import Buckets
 from trainables.devices.replicas import Replicas
@@ -148,15 +148,15 @@ def _rows(count: int) -> Any:
     ids=["arrays", "few", "buckets", "batches"],
 )
 def test_two_sizes_of_batches_are_compared_by_the_same_examples(data: Any) -> None:
-    found = split(data, ONE, "validation data")
-    few, many = found.steps_alike(300, 100)
+    found = make_examples(data, ONE, "validation data")
+    few, many = found.count_equal_batches(300, 100)
     assert few < many
     one, other = (
         np.concatenate([tf.gather(chunk.tensors[0], chunk.order) for chunk in HeldOut(found, size, steps).chunks()])
         for size, steps in ((300, few), (100, many))
     )
     assert one.tolist() == other.tolist()
-    assert split(_rows(90), ONE, "").steps_alike(300, 100) == (1, 1)
+    assert make_examples(_rows(90), ONE, "").count_equal_batches(300, 100) == (1, 1)
 
 
 @pytest.fixture(scope="module")

@@ -91,8 +91,8 @@ EVERYTHING = {"sam_rho": 0.05, "ema_momentum": 0.9, "clipnorm": 1.0, "micro_batc
 def test_updates_and_batches_wait_for_nothing(kind: Any, gpus: int, params: dict[str, Any]) -> None:
     trainable = begun(kind(), gpus, {"optimizer": "adamw", **params})
     training, evaluation = traced(trainable), traced(trainable, "evaluate_chunk")
-    assert kernels.waits(training) == ONCE_A_BLOCK
-    assert kernels.waits(inner(training)) == kernels.waits(evaluation) == []
+    assert kernels.find_host_waits(training) == ONCE_A_BLOCK
+    assert kernels.find_host_waits(inner(training)) == kernels.find_host_waits(evaluation) == []
 
 
 def test_steps_of_an_author_wait_for_nothing() -> None:
@@ -103,7 +103,7 @@ def test_steps_of_an_author_wait_for_nothing() -> None:
 
     trainable = Unchecked()
     trainable.begin(given(found, 2))
-    assert kernels.waits(traced(trainable)) == ONCE_A_BLOCK
+    assert kernels.find_host_waits(traced(trainable)) == ONCE_A_BLOCK
 
 
 def test_what_waits_is_found() -> None:
@@ -113,7 +113,7 @@ def test_what_waits_is_found() -> None:
         kept = tf.cond(tf.reduce_sum(x) > 0, lambda: labels + 1, lambda: labels)
         return tf.while_loop(lambda y: tf.reduce_max(y) < 1, lambda y: (y + 1,), (tf.cast(kept, tf.float32),))
 
-    found = kernels.waits(branch.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph)
+    found = kernels.find_host_waits(branch.get_concrete_function(tf.TensorSpec([None], tf.float32)).graph)
     assert "Greater of bool: cond of If" in found or "Greater of bool: cond of StatelessIf" in found
     assert "Less of bool: whether a while goes on" in found
     assert any(line.startswith("Bitcast of int32: input of") for line in found)

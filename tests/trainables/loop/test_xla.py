@@ -15,7 +15,7 @@ from trainables.devices import gpu_support
 from trainables.devices.placement import Placement, place
 from trainables.keras_trainable import session_of
 from trainables.loop import xla
-from trainables.loop.xla import asked, reason
+from trainables.loop.xla import choose_xla, describe_error
 from trainables.numbers.draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
@@ -25,12 +25,12 @@ ON = {"jit_compile": True}
 
 
 def bits(trainable: Small) -> dict[str, Any]:
-    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.arrays().items()}
+    return {path: parts[0].tobytes() for path, parts in session_of(trainable).trial.program.state.copy_all().items()}
 
 
 def same(one: Small, other: Small, tolerance: float = 1e-6) -> None:
-    theirs = session_of(other).trial.program.state.arrays()
-    for path, parts in session_of(one).trial.program.state.arrays().items():
+    theirs = session_of(other).trial.program.state.copy_all()
+    for path, parts in session_of(one).trial.program.state.copy_all().items():
         np.testing.assert_allclose(theirs[path][0], parts[0], atol=tolerance, rtol=tolerance, err_msg=path)
 
 
@@ -64,7 +64,7 @@ class TextsBefore(Dropping):
 @pytest.fixture
 def may(monkeypatch: pytest.MonkeyPatch) -> None:
     """What auto means on a GPU."""
-    monkeypatch.setattr(xla, "asked", lambda training, placement: "may")
+    monkeypatch.setattr(xla, "choose_xla", lambda training, placement: "may")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def may(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_auto_is_for_gpus(training: dict[str, object], gpu: bool, meant: str) -> None:
     placement = place(Devices())
-    assert asked(training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
+    assert choose_xla(training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_nothing_is_lost_where_memory_is(may: None, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_reason_is_one_line(error: Exception, text: str) -> None:
-    assert reason(error) == text
+    assert describe_error(error) == text
 
 
 def test_fit_passes_it_on() -> None:

@@ -79,7 +79,7 @@ def test_a_model_with_live_numbers_says_how_it_is_saved(tmp_path: Path) -> None:
 def test_numbers_that_are_turned_on_are_back_afterwards() -> None:
     live = Live(Hyperparameters({"a": 0.0, "b": 0.4}))
     a, b = live.number("a"), live.number("b")
-    with live.turned_on():
+    with live.all_turned_on():
         assert (float(a), float(b)) == (0.5, pytest.approx(0.3))
     assert (float(a), float(b)) == (0.0, 0.4)
 

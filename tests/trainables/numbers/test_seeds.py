@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from trainables.numbers.seeds import seed_python_and_numpy
+from trainables.numbers.seeds import seeding_python_and_numpy
 
 
 def test_draws_inside_are_not_seen_outside() -> None:
@@ -13,8 +13,8 @@ def test_draws_inside_are_not_seen_outside() -> None:
     expected = random.random(), np.random.random()
     random.seed(1)
     np.random.seed(1)
-    with seed_python_and_numpy(5):
+    with seeding_python_and_numpy(5):
         inside = random.random(), np.random.random()
     assert (random.random(), np.random.random()) == expected != inside
-    with seed_python_and_numpy(5):
+    with seeding_python_and_numpy(5):
         assert (random.random(), np.random.random()) == inside

@@ -36,7 +36,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 def through_xla(draw: Callable[[], Any]) -> Any:
     def traced() -> Any:
-        with draws.compiling():
+        with draws.tracing_for_xla():
             return draw()
 
     return tf.function(traced, jit_compile=True, autograph=False)()

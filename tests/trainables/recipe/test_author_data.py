@@ -23,7 +23,7 @@ from trainables.data.sources import DataError
 from trainables.keras_trainable import KerasTrainable, session_of
 from trainables.recipe import author_data
 from trainables.session import OWN
-from trainables.state import pristine
+from trainables.state import author_globals
 
 pytestmark = pytest.mark.keras
 
@@ -79,7 +79,7 @@ def drawn(seed: int) -> list[Any]:
             found.extend(np.asarray(draw()).tolist() for draw in DRAWS)
             return None, None
 
-    author_data.returned(Author(), Hyperparameters({}), seed)
+    author_data.run_data(Author(), Hyperparameters({}), seed)
     return found
 
 
@@ -237,9 +237,9 @@ def test_what_is_no_training_and_validation_data_is_refused_with_their_order(kin
 
 def test_what_a_trainable_itself_keeps_is_known_to_be_no_author_s() -> None:
     trainable = Small()
-    assert author_data.attributes.kept(trainable, OWN) == {}
+    assert author_data.attributes.get_author_attributes(trainable, OWN) == {}
     train(trainable, assignment(epochs=1))
-    assert author_data.attributes.kept(trainable, OWN) == {}
+    assert author_data.attributes.get_author_attributes(trainable, OWN) == {}
 
 
 WORDS = """
@@ -314,11 +314,11 @@ RANDOM = np.random.default_rng(3)
 def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "trial_counted.py").write_text(COUNTED)
     monkeypatch.syspath_prepend(str(tmp_path))
-    pristine.end_trial()  # of the test before, which has ended none
+    author_globals.end_trial()  # of the test before, which has ended none
     import trial_counted
 
     yield trial_counted
-    pristine.end_trial()
+    author_globals.end_trial()
     del sys.modules["trial_counted"]
 
 
@@ -380,9 +380,9 @@ def test_what_model_changes_in_place_and_is_too_large_to_be_put_back_is_named(co
 
     counted.TABLE = np.ones(values.COPIED_BYTES // 8 + 1)
     said = (
-        r"model\(\) or one of its kin has changed trial_counted.TABLE in place \(16 MiB\).*run again for other trials"
+        r"model\(\) or a related method has changed trial_counted.TABLE in place \(16 MiB\).*run again for other trials"
     )
-    with pytest.raises(pristine.NotPutBack, match=said):
+    with pytest.raises(author_globals.NotPutBack, match=said):
         Doubling().begin(assignment())
 
 

@@ -65,8 +65,8 @@ def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None
     program = session_of(trainable).trial.program
     split = SimpleNamespace(updates=lambda size: 0)
     broken = SimpleNamespace(part_size=16, batch_size=16, split=split, chunks=chunks, first_batch=lambda epoch: 0)
-    before = program.state.arrays()
+    before = program.state.copy_all()
     with pytest.raises(ZeroDivisionError):
         program.evaluate(broken, seed=0, epoch=1)
-    for path, values in program.state.arrays().items():
+    for path, values in program.state.copy_all().items():
         np.testing.assert_array_equal(values[0], before[path][0], err_msg=path)

@@ -48,6 +48,6 @@ def test_the_parts_of_a_table_are_one(bounds: dict[str, float]) -> None:
 
 
 def test_a_trial_asks_for_one_kind() -> None:
-    assert clipping.kinds(Hyperparameters({"clipvalue": 1})) == ("clipvalue",)
+    assert clipping.list_kinds(Hyperparameters({"clipvalue": 1})) == ("clipvalue",)
     with pytest.raises(ValueError, match="at most one kind"):
-        clipping.kinds(Hyperparameters({"clipnorm": 1, "clipvalue": 1}))
+        clipping.list_kinds(Hyperparameters({"clipnorm": 1, "clipvalue": 1}))

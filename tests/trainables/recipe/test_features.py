@@ -40,7 +40,7 @@ def test_what_is_kept_trains_as_what_is_computed_in_each_update() -> None:
 
 def test_they_are_what_keras_predicts() -> None:
     author = Plain()
-    front = features.in_front(author, None)
+    front = features.make_front_model(author, None)
     assert front is not None
     data, _ = zoo_data.images()
     (found, y) = features.replace_inputs(front, data, "cpu:0")

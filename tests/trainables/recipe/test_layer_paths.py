@@ -41,7 +41,7 @@ def nested() -> keras.Model:
     ],
 )
 def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> None:
-    assert [path for path, _ in groups.chosen(nested(), pattern)] == found
+    assert [path for path, _ in groups.select_layers(nested(), pattern)] == found
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> 
 def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
     model = nested()
     groups.freeze_layers(model, Hyperparameters({"frozen_layers": frozen}))
-    by_path = dict(groups.paths(model))
+    by_path = dict(groups.list_layer_paths(model))
     still = {id(v) for v in model.trainable_variables}
     assert still == {id(v) for path in left for v in by_path[path].weights}
 

@@ -39,7 +39,7 @@ def mixed(how: Mixing, x: Any, y: Any, weight: Any = None) -> tuple[Any, Any, An
     partners = found.partners()
     own = (tf.constant(x), tf.nest.map_structure(tf.constant, y), None if weight is None else tf.constant(weight))
     other = tuple(None if a is None else tf.nest.map_structure(lambda t: tf.gather(t, partners), a) for a in own)
-    result = how.mixed(own, other, found)
+    result = how.mix(own, other, found)
     return result, partners.numpy(), result.share.numpy(), own
 
 
@@ -146,11 +146,11 @@ def test_cutmix_of_keras_differs_in_the_rectangle_alone() -> None:
 def test_a_share_of_pictures_is_erased_and_vectors_are_not() -> None:
     ones = np.ones((SIZE, 12, 16, 3), np.float32)
     points = np.random.default_rng(1).normal(size=(SIZE, 6)).astype(np.float32)
-    found = of(erasing=0.5).erased({"a": tf.constant(ones), "b": tf.constant(points)}, draws())
+    found = of(erasing=0.5).erase({"a": tf.constant(ones), "b": tf.constant(points)}, draws())
     hit = (found["a"].numpy() == 0).any(axis=(1, 2, 3))
     assert 10 < hit.sum() < 30
     assert found["b"].numpy().tobytes() == points.tobytes()
-    assert (of(erasing=0.0).erased(tf.constant(ones), draws()).numpy() == 1).all()
+    assert (of(erasing=0.0).erase(tf.constant(ones), draws()).numpy() == 1).all()
 
 
 @pytest.mark.parametrize(

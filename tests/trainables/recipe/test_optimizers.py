@@ -11,7 +11,7 @@ from optimizer_numbers import NUMBERS, OFF
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers
-from trainables.recipe.rates import own_rate, rate_or_schedule, rate_variable, scheduled_rate
+from trainables.recipe.rates import compute_scheduled_rate, get_own_rate, get_rate_or_schedule, get_rate_variable
 
 pytestmark = pytest.mark.keras
 
@@ -24,7 +24,7 @@ def test_the_table_has_every_argument_of_every_optimizer() -> None:
     assert set(NUMBERS) == set(optimizers.OPTIMIZERS)
     for name, numbers in NUMBERS.items():
         assert set(numbers) | (set(OFF) if name == "adafactor" else set()) == set(
-            optimizers.arguments(optimizers.OPTIMIZER_CLASSES[name])
+            optimizers.list_arguments(optimizers.OPTIMIZER_CLASSES[name])
         )
 
 
@@ -70,17 +70,17 @@ def _variable(shape: tuple[int, ...], name: str) -> keras.Variable:
 
 
 def test_an_optimizer_keeps_the_rate_or_the_schedule_that_it_was_made_with() -> None:
-    assert own_rate(keras.optimizers.SGD(0.5)) == 0.5
+    assert get_own_rate(keras.optimizers.SGD(0.5)) == 0.5
     falling = keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(1.0, 10, end_learning_rate=0.0))
-    assert own_rate(falling) is None
-    assert [scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
-    assert scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
+    assert get_own_rate(falling) is None
+    assert [compute_scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
+    assert compute_scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
 
 
 def test_a_rate_is_that_of_the_optimizer_inside_a_scaled_one() -> None:
     scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5))
-    assert own_rate(scaled) == rate_or_schedule(scaled) == 0.5
-    assert rate_variable(scaled) is scaled.inner_optimizer._learning_rate
+    assert get_own_rate(scaled) == get_rate_or_schedule(scaled) == 0.5
+    assert get_rate_variable(scaled) is scaled.inner_optimizer._learning_rate
 
 
 def test_biases_do_not_decay() -> None:

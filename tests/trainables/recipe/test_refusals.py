@@ -66,7 +66,7 @@ def loop(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Our loop, and that of servers as far as it comes without any."""
     if request.param == "served":
         monkeypatch.setattr(building, "PARAMETER_SERVER", "one_device")
-        monkeypatch.setattr(parameter_server, "coordinator", lambda replicas: None)
+        monkeypatch.setattr(parameter_server, "create_coordinator", lambda replicas: None)
 
 
 @pytest.mark.usefixtures("loop")

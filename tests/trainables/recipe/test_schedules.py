@@ -19,7 +19,7 @@ def _rates(name: str, epochs: int = 4, count: int = 5, warmup: int = 0, **params
     hp = Hyperparameters({"lr_schedule": name, **DROPS, **params})
     schedule = schedules.build(hp)
     parts = [
-        schedules.rates(schedule, peak=2.0, epoch=epoch, count=count, epochs=epochs, warmup=warmup)
+        schedules.compute_rates(schedule, peak=2.0, epoch=epoch, count=count, epochs=epochs, warmup=warmup)
         for epoch in range(1, epochs + 1)
     ]
     return [float(rate) for rate in np.concatenate(parts)]
@@ -90,15 +90,15 @@ def test_wrong_values(params: dict[str, object], message: str) -> None:
 
 
 def test_warmup_in_epochs_or_steps() -> None:
-    assert schedules.warmup_updates(Hyperparameters({"warmup_epochs": 1.5}), 10) == 15
-    assert schedules.warmup_updates(Hyperparameters({"warmup_steps": 7}), 10) == 7
+    assert schedules.count_warmup_updates(Hyperparameters({"warmup_epochs": 1.5}), 10) == 15
+    assert schedules.count_warmup_updates(Hyperparameters({"warmup_steps": 7}), 10) == 7
     with pytest.raises(ValueError, match="both set"):
-        schedules.warmup_updates(Hyperparameters({"warmup_steps": 7, "warmup_epochs": 1}), 10)
+        schedules.count_warmup_updates(Hyperparameters({"warmup_steps": 7, "warmup_epochs": 1}), 10)
 
 
 def test_the_peak_follows_the_batch() -> None:
     def peak(**params: object) -> float:
-        return schedules.peak_rate(Hyperparameters({"learning_rate": 0.1, **params}), 256)
+        return schedules.compute_peak_rate(Hyperparameters({"learning_rate": 0.1, **params}), 256)
 
     assert peak() == 0.1
     assert peak(lr_scaling="linear", reference_batch_size=64) == pytest.approx(0.4)
@@ -112,15 +112,15 @@ def test_the_peak_follows_the_batch() -> None:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_that_foresees_is_another_one_in_a_longer_training(name: str) -> None:
     schedule = schedules.build(Hyperparameters({"lr_schedule": name, **DROPS}))
-    foresees = schedules.foresees(schedule, updates=20, count=5, warmup=3)
+    foresees = schedules.depends_on_trial_length(schedule, updates=20, count=5, warmup=3)
     assert foresees == (_rates(name, 4, 5, 3) != _rates(name, 9, 5, 3)[:20])
     assert foresees == (name not in ("constant", "piecewise", "plateau"))
-    assert not schedules.foresees(schedule, updates=3, count=5, warmup=3)
+    assert not schedules.depends_on_trial_length(schedule, updates=3, count=5, warmup=3)
 
 
 def test_a_schedule_may_foresee_later() -> None:
     def schedule(now: schedules.Moment) -> float:
         return 1.0 if now.epoch < 2 else 1 - now.share
 
-    assert not schedules.foresees(schedule, updates=10, count=5, warmup=0)
-    assert schedules.foresees(schedule, updates=11, count=5, warmup=0)
+    assert not schedules.depends_on_trial_length(schedule, updates=10, count=5, warmup=0)
+    assert schedules.depends_on_trial_length(schedule, updates=11, count=5, warmup=0)

@@ -41,7 +41,7 @@ def in_parts(model: keras.Model, cuts: list[int], weight: Any) -> float:
     def run(totals: dict[str, tf.Tensor] | None) -> list[tuple[Slice, tf.Tensor]]:
         done = []
         for start, stop in edges:
-            with slices.entered(Slice(size, tf.constant(start), tf.constant(stop), len(edges), totals=totals)) as cut:
+            with slices.entering(Slice(size, tf.constant(start), tf.constant(stop), len(edges), totals=totals)) as cut:
                 given = None if weight is None else weight[start:stop]
                 predicted = model(X[start:stop])
                 done.append((cut, model.compute_loss(X[start:stop], Y[start:stop], predicted, given)))

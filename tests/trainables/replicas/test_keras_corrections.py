@@ -75,7 +75,7 @@ def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -
         ]
 
     def within(x: tf.Tensor) -> list[tf.Tensor]:
-        with slices.entered(Slice(one, tf.constant(0), one)):
+        with slices.entering(Slice(one, tf.constant(0), one)):
             return compute(x)
 
     x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
@@ -84,8 +84,11 @@ def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -
         np.testing.assert_array_equal(ours, theirs)
     specs = tf.TensorSpec([None, None, 5], tf.float32)
     graphs = [tf.function(f, autograph=False).get_concrete_function(specs).graph for f in (within, compute)]
-    assert kernels.waits(graphs[0]) == []
-    assert kernels.waits(graphs[1]) == ["BitwiseAnd of int32: x of Less", "DynamicStitch of int32: shape of Reshape"]
+    assert kernels.find_host_waits(graphs[0]) == []
+    assert kernels.find_host_waits(graphs[1]) == [
+        "BitwiseAnd of int32: x of Less",
+        "DynamicStitch of int32: shape of Reshape",
+    ]
 
 
 @pytest.mark.parametrize("mask", [None, np.array([[True, True], [True, False], [False, False]])])
@@ -94,7 +97,7 @@ def test_moments_are_those_of_keras_on_one_device(mask: Any) -> None:
     x = np.random.default_rng(0).normal(3.0, 2.0, (3, 2, 4)).astype(np.float32)
     layer.build(x.shape)
     theirs = layer._moments(tf.constant(x), mask)
-    ours = keras_corrections.global_moments(layer, tf.constant(x), mask)
+    ours = keras_corrections.compute_global_moments(layer, tf.constant(x), mask)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
@@ -103,14 +106,14 @@ def test_an_empty_batch_leaves_the_moving_statistics_as_they_are() -> None:
     layer = keras.layers.BatchNormalization()
     layer.build((None, 4))
     layer.moving_mean.assign([1.0, 2.0, 3.0, 4.0])
-    mean, variance = keras_corrections.global_moments(layer, tf.zeros((0, 4)), None)
+    mean, variance = keras_corrections.compute_global_moments(layer, tf.zeros((0, 4)), None)
     np.testing.assert_array_equal(mean, [1.0, 2.0, 3.0, 4.0])
     np.testing.assert_array_equal(variance, np.ones(4))
 
 
 def test_layers_keep_their_losses_in_the_list_we_replace() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, activity_regularizer="l2")])
-    keras_corrections.part_losses(model)
+    keras_corrections.separate_added_losses(model)
     model(tf.ones((3, 2)))
     assert len(model.losses) == 1
     found: list[int] = []
@@ -142,7 +145,7 @@ def test_a_compiled_loss_is_called_from_the_list_we_replace() -> None:
 
 def test_outputs_of_a_mixed_model_compute_in_float32() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, dtype="mixed_bfloat16")])
-    keras_corrections.outputs_in_float32(model)
+    keras_corrections.set_outputs_to_float32(model)
     assert model(tf.ones((1, 2))).dtype == tf.float32
 
 
@@ -180,7 +183,7 @@ def test_a_model_keeps_what_it_was_compiled_with() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     metrics, optimizer = [keras.metrics.MeanAbsoluteError()], keras.optimizers.SGD(0.1)
     model.compile(optimizer, loss="mse", metrics=metrics, loss_weights=2.0)
-    found = keras_corrections.compiled_with(model)
+    found = keras_corrections.get_compile_arguments(model)
     assert (found["loss"], found["loss_weights"], found["weighted_metrics"]) == ("mse", 2.0, None)
     assert found["optimizer"] is optimizer
     assert found["metrics"][0] is metrics[0]
@@ -198,20 +201,20 @@ def test_layers_that_add_to_the_loss_are_found_without_computing() -> None:
 
     model = keras.Sequential([keras.Input((2,)), Adding(), keras.layers.Dense(1)])
     computed.clear()
-    assert keras_corrections.adding_losses(model, (tf.ones((3, 2)),)) == {id(model.layers[0])}
+    assert keras_corrections.find_layers_adding_losses(model, (tf.ones((3, 2)),)) == {id(model.layers[0])}
     assert computed == []
     assert "add_loss" not in vars(model.layers[0])
 
 
 def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -> None:
-    keras_corrections.leave_losses_whole()
+    keras_corrections.keep_loss_means()
     strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()
     )
     loss, one = keras.losses.MeanSquaredError(), tf.constant(1)
 
     def within() -> Any:
-        with slices.entered(Slice(one, tf.constant(0), one)):
+        with slices.entering(Slice(one, tf.constant(0), one)):
             return loss(tf.ones((3, 1)), tf.zeros((3, 1)))
 
     with strategy.scope():

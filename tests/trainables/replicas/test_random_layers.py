@@ -36,7 +36,7 @@ def within(draw: Callable[[tf.Tensor], Any], start: int, stop: int, places: Any 
         draws = Draws(tf.constant(1), tf.constant(2), size, first, last, places=here)
         whole = start == 0 and stop == SIZE
         cut = Slice(size, first, size if whole else last, 1 if whole else 2, draws=draws)
-        with slices.entered(cut):
+        with slices.entering(cut):
             return draw(x)
 
     rows = len(places) if places is not None else stop - start
@@ -198,7 +198,7 @@ def test_the_second_pass_of_sharpness_draws_what_the_first_has_drawn() -> None:
 def test_what_tf_random_draws_goes_through_the_kernels_we_replace() -> None:
     def drawn() -> list[Any]:
         random.seed(3)
-        with random_layers.following_the_trial():
+        with random_layers.replacing_unseeded_draws():
             made = [
                 tf.random.uniform((2,)),
                 tf.random.uniform((2,), 0, 99, tf.int32),

@@ -24,9 +24,9 @@ def test_batch_statistics_are_those_of_float64_also_far_from_zero(middle: float,
     def compute() -> Any:
         cut = slices.cut(tf.constant(size), replica(), 3)
         rows = tf.constant(x)[cut.start : cut.stop]
-        with slices.entered(cut), tf.GradientTape() as tape:
+        with slices.entering(cut), tf.GradientTape() as tape:
             tape.watch(rows)
-            mean, variance = keras_corrections.global_moments(layer, rows, None)
+            mean, variance = keras_corrections.compute_global_moments(layer, rows, None)
             value = tf.reduce_sum(mean + 2 * variance)
         return mean, variance, tape.gradient(value, rows), rows, cut.count
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.state.homes import Home
-from sweep.state.pristine import find_changed_names, traces
+from sweep.state.namespaces import Namespace
+from sweep.state.recorded_values import compute_digests, find_changed_names
 from sweep.state.values import digest
 from trainables.state import modules
 
@@ -31,9 +31,11 @@ class Author:
 
 
 def left(author: Author, change: Any) -> set[str]:
-    before = traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)])
+    before = compute_digests([Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)])
     change(author)
-    return find_changed_names(before, traces([Home("self", author, frozenset({"live"})), *modules.find_homes(author)]))
+    return find_changed_names(
+        before, compute_digests([Namespace("self", author, frozenset({"live"})), *modules.find_namespaces(author)])
+    )
 
 
 def test_the_same_values_leave_nothing() -> None:

@@ -20,7 +20,7 @@ from sweep.backends import Ends, Job, Order
 from sweep.backends.worker import Worker
 from sweep.events import TrialEnded
 from sweep.space.objectives import Objective
-from trainables.state import pristine
+from trainables.state import author_globals
 
 pytestmark = pytest.mark.keras
 
@@ -143,13 +143,13 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
         given = assignment(epochs=2, optimizer="sgd", cell=next(project.cells))
         (folder := tmp_path / carrier).mkdir()
         worker = project.workers["Keeping"]
-        worker.let_go()
+        worker.release()
         trainable: Any = worker.trainable
         with worker.surroundings.inside():
             trainable.begin(given)
             trainable.train(lambda epoch: False)
             trainable.save(folder)()
-            pristine.end_trial()
+            author_globals.end_trial()
         elsewhere = project.worker("Keeping")
         other: Any = elsewhere.trainable
         with elsewhere.surroundings.inside():
@@ -159,7 +159,7 @@ def test_hooks_go_on_with_what_they_have_left_when_their_trial_is_resumed_elsewh
             other.train(lambda epoch: True)
             found = dict(json.loads((project.folder / "looked.json").read_text()))
             facts = other.facts()
-            pristine.end_trial()
+            author_globals.end_trial()
         if known:
             assert found["on_epoch_end"] == straight["on_epoch_end"][1]
             assert facts.reproducible

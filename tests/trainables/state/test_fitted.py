@@ -96,4 +96,4 @@ def test_a_feature_space_is_a_part_of_the_model() -> None:
 
 def test_what_holds_no_layer_is_left_as_it_is() -> None:
     kept = {"mean": np.ones(3), "words": ["a"], "pair": (1, {"b": 2})}
-    assert author_data.fitted_copies(kept) == {}
+    assert author_data.copy_fitted_layers(kept) == {}

@@ -37,7 +37,7 @@ def _spoil(file: Path) -> None:
 
 
 def test_a_file_is_read_once_and_sets_the_same(file: Path) -> None:
-    with weights.read_once():
+    with weights.caching_weights():
         first, second = _net(), _net()
         first.load_weights(file)
         _spoil(file)
@@ -47,7 +47,7 @@ def test_a_file_is_read_once_and_sets_the_same(file: Path) -> None:
 
 
 def test_a_file_that_has_changed_is_read_again(file: Path) -> None:
-    with weights.read_once():
+    with weights.caching_weights():
         _net().load_weights(file)
         other = _net()
         other.save_weights(file)
@@ -59,7 +59,7 @@ def test_a_file_that_has_changed_is_read_again(file: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:A total of:UserWarning")
 def test_what_a_file_does_not_set_is_drawn_anew(file: Path) -> None:
-    with weights.read_once():
+    with weights.caching_weights():
         made = []
         for _ in range(2):
             made.append(_net(4))
@@ -76,7 +76,7 @@ def test_what_a_file_sets_is_known_from_the_file_and_not_by_its_value(tmp_path: 
         return keras.Sequential([keras.Input((6,)), layers.Dense(3, bias_initializer=bias, name="a")])
 
     net("zeros").save_weights(tmp_path / "zero.weights.h5")
-    with weights.read_once():
+    with weights.caching_weights():
         for bias in ("zeros", "ones"):
             found = net(bias)
             found.load_weights(tmp_path / "zero.weights.h5")
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_leaves_the_model_as_it_was(file: Path) -> No
     _spoil(file)
     found = _net()
     before = found.get_weights()
-    with weights.read_once(), pytest.raises(OSError, match="signature"):
+    with weights.caching_weights(), pytest.raises(OSError, match="signature"):
         found.load_weights(file)
     for a, b in zip(found.get_weights(), before, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -105,7 +105,7 @@ def test_no_more_is_kept_than_there_is_room_for(file: Path, tmp_path: Path, monk
     monkeypatch.setattr(keras.Model, "load_weights", noted)
     weights.limit_cache(1)
     try:
-        with weights.read_once():
+        with weights.caching_weights():
             _net().load_weights(file)
             _net().load_weights(other)
             read.clear()
@@ -119,7 +119,7 @@ def test_no_more_is_kept_than_there_is_room_for(file: Path, tmp_path: Path, monk
 
 def test_outside_keras_reads_as_ever(file: Path) -> None:
     before = keras.Model.load_weights
-    with weights.read_once():
+    with weights.caching_weights():
         _net().load_weights(file)
     assert keras.Model.load_weights is before
     _spoil(file)

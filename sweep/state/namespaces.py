@@ -1,4 +1,4 @@
-"""The places where code keeps data under names: modules, their classes, and the globals of a notebook."""
+"""Namespaces, in which code keeps values under names: modules, their classes, and the globals of a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEEPEST = 3  # levels of nested classes
 
 
 @dataclass(frozen=True)
-class Home:
+class Namespace:
     """A namespace: a module, a class, or the globals of a notebook."""
 
     name: str
@@ -25,8 +25,8 @@ class Home:
     without: frozenset[str] = frozenset()  # names that are not the author's
     only: frozenset[str] | None = None  # names that are the author's; None: all others
 
-    def data(self) -> dict[str, object]:
-        """Return the values in it, except modules."""
+    def get_values(self) -> dict[str, object]:
+        """Return the author's values in this namespace by name, except modules."""
         hidden = "_" if isinstance(self.owner, Mapping) else "__"  # notebooks keep history under names like _1
         return {
             name: value
@@ -53,44 +53,44 @@ class Home:
         elif name in vars(self.owner):
             delattr(self.owner, name)
 
-    def classes(self) -> list[Home]:
+    def classes(self) -> list[Namespace]:
         """Return the classes defined in it, and those nested in them."""
         module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
-        found = []
-        for value in self.data().values():
+        classes = []
+        for value in self.get_values().values():
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
-                home = Home(f"{module}.{value.__qualname__}", value)
-                nested = home.classes() if value.__qualname__.count(".") < _DEEPEST else []
-                found += [home, *nested]
-        return found
+                namespace = Namespace(f"{module}.{value.__qualname__}", value)
+                nested = namespace.classes() if value.__qualname__.count(".") < _DEEPEST else []
+                classes += [namespace, *nested]
+        return classes
 
     def _names(self) -> Mapping[str, object]:
         names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
         return dict(names)
 
 
-def of_function(function: Any) -> list[Home]:
-    """Return the namespaces that may hold a function's data: the function, its module, all modules not installed."""
+def list_namespaces_of_function(function: Any) -> list[Namespace]:
+    """Return the namespaces in which a function may keep values: itself, its module, all modules not installed."""
     module = getattr(function, "__module__", None) or "__main__"
-    found = [Home("the function", {"itself": function})]
+    result = [Namespace("the function", {"itself": function})]
     if module == "__main__":
-        around = getattr(function, "__globals__", {})
-        home = Home("__main__", around, only=list_used_names(function, around))
-        found += [home, *home.classes()]
-    for name, one in list(sys.modules.items()):
-        file = getattr(one, "__file__", None)
-        if getattr(one, "__name__", "") == "__main__":
+        names_around = getattr(function, "__globals__", {})
+        namespace = Namespace("__main__", names_around, only=list_used_names(function, names_around))
+        result += [namespace, *namespace.classes()]
+    for name, other in list(sys.modules.items()):
+        file = getattr(other, "__file__", None)
+        if getattr(other, "__name__", "") == "__main__":
             continue  # under any name
         is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
-        if isinstance(one, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
-            found += of_module(one)
-    return found
+        if isinstance(other, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
+            result += list_namespaces_of_module(other)
+    return result
 
 
-def of_module(module: types.ModuleType) -> list[Home]:
+def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
     """Return a module and the classes defined in it."""
-    home = Home(module.__name__, module)
-    return [home, *home.classes()]
+    namespace = Namespace(module.__name__, module)
+    return [namespace, *namespace.classes()]
 
 
 def _is_author_module(name: str, file: str) -> bool:
@@ -100,23 +100,23 @@ def _is_author_module(name: str, file: str) -> bool:
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 
-def list_used_names(whole: object, around: Mapping[str, object]) -> frozenset[str]:
+def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
     """Return the names in a notebook that a function or class uses, directly or through what it uses.
 
     All other names are unrelated, and would not be sent to a worker.
     """
-    found: set[str] = set()
-    queue: list[object] = [whole]
+    names: set[str] = set()
+    queue: list[object] = [target]
     while queue:
-        one = queue.pop()
-        codes = [one] if isinstance(one, types.CodeType) else []
-        if isinstance(one, type) and one.__module__ == "__main__":
-            queue += [getattr(value, "__func__", value) for value in vars(one).values()]
-        elif isinstance(one, types.FunctionType):
-            codes = [one.__code__]
+        item = queue.pop()
+        codes = [item] if isinstance(item, types.CodeType) else []
+        if isinstance(item, type) and item.__module__ == "__main__":
+            queue += [getattr(value, "__func__", value) for value in vars(item).values()]
+        elif isinstance(item, types.FunctionType):
+            codes = [item.__code__]
         for code in codes:
             queue += [part for part in code.co_consts if isinstance(part, types.CodeType)]
-            new = set(code.co_names) - found
-            found |= new
-            queue += [around[name] for name in new if name in around]
-    return frozenset(found)
+            new = set(code.co_names) - names
+            names |= new
+            queue += [names_around[name] for name in new if name in names_around]
+    return frozenset(names)

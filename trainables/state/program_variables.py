@@ -1,7 +1,7 @@
 """The state of a program: every variable that its graphs use, wherever the author created it.
 
 That is more than `model.variables`: a `tf.Variable` in a layer, a `keras.Variable` in a loss, a second optimizer. A
-checkpoint holds all of it by path, and `undo` restores the values from before the trial.
+checkpoint holds all of it by path, and `reset_changed_state` restores the values from before the trial.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
 _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 
 
-class NotOwned(Incompatible):
+class UnmanagedState(Incompatible):
     """Raised if a graph uses state that can be neither reset nor saved."""
 
 
 @dataclass(frozen=True)
-class Held:
+class StateVariable:
     """One variable: its components, one per replica, and their initial values."""
 
     raw: Any  # as the strategy created it
@@ -60,21 +60,21 @@ class State:
         """
         _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
-        self._held: dict[str, Held] = {}
-        self._by_identity: dict[int, Held] = {}
+        self._variables: dict[str, StateVariable] = {}
+        self._by_identity: dict[int, StateVariable] = {}
         self._replicas = replicas
         seen = {id(part.handle) for variable in others for part in self._components(variable)}
         for variable in tracked:
             raw = variable.value if isinstance(variable, keras.Variable) else variable
             seen |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
-        mirrored = {id(part.handle): raw for raw in record.made for part in self._components(raw)}
+        mirrored = {id(part.handle): raw for raw in record.created for part in self._components(raw)}
         strays: dict[str, Any] = {}
-        for component in _touched(graphs):
+        for component in _list_captured_variables(graphs):
             if id(component.handle) not in seen:
                 raw = mirrored.get(id(component.handle), component)
-                strays[_unique(_name(raw), strays)] = raw
+                strays[_make_unique(_name(raw), strays)] = raw
                 seen |= {id(part.handle) for part in self._components(raw)}
-        undo_shared(strays.values())
+        reset_shared_variables(strays.values())
         for path, raw in strays.items():
             self._add(path, raw)
         local = len(replicas.devices)  # number of replicas in this process
@@ -91,56 +91,56 @@ class State:
         if self not in _trained:
             _trained.append(self)
 
-    def rewind(self, only: Container[int] | None = None) -> None:
+    def reset(self, only: Container[int] | None = None) -> None:
         """Reset variables to their initial values; with ``only``, just those with these identities."""
-        for held in self._held.values():
+        for held in self._variables.values():
             if only is not None and id(held.raw) not in only:
                 continue
             for component, value in zip(held.components, held.initial, strict=True):
                 component.assign(value)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._held)
+        return iter(self._variables)
 
-    def __getitem__(self, path: str) -> Held:
-        return self._held[path]
+    def __getitem__(self, path: str) -> StateVariable:
+        return self._variables[path]
 
-    def is_drawn(self, raw: Any) -> bool:
+    def was_drawn(self, raw: Any) -> bool:
         """Return whether a variable belongs to this state and had initial values that are not all equal."""
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.has_one_value(value) for value in held.initial)
 
-    def written(self, graph: Any) -> dict[str, Held]:
+    def find_written(self, graph: Any) -> dict[str, StateVariable]:
         """Return the variables of this state that a traced graph writes, by path."""
         handles = find_written_variables(graph)
         written = {}
-        for path, held in self._held.items():
+        for path, held in self._variables.items():
             if any(id(part.handle) in handles for part in held.components):
                 written[path] = held
         return written
 
-    def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
+    def read(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
         """Return a copy of one variable's values, one per replica; None if it does not belong to this state."""
         held = self._by_identity.get(id(raw))
         if held is None:
             return None
         return tuple(part.numpy() for part in held.components)
 
-    def put(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
+    def set_values(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
         """Assign values to one variable, one per replica."""
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
-    def take(self, raw: Any, other: Any) -> None:
+    def copy_from(self, raw: Any, other: Any) -> None:
         """Assign the values of a variable outside this state, by replica; if it has only one component, to all."""
         others = self._components(other)
         for i, component in enumerate(self._components(raw)):
             component.assign(others[i % len(others)])
 
-    def arrays(self) -> Arrays:
+    def copy_all(self) -> Arrays:
         """Return a copy of all values."""
         arrays: Arrays = {}
-        for path, held in self._held.items():
+        for path, held in self._variables.items():
             arrays[path] = tuple(part.numpy() for part in held.components)
         return arrays
 
@@ -149,25 +149,25 @@ class State:
 
         Raises: ValueError: if paths or shapes differ.
         """
-        missing, unknown = set(self._held) - set(arrays), set(arrays) - set(self._held)
+        missing, unknown = set(self._variables) - set(arrays), set(arrays) - set(self._variables)
         if missing or unknown:
             named = [f"no {path}" for path in sorted(missing)] + [f"unknown {path}" for path in sorted(unknown)]
             raise ValueError(f"another model's variables: {', '.join(named[:4])}")
-        for path, held in self._held.items():
+        for path, held in self._variables.items():
             for value in arrays[path]:
                 if value.shape != tuple(held.components[0].shape):
                     raise ValueError(f"{path} has shape {value.shape}, expected {tuple(held.components[0].shape)}")
         self.will_train()
-        for path, held in self._held.items():
+        for path, held in self._variables.items():
             values = arrays[path]
             for i, component in enumerate(held.components):
                 component.assign(values[i] if len(values) == len(held.components) else values[0])
 
     def _add(self, path: str, raw: Any) -> set[int]:
-        path = _unique(path, self._held)
+        path = _make_unique(path, self._variables)
         components = self._components(raw)
-        held = Held(raw, components, tuple(_snapshot(part) for part in components))
-        self._held[path] = self._by_identity[id(raw)] = held
+        held = StateVariable(raw, components, tuple(_snapshot(part) for part in components))
+        self._variables[path] = self._by_identity[id(raw)] = held
         return {id(part.handle) for part in components}
 
     def _components(self, raw: Any) -> tuple[Any, ...]:
@@ -179,42 +179,42 @@ _trained: list[State] = []  # states in this process that trials may have change
 
 def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
-    found = {
+    written = {
         id(tensor): tensor
         for op in graph.get_operations()[first:]
         if op.type not in _READING
         for i, tensor in enumerate(op.inputs)
-        if tensor.dtype == tf.resource and i not in _only_read(op)
+        if tensor.dtype == tf.resource and i not in _find_read_only_inputs(op)
     }
-    handles = list(found.values())
+    handles = list(written.values())
     while hasattr(graph, "captures"):  # the body of a loop has other handles than its function
         outer = {id(internal): external for external, internal in graph.captures}
         handles, graph = [outer.get(id(handle), handle) for handle in handles], graph.outer_graph
     return {id(handle) for handle in handles}
 
 
-def undo(owner: object) -> None:
+def reset_changed_state(owner: object) -> None:
     """Reset all state that trials of this trainable, or of deleted ones, have changed, even if they failed."""
     for state in list(_trained):
         if state.owner is None or state.owner() in (owner, None):
             _trained.remove(state)
-            state.rewind()
+            state.reset()
 
 
-def undo_shared(variables: Iterable[Any]) -> None:
+def reset_shared_variables(variables: Iterable[Any]) -> None:
     """Reset those variables that another trainable of this process has changed."""
     wanted = {id(raw) for raw in variables}
     for state in _trained:
-        state.rewind(wanted)
+        state.reset(wanted)
 
 
-class Before:
+class SavedVariables:
     """The values of variables at one point of a graph, to restore them later; used across replicas."""
 
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
         """Remember these ``variables``; only those that are written after this point have a cost."""
         self._replicas = replicas
-        self._variables = list({id(raw_of(v)): raw_of(v) for v in variables}.values())
+        self._variables = list({id(unwrap_variable(v)): unwrap_variable(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
 
         def copy_values() -> list[tf.Tensor]:
@@ -223,23 +223,25 @@ class Before:
         self._values = replicas.run(copy_values)
         self._first = len(self._graph.get_operations())
 
-    def put_back(self, unless: Any = False) -> None:
+    def restore(self, unless: Any = False) -> None:
         """Restore all values bit for bit, unless ``unless`` is true."""
         eager = tf.executing_eagerly()
         handles = set() if eager else find_written_variables(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
-                self._replicas.change(variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless)
+                self._replicas.update_copies(
+                    variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless
+                )
 
 
-def held_by(optimizer: Any) -> list[Any]:
+def list_optimizer_variables(optimizer: Any) -> list[Any]:
     """Return all variables of an optimizer, including those that an author's own holds as attributes."""
     held = tf.train.TrackableView(optimizer).descendants()
     return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
 
 
-def _only_read(op: Any) -> tuple[int, ...]:
+def _find_read_only_inputs(op: Any) -> tuple[int, ...]:
     """Return the indices of the inputs that the functions of a call, branch or loop only read."""
     try:
         return tuple(op.get_attr("_read_only_resource_inputs"))
@@ -247,9 +249,9 @@ def _only_read(op: Any) -> tuple[int, ...]:
         return ()
 
 
-def _unique(path: str, taken: Mapping[str, Any]) -> str:
+def _make_unique(path: str, used: Mapping[str, Any]) -> str:
     number, name = 1, path
-    while name in taken:
+    while name in used:
         number += 1
         name = f"{path}#{number}"
     return name
@@ -265,45 +267,45 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.has_one_value(value) else value
 
 
-def variables_of(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
+def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
     """Return TensorFlow's variables of an optimizer, one per replica, without weights that it may list."""
     weights = {id(variable) for variable in model.variables}
     its_own = [variable for variable in optimizer.variables if id(variable) not in weights]
-    return [part for variable in its_own for part in replicas.of_each(raw_of(variable))]
+    return [part for variable in its_own for part in replicas.of_each(unwrap_variable(variable))]
 
 
-def captured_by(graphs: Sequence[Any]) -> set[int]:
+def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
     """Return the identities of the handles of all variables that these graphs use."""
-    return {id(variable.handle) for variable in _touched(graphs)}
+    return {id(variable.handle) for variable in _list_captured_variables(graphs)}
 
 
-def _touched(graphs: Sequence[Any]) -> list[Any]:
+def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
     """Return the variables whose handles the graphs have captured, in that order."""
-    found = {}
+    captured_variables = {}
     for graph in graphs:
         known = {id(variable.handle): variable for variable in graph.variables}
         for captured in tensorflow_private.captures_of(graph):
             if captured.dtype == tf.resource and id(captured) in known:
-                found[id(captured)] = known[id(captured)]
-    return list(found.values())
+                captured_variables[id(captured)] = known[id(captured)]
+    return list(captured_variables.values())
 
 
 def _refuse_operations(graphs: Sequence[Any]) -> None:
     for graph in graphs:
-        for kind, name in draws.operations(graph):
+        for kind, name in draws.list_operations(graph):
             if kind in _TABLES:
-                raise NotOwned(
+                raise UnmanagedState(
                     f"{name} writes to a lookup table while training, which can be neither reset nor saved; "
                     "use a variable, or fill the table before model() returns"
                 )
             if kind in draws.RANDOM:
-                raise NotOwned(
+                raise UnmanagedState(
                     f"{name} ({kind}) draws random numbers that do not follow the trial's seed; use keras.random, "
                     "tf.random.stateless_* or the draws of augment()"
                 )
 
 
-def raw_of(variable: Any) -> Any:
+def unwrap_variable(variable: Any) -> Any:
     """Return TensorFlow's variable, which a variable of Keras wraps."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
@@ -318,14 +320,14 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
     if model.distribute_strategy is not replicas.strategy:
         strays.append(f"model {model.name!r}")
     for variable in model.weights:
-        if not replicas.hold(variable):
+        if not replicas.contain(variable):
             strays.append(f"weight {variable.path!r}")
     optimizer = getattr(model, "optimizer", None)  # missing before `compile`
     if optimizer is not None:
         if keras_private.strategy_of(optimizer) is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
-        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
-    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.hold(v)]
+        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.contain(v)]
+    outside = [v.path.rpartition("/")[0] or v.path for v in model.metrics_variables if not replicas.contain(v)]
     metrics = [f"metric {name!r}" for name in dict.fromkeys(outside)]
     if metrics and not strays:
         raise NotInScope(

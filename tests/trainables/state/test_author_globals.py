@@ -14,8 +14,8 @@ import tensorflow as tf
 from small import Small
 
 from sweep.state import values
-from sweep.state.draws import entropy_taken
-from trainables.state.pristine import AuthorSurroundings, NotPutBack
+from sweep.state.draws import seeding_entropy
+from trainables.state.author_globals import AuthorSurroundings, NotPutBack
 
 pytestmark = pytest.mark.keras
 
@@ -93,7 +93,7 @@ CHANGED = {
 
 
 def run(surroundings: AuthorSurroundings, author: object, words: Any) -> set[str]:
-    with surroundings.watched(author) as left:
+    with surroundings.running_data(author) as left:
         fit(words, author)
         found = left()
     return {name.removeprefix("some_words.") for name in found if "some_words" in name or name.startswith("self")}
@@ -110,15 +110,15 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     surroundings, author = AuthorSurroundings(frozenset()), an_author()
     objects = words.STATE, words.X, words.SCALER
     assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
-    first = described(words, author), surroundings.traces(author)
+    first = described(words, author), surroundings.compute_digests(author)
     assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
     assert described(words, author) == first[0]
     assert all(a is b for a, b in zip(objects, (words.STATE, words.X, words.SCALER), strict=True))
-    same = {name for name, value in surroundings.traces(author).items() if value == first[1][name]}
+    same = {name for name, value in surroundings.compute_digests(author).items() if value == first[1][name]}
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
     another = AuthorSurroundings(frozenset())  # of another object, in a process where `data` has run before
-    with another.watched(type(author)()) as left:
+    with another.running_data(type(author)()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()
     assert words.X.tolist() == np.arange(6.0).tolist()
@@ -135,7 +135,7 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
 
     surroundings, author, found = AuthorSurroundings(frozenset()), an_author(), []
     for _ in range(2):
-        with surroundings.watched(author) as left:
+        with surroundings.running_data(author) as left:
             found.append(draws())
             found.append(draws())
             assert left() == set()
@@ -146,10 +146,10 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
 
 def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words: Any) -> None:
     surroundings, author, big = AuthorSurroundings(frozenset()), an_author(), words.BIG
-    with surroundings.watched(author) as left:
+    with surroundings.running_data(author) as left:
         words.BIG = words.BIG + 1
         assert left() == {"some_words.BIG"}
-    with surroundings.watched(author):
+    with surroundings.running_data(author):
         assert words.BIG is big
     with pytest.raises(NotPutBack, match=r"changed some_words.BIG in place \(32 MiB\), .* compute on a copy"):
         change_in_place(surroundings, author, words)
@@ -162,14 +162,14 @@ def test_what_somebody_else_has_set_meanwhile_stays(words: Any) -> None:
     run(surroundings, author, words)
     assert words.STATE == {"mine": 1, "vocabulary": ["a", "b"]}
     assert words.LIMIT == 101
-    with surroundings.watched(author):
+    with surroundings.running_data(author):
         assert words.STATE == {"mine": 1}
         assert words.LIMIT == 100
 
 
 def test_a_trainable_in_a_module_is_watched_by_itself_alone(words: Any) -> None:
     words.TRAINABLE = Small()
-    with AuthorSurroundings(frozenset()).watched(an_author()) as left:
+    with AuthorSurroundings(frozenset()).running_data(an_author()) as left:
         words.TRAINABLE.some = 1
         assert left() == set()
 
@@ -191,17 +191,17 @@ def test_of_a_notebook_only_what_the_trainable_uses_is_watched() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(NOTEBOOK, names)
     author = names["Trainable"]()
-    with AuthorSurroundings(frozenset()).watched(author) as left:
+    with AuthorSurroundings(frozenset()).running_data(author) as left:
         author.data(None)
         names["t"], names["frame"][0] = author, 1
         assert {name for name in left() if name.startswith("__main__")} == {"__main__.STATE"}
-    with AuthorSurroundings(frozenset()).watched(author):
+    with AuthorSurroundings(frozenset()).running_data(author):
         assert names["STATE"] == {}
         assert names["t"] is author
 
 
 def change_in_place(surroundings: AuthorSurroundings, author: object, words: Any) -> None:
-    with surroundings.watched(author):
+    with surroundings.running_data(author):
         words.BIG += 1
 
 
@@ -215,7 +215,7 @@ def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(tmp_path: Pa
     (tmp_path / "later_words.py").write_text("STATE = {}\nLIMIT = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for expected in (set(), {"later_words.STATE"}):
-        with AuthorSurroundings(frozenset()).watched(an_author()) as left:
+        with AuthorSurroundings(frozenset()).running_data(an_author()) as left:
             import later_words
 
             later_words.STATE.update({"a": 1} if expected else {})
@@ -227,7 +227,7 @@ def test_what_is_installed_and_what_logs_is_no_author_s(words: Any) -> None:
     import logging
 
     words.LOG = logging.getLogger("words")
-    with AuthorSurroundings(frozenset()).watched(an_author()) as left:
+    with AuthorSurroundings(frozenset()).running_data(an_author()) as left:
         words.LOG.info("loading")
         np.some_attribute = 1
         assert left() == set()
@@ -264,7 +264,7 @@ def test_a_snapshot_shares_methods_and_what_they_are_bound_to() -> None:
 
     look = Large().look
     table = {"draws": np.random.rand, "looks": [look]}
-    with entropy_taken(0) as entropy:
+    with seeding_entropy(0) as entropy:
         kept = values.Snapshot(table)
         table["draws"] = table["looks"].append(1)
         kept.restore()

@@ -15,10 +15,10 @@ from keras import layers
 from small import Small, assignment, go_on, metrics, train, weights
 
 from trainables.keras_trainable import session_of
-from trainables.state import checkpoint, owned
+from trainables.state import checkpoint, program_variables
 from trainables.state.checkpoint import CheckpointError
 from trainables.state.origins import StaleVariable
-from trainables.state.owned import NotOwned
+from trainables.state.program_variables import UnmanagedState
 
 pytestmark = pytest.mark.keras
 
@@ -110,7 +110,7 @@ def test_a_base_kept_where_nobody_looks_is_refused_with_its_line(monkeypatch: py
     first = metrics(train(used, assignment(units=4)))
     assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
     with pytest.raises(
-        StaleVariable, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"
+        StaleVariable, match=r"sequential/kept/kernel was made at test_program_variables\.py:\d+ by an earlier trial"
     ):
         used.begin(assignment(units=5))
     with pytest.raises(StaleVariable, match="make it anew in model"):
@@ -194,7 +194,7 @@ def test_a_table_that_training_writes_is_refused() -> None:
         def model(self, hp: Any) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), Remembering(), layers.Dense(3)])
 
-    with pytest.raises(NotOwned, match="writes to a lookup table while training"):
+    with pytest.raises(UnmanagedState, match="writes to a lookup table while training"):
         train(Tabled(), assignment())
 
 
@@ -208,7 +208,7 @@ def test_draws_that_follow_no_seed_are_refused() -> None:
         def model(self, hp: Any) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), Sampled(), layers.Dense(3)])
 
-    with pytest.raises(NotOwned, match="draws random numbers that do not follow the trial's seed"):
+    with pytest.raises(UnmanagedState, match="draws random numbers that do not follow the trial's seed"):
         train(Sampling(), assignment())
 
 
@@ -216,11 +216,11 @@ def test_nothing_is_undone_twice() -> None:
     trainable = Small()
     trainable.begin(assignment())
     go_on(trainable)
-    owned.undo(trainable)
+    program_variables.reset_changed_state(trainable)
     kernel = session_of(trainable).trial.program.model.trainable_variables[0]
     changed = np.full(kernel.shape, 7.0, np.float32)
     kernel.assign(changed)  # not by a trial
-    owned.undo(trainable)
+    program_variables.reset_changed_state(trainable)
     np.testing.assert_array_equal(kernel.numpy(), changed)
 
 
@@ -235,12 +235,12 @@ def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:
 
         def body(i: tf.Tensor) -> tuple[tf.Tensor]:
             inside.assign_add(read)
-            written.append(owned.find_written_variables(tf.compat.v1.get_default_graph()))
+            written.append(program_variables.find_written_variables(tf.compat.v1.get_default_graph()))
             return (i + 1,)
 
         tf.while_loop(lambda i: i < 2, body, (tf.constant(0),))
         after.assign(read)
-        written.append(owned.find_written_variables(tf.compat.v1.get_default_graph(), first))
+        written.append(program_variables.find_written_variables(tf.compat.v1.get_default_graph(), first))
 
     run()
     assert written[0] == {id(inside.handle)}

@@ -1,0 +1,249 @@
+"""Records of the values of names, taken when their namespaces were first seen, for restoring them."""
+
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from sweep.state import values
+from sweep.state.namespaces import Namespace
+from sweep.state.values import Same, Snapshot
+
+Digests: TypeAlias = "dict[str, object]"
+"""Digests by name, equal if the values are equal."""
+
+
+SHOWN = 3  # names in a line
+
+
+def describe_stale_names(names: Iterable[str]) -> str:
+    """Return a line about names that trials have changed permanently; empty if there are none."""
+    shown = ", ".join(sorted(names)[:SHOWN])
+    return f"{shown}, changed by an earlier trial, cannot be put back" if shown else ""
+
+
+class NotPutBack(Exception):
+    """An author's method has changed something in place that cannot be restored."""
+
+
+def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | None = None) -> Digests:
+    """Return the digests of all values in these namespaces, or only of these names."""
+    digests = {}
+    for namespace in namespaces:
+        for name, value in namespace.get_values().items():
+            full = f"{namespace.name}.{name}"
+            if names is None or full in names:
+                digests[full] = values.digest(value)
+    return digests
+
+
+def find_changed_names(before: Digests, after: Digests) -> set[str]:
+    """Return the names whose values differ, or that exist only before or only after."""
+    missing = object()
+    return {name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)}
+
+
+class SelfChangingNames:
+    """Names whose values change on their own, as by a thread of the author's; these are not restored."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def remove_from(self, names: set[str], namespaces: Sequence[Namespace]) -> set[str]:
+        """Return those of ``names`` that do not change on their own, after comparing their values twice."""
+        if names:
+            self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
+        return names - self.names
+
+    def describe(self) -> str:
+        """Return a line about such names; empty if none is known."""
+        shown = ", ".join(sorted(self.names)[:SHOWN])
+        return f"{shown} changes by itself, as by a thread" if shown else ""
+
+
+self_changing = SelfChangingNames()
+"""Such names in this process."""
+
+
+class RecordedValues:
+    """The values in namespaces, each recorded when the namespace was first seen, for restoring them."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
+        self._after: dict[str, Same | None] = {}  # value of a name after a method ran; None: no value
+        self._owners: dict[str, Callable[[], object]] = {}
+
+    def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
+        """Record the values in namespaces that were not seen before, or only these names."""
+        for namespace in namespaces:
+            if self.is_recorded(namespace):
+                continue
+            self._owners[namespace.name] = _refer_to(namespace.owner)
+            recorded = {}
+            for name, value in namespace.get_values().items():
+                if names is None or f"{namespace.name}.{name}" in names:
+                    recorded[name] = _Value(value)
+            self._values[namespace.name] = recorded
+
+    def is_recorded(self, namespace: Namespace) -> bool:
+        """Return whether the values in this namespace were recorded."""
+        return namespace.name in self._owners and self._owners[namespace.name]() is namespace.owner
+
+    def compute_digests(self) -> Digests:
+        """Return the digests of all recorded values."""
+        return {
+            f"{namespace}.{name}": value.digest
+            for namespace, recorded in self._values.items()
+            for name, value in recorded.items()
+        }
+
+    def list_objects(self) -> Iterator[tuple[str, object]]:
+        """Yield all objects in the recorded values, each with the name it was found under."""
+        for namespace, recorded in self._values.items():
+            for name, value in recorded.items():
+                for part in value.content.list_objects():
+                    yield f"{namespace}.{name}", part
+
+    def find_changed(self, namespaces: Sequence[Namespace]) -> set[str]:
+        """Return the names whose values have changed, except those that change on their own."""
+        changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
+        return self_changing.remove_from(changed, namespaces)
+
+    def restore(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
+        """Restore these names to their recorded values and delete new ones; return those that cannot be restored.
+
+        If other code has changed a name since `note_after_run`, its present value is recorded instead. A namespace of
+        which nothing is recorded stays as it is.
+        """
+        resisting = set()
+        for namespace in namespaces:
+            if not self.is_recorded(namespace):
+                continue
+            recorded = self._values.get(namespace.name, {})
+            present = namespace.get_values()
+            for name in {*present, *recorded}:
+                full = f"{namespace.name}.{name}"
+                if full not in names:
+                    continue
+                now = Same(present[name]) if name in present else None
+                if now != self._after.get(full):  # other code has changed it
+                    if name in present:
+                        recorded[name] = _Value(present[name])
+                    else:
+                        recorded.pop(name, None)
+                elif name in recorded:
+                    if not self._restore_name(namespace, name, recorded):
+                        resisting.add(full)
+                else:
+                    namespace.remove(name)
+        return resisting - self_changing.names
+
+    def note_after_run(self, namespaces: Sequence[Namespace], names: set[str]) -> None:
+        """Remember which objects these names refer to after an author's method has run."""
+        for namespace in namespaces:
+            present = namespace.get_values()
+            for name in {*present, *self._values.get(namespace.name, {})}:
+                full = f"{namespace.name}.{name}"
+                if full in names:
+                    self._after[full] = Same(present[name]) if name in present else None
+
+    def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
+        """Return a function that returns this value with its present content, even after the name is restored."""
+        recorded = self._values.get(namespace.name, {}).get(name)
+        if recorded is None or recorded.value is not value or recorded.is_generator:
+            return lambda: value
+        before = {id(part) for part in recorded.content.list_objects()}
+        content = Snapshot(value, variables=before)  # new variables are restored with the program created by the method
+
+        def get_value() -> Any:
+            content.restore()
+            return value
+
+        return get_value
+
+    def rewind_generators(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
+        """Rewind every random generator among ``names`` to its recorded state; return the names rewound."""
+        rewound = set()
+        for namespace, name, value in self._find_unreplaced(namespaces, names):
+            if value.is_generator:
+                value.restore()
+                rewound.add(f"{namespace.name}.{name}")
+        return rewound
+
+    def check(self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str) -> None:
+        """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored.
+
+        ``by`` and ``when`` are parts of the message: the method that has changed it, and when it runs again.
+        """
+        for namespace, name, value in self._find_unreplaced(namespaces, names):
+            if value.too_large:
+                raise NotPutBack(
+                    f"{by} has changed {namespace.name}.{name} in place ({value.nbytes / 2**20:,.0f} MiB), expected "
+                    f"that it leaves it as it is: {when}, and would begin with the changed values; compute on a copy, "
+                    "and return that"
+                )
+
+    def _restore_name(self, namespace: Namespace, name: str, recorded: dict[str, _Value]) -> bool:
+        """Restore one name; return whether its value equals the recorded one."""
+        value = recorded[name]
+        namespace.set(name, value.restore())
+        present = namespace.get_values().get(name)
+        if values.digest(present) == value.digest:
+            return True
+        if not value.has_cache:
+            return False
+        recorded[name] = _Value(present)  # an empty cache is as good as one with earlier results
+        return True
+
+    def _find_unreplaced(
+        self, namespaces: Sequence[Namespace], names: set[str]
+    ) -> Iterator[tuple[Namespace, str, _Value]]:
+        """Yield the names among ``names`` that still refer to the recorded object."""
+        for namespace in namespaces:
+            recorded = self._values.get(namespace.name, {})
+            for name, present in namespace.get_values().items():
+                is_wanted = f"{namespace.name}.{name}" in names
+                if is_wanted and name in recorded and recorded[name].value is present:
+                    yield namespace, name, recorded[name]
+
+
+class _Value:
+    """A value and its content at one time."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        digester = values.Digester()
+        self.digest = digester.digest(value)
+        self.nbytes = digester.nbytes
+        self.is_generator = values.get_generator_state(value) is not None
+        self.content = Snapshot(value)
+        self.too_large = self.content.too_large
+        self.has_cache = self.content.has_cache
+        self._copy_iterator = None if values.holds_user_content(value) else _make_copier(value)
+
+    def restore(self) -> Any:
+        """Return the same object with its earlier content, or a copy of an iterator that has advanced."""
+        self.content.restore()
+        return self.value if self._copy_iterator is None else self._copy_iterator()
+
+
+def _make_copier(value: Any) -> Callable[[], Any] | None:
+    """Return a function that copies an iterator in its present state; None for other values and if not copyable."""
+    if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
+        return None
+    try:
+        copied = copy.copy(value)
+        copy.copy(copied)
+    except TypeError:  # a generator or a file
+        return None
+    return lambda: copy.copy(copied)
+
+
+def _refer_to(owner: Any) -> Callable[[], object]:
+    """Return a function that returns the owner, by a weak reference if possible."""
+    try:
+        return weakref.ref(owner)
+    except TypeError:  # the globals of a notebook
+        return lambda: owner

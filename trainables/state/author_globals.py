@@ -1,0 +1,365 @@
+"""What an author's methods leave on the trainable, in modules and in classes: recorded, undone and redone.
+
+What `data` leaves is recorded by name and undone before `data` runs again, so that all runs begin alike. What `model`
+and the related methods leave in modules is undone before a model is made again, and what all other methods, hooks and
+callbacks leave is undone when their trial ends.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+import weakref
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from sweep.state import imports, namespaces, settings, trials, values
+from sweep.state.namespaces import Namespace
+from sweep.state.recorded_values import (
+    SHOWN,
+    Digests,
+    NotPutBack,
+    RecordedValues,
+    compute_digests,
+    find_changed_names,
+    self_changing,
+)
+from trainables.state import modules
+
+__all__ = ["NotPutBack"]
+DATA_AGAIN = "data() runs again for other trials and for the test"
+MODEL_AGAIN = "model() and the related methods run again for other trials and for exports"
+
+
+class AuthorSurroundings:
+    """The author's object and modules, in which `data` may leave values.
+
+    ``own`` has the names of the object's attributes that do not belong to the author.
+    """
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        self._object = RecordedValues()
+        self._names_left: set[str] = set()  # names on this object
+
+    def names_left(self, author: object) -> set[str]:
+        """Return the names of everything that `data` has ever left, on this object or in modules."""
+        return self._names_left | _names_left_in_modules.get(type(author), set())
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """Return the attributes that `data` has ever left on this object."""
+        return frozenset(name.removeprefix("self.") for name in self._names_left)
+
+    def compute_digests(self, author: object) -> Digests:
+        """Return digests of the present values of all names that `data` has left."""
+        names = self.names_left(author)
+        if not names:
+            return {}
+        return compute_digests(self._list_namespaces(author), names)
+
+    @contextmanager
+    def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
+        """Restore everything to the state before the first run of `data`, which is to run inside the block.
+
+        Yields a function that returns the names that `data` has left so far. Random generators are rewound, so they are
+        not among these.
+        """
+        with without_model_changes():
+            spaces = self._list_namespaces(author)
+            for recorded, some in self._with_records(spaces):
+                recorded.record(some)
+                trials.resisting.update(recorded.restore(some, self.names_left(author)))
+            before = compute_digests(spaces)
+
+            def record_imported(imported: list[Namespace]) -> None:
+                _modules.record(imported)
+                before.update(compute_digests(imported))
+
+            def find_names_left() -> set[str]:
+                present = self._list_namespaces(author)
+                changed = find_changed_names(before, compute_digests(present))
+                names = self_changing.remove_from(changed, present)
+                for recorded, some in self._with_records(present):
+                    names -= recorded.rewind_generators(some, names)
+                on_object = {name for name in names if name.startswith("self.")}
+                self._names_left |= on_object
+                _names_left_in_modules.setdefault(type(author), set()).update(names - on_object)
+                for recorded, some in self._with_records(present):
+                    recorded.note_after_run(some, self.names_left(author))
+                    recorded.check(some, names, by="data()", when=DATA_AGAIN)
+                return self.names_left(author)
+
+            with _listening_to_imports(author, record_imported):
+                try:
+                    yield find_names_left
+                finally:
+                    find_names_left()
+
+    def _list_namespaces(self, author: object) -> list[Namespace]:
+        return [Namespace("self", author, self._own), *modules.find_namespaces(author)]
+
+    def _with_records(self, spaces: list[Namespace]) -> list[tuple[RecordedValues, list[Namespace]]]:
+        """Return the object and all other namespaces, each with the record of its values."""
+        return [(self._object, spaces[:1]), (_modules, spaces[1:])]
+
+
+_modules = RecordedValues()  # of the modules of this process
+_names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # by trainable
+
+
+class ModelChanges:
+    """Values that the methods that make a model have left in the author's modules and in the process's settings."""
+
+    def __init__(self) -> None:
+        self._values: list[tuple[Namespace, str, Callable[[], Any]]] = []
+        self.settings: settings.Values = {}  # settings of this process that they have changed
+        self.folder: Path | None = None  # the working folder, if they have changed it
+
+    def add(self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]) -> None:
+        """Add the present values of these names."""
+        for namespace in spaces:
+            for name, value in namespace.get_values().items():
+                if f"{namespace.name}.{name}" in names:
+                    self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
+
+    def redo(self) -> None:
+        """Set these values in the modules and the settings again, in place of those that another model has left."""
+        undo_model_changes()
+        settings.apply_settings(self.settings)
+        if self.folder is not None and self.folder.is_dir():
+            os.chdir(self.folder)
+        spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]
+        names = {f"{namespace.name}.{name}" for namespace, name, _ in self._values}
+        recorded = RecordedValues()
+        recorded.record(spaces, names)
+        for namespace, name, get_value in self._values:
+            namespace.set(name, get_value())
+        _remember(recorded, spaces, names)
+
+
+_model_changes: list[tuple[RecordedValues, list[Namespace], set[str]]] = []  # at most one: how to undo the last model's
+
+
+def undo_model_changes() -> None:
+    """Restore what the author's modules held before a model was made, so that all models begin alike."""
+    while _model_changes:
+        recorded, spaces, names = _model_changes.pop()
+        trials.resisting.update(recorded.restore(spaces, names))
+
+
+@contextmanager
+def without_model_changes() -> Iterator[None]:
+    """Undo what making the present model has left in modules inside the block, and redo it afterwards."""
+    changes = ModelChanges()
+    for recorded, spaces, names in _model_changes:
+        changes.add(recorded, spaces, names)
+    undo_model_changes()
+    try:
+        yield
+    finally:
+        changes.redo()
+
+
+@contextmanager
+def making_model(author: object) -> Iterator[ModelChanges]:
+    """Run `model` and the related methods inside the block, with modules as if they had not run before.
+
+    Yields what they leave, which is complete after the block. It stays in the modules until a model is made again or
+    another trial begins, because hooks of this trial may read it.
+    """
+    undo_model_changes()
+    recorded = RecordedValues()
+    changes = ModelChanges()
+    settings_before = settings.read_settings()
+    folder_before = _find_working_folder()
+    recorded.record(modules.find_namespaces(author))
+    with _listening_to_imports(author, recorded.record):
+        try:
+            yield changes
+        finally:
+            spaces = modules.find_namespaces(author)
+            names = recorded.find_changed(spaces)
+            names -= recorded.rewind_generators(spaces, names)
+            _remember(recorded, spaces, names)
+            changes.add(recorded, spaces, names)
+            changes.settings = settings.find_changed_settings(settings_before, settings.read_settings())
+            folder = _find_working_folder()
+            changes.folder = None if folder == folder_before else folder
+    recorded.check(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
+
+
+def _find_working_folder() -> Path | None:
+    """Return the working folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
+def _remember(recorded: RecordedValues, spaces: list[Namespace], names: set[str]) -> None:
+    """Store how to undo the changes of the present model."""
+    if names:
+        recorded.note_after_run(spaces, names)
+        _model_changes.append((recorded, spaces, names))
+
+
+@contextmanager
+def _listening_to_imports(author: object, listener: Callable[[list[Namespace]], None]) -> Iterator[None]:
+    """Call ``listener`` with each of the author's modules that is imported inside the block, right after its import."""
+    with imports.listen_to_imports(_pass_author_modules(author, listener)):
+        yield
+
+
+def _pass_author_modules(author: object, listener: Callable[[list[Namespace]], None]) -> imports.Listener:
+    """Return an import listener that calls ``listener`` with the namespaces of each of the author's modules."""
+
+    def on_import(module: types.ModuleType) -> None:
+        if modules.is_author_module(module.__name__, module.__file__, modules.list_top_packages(author)):
+            listener(namespaces.list_namespaces_of_module(module))
+
+    return on_import
+
+
+class TrialSnapshot:
+    """Snapshot of the author's modules and of what the trainable holds, restored after each trial.
+
+    ``own`` has the attributes of the trainable that do not belong to the author.
+    """
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        self._starting_values = trials.StartingValues()
+
+    def begin(self, author: object, data: object, *, trains: bool) -> None:
+        """Take a snapshot for a trial on these data, after they are loaded and before any other method runs.
+
+        A trial that does not train may be inspected in a user's own process, so nothing is restored after it.
+        """
+        names = frozenset(vars(author)) - self._own
+
+        def list_namespaces() -> list[Namespace]:
+            return [Namespace("self", author, only=names), *modules.find_namespaces(author)]
+
+        def make_listener(recorded: RecordedValues) -> imports.Listener:
+            return _pass_author_modules(author, recorded.record)
+
+        if trains:
+            self._starting_values.begin_trial(
+                list_namespaces, key=data, make_listener=make_listener, before_end=undo_model_changes
+            )
+        else:
+            self._starting_values.record(list_namespaces, key=data)
+
+    def list_objects(self) -> Iterator[tuple[str, object]]:
+        """Yield all objects of the trial's snapshot, each with its name."""
+        return self._starting_values.list_objects()
+
+
+def end_trial() -> None:
+    """Restore the author's modules to their state before the present trial."""
+    trials.restore_names()
+    undo_model_changes()
+
+
+class HookChanges:
+    """Changes by hooks and callbacks to the author's modules and to this process since their trial began.
+
+    A checkpoint holds the plain values. All others are named in a message when a trial continues without them.
+    """
+
+    def __init__(self, author: object) -> None:
+        self._author = author
+        self._digests = self._compute_digests()
+        self._settings = imports.adopt_library_settings(settings.SavedSettings())
+
+    def enter_phase(self) -> None:
+        """Exclude what `model` has left for another phase."""
+        of_model = {name for _, _, names in _model_changes for name in names}
+        for name, digest in self._compute_digests().items():
+            if name in of_model:
+                self._digests[name] = digest
+
+    def state(self) -> dict[str, Any]:
+        """Return the changes for a checkpoint, as JSON."""
+        spaces = modules.find_namespaces(self._author)
+        changed = find_changed_names(self._digests, self._compute_digests())
+        names = self_changing.remove_from(changed, spaces)
+        present = {full: value for full, value in self._get_values().items() if full in names}
+        plain_values = {full: value for full, value in present.items() if _is_json_value(value)}
+        generators = {full: _get_numpy_state(value) for full, value in present.items() if _get_numpy_state(value)}
+        changed_settings = self._settings.find_changed()
+        # Settings that are not single values, such as os.environ with its passwords, are left out.
+        plain_settings = {name: value for name, value in changed_settings.items() if type(value) in _SINGLE}
+        lost = sorted({*names, *changed_settings} - {*plain_values, *generators, *plain_settings})
+        return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
+
+    def restore(self, state: Mapping[str, Any]) -> str:
+        """Apply what `state` returned, and return a line about what it lacks, or an empty string."""
+        for namespace in modules.find_namespaces(self._author):
+            for full, value in state["values"].items():
+                owner, _, name = full.rpartition(".")
+                if owner == namespace.name:
+                    _set_plain_value(namespace, name, value)
+            for name, generator in namespace.get_values().items():
+                generator_state = state["generators"].get(f"{namespace.name}.{name}")
+                if generator_state is not None:
+                    values.restore_generator(generator, generator_state)
+        settings.apply_settings(state["settings"])
+        if not state["lost"]:
+            return ""
+        lost = ", ".join(state["lost"][:SHOWN])
+        return f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"
+
+    def _compute_digests(self) -> Digests:
+        return {full: _WithoutCallbacks().digest(value) for full, value in self._get_values().items()}
+
+    def _get_values(self) -> dict[str, object]:
+        return {
+            f"{namespace.name}.{name}": value
+            for namespace in modules.find_namespaces(self._author)
+            for name, value in namespace.get_values().items()
+        }
+
+
+class _WithoutCallbacks(values.Digester):
+    """A digester that ignores callbacks, whose state is saved separately, and results cached by functions."""
+
+    def _digest_parts(self, value: Any, identity: object) -> object:
+        if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
+            return values.Same(value)
+        return super()._digest_parts(value, identity)
+
+
+def _set_plain_value(namespace: Namespace, name: str, value: Any) -> None:
+    """Set a name to a plain value; an existing list or dictionary is changed in place."""
+    present = namespace.get_values().get(name)
+    if isinstance(present, list) and isinstance(value, list):
+        present[:] = value
+    elif isinstance(present, dict) and isinstance(value, dict):
+        present.clear()
+        present.update(value)
+    else:
+        namespace.set(name, value)
+
+
+_SINGLE = (bool, int, float, str)
+
+
+def _is_json_value(value: object) -> bool:
+    """Return whether a value survives a round trip through JSON."""
+    if type(value) is list:
+        return all(map(_is_json_value, value))
+    if type(value) is dict:
+        return all(type(name) is str and _is_json_value(part) for name, part in value.items())
+    return value is None or type(value) in _SINGLE
+
+
+def _get_numpy_state(value: object) -> Any:
+    """Return the state of a NumPy generator; None for anything else."""
+    return values.get_generator_state(value) if isinstance(value, np.random.Generator) else None
