@@ -109,6 +109,7 @@ CHANGES = (
     "early_terminate={type: asha, min_iter: 1, eta: 2}",
     "early_terminate={type: none}",
     "constraints=['a * b < 1.5']",
+    "stop_when={gain: 9.0}",
     "epochs=3",  # refused
 )
 ACTS = st.one_of(
@@ -198,3 +199,43 @@ def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(
         killed = run(given_spec, Path(folder) / "killed.jsonl", steps, kills, room)
     assert story(killed) == story(whole)
     _check(whole)
+
+
+def test_a_search_that_has_gained_enough_trains_what_is_added_and_goes_on_in_a_wider_space(tmp_path: Path) -> None:
+    given_spec = spec("random", cap="60", more="stop_when: {gain: 9.0}\n")
+    with Log(tmp_path / "log.jsonl") as log:
+        driver = coordinator(given_spec, log)
+        driver.open()
+        workers = Workers(given_spec, driver, log.path, room=1)
+        while workers.step(0):
+            pass
+        ended = len(trials_of(log.path))
+        assert driver.enough
+        assert ended < 60
+        steer(driver, Add.of([{"a": 0.25, "b": 2}], "f.yaml"), 1)
+        while workers.step(0):
+            pass
+        trials = trials_of(log.path)
+        assert len(trials) == ended + 1
+        assert trials[ended].params == {"a": 0.25, "b": 2}
+        steer(driver, Change(("parameters.a.max=2.0",)), 2)
+        assert driver.enough is None
+        assert workers.step(0)
+        again = coordinator(given_spec, log)
+        again.open(list(store_log.read(log.path)))
+        assert again.enough is None
+
+
+def test_a_search_that_goes_on_may_be_told_to_end_when_it_gains_too_little(tmp_path: Path) -> None:
+    given_spec = spec("random", cap="60")
+    with Log(tmp_path / "log.jsonl") as log:
+        driver = coordinator(given_spec, log)
+        driver.open()
+        workers = Workers(given_spec, driver, log.path, room=1)
+        while len(trials_of(log.path)) < 30:
+            workers.step(0)
+        steer(driver, Change(("stop_when={gain: 9.0}",)), 1)
+        while workers.step(0):
+            pass
+        assert driver.enough
+        assert len(trials_of(log.path)) <= 32  # at the next end of a trial
