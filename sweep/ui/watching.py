@@ -23,8 +23,10 @@ from sweep.store.folder import ResultsFolder
 from sweep.ui.following import FollowedSweep
 from sweep.ui.shelf import Shelf
 
-LOOK_S = 0.5  # between looks at the log of a running sweep
-IDLE_LOOK_S = 2.0  # of one that does not run, and of the list
+LOOK_S = 0.5
+"""Seconds between looks at the log of a running sweep."""
+IDLE_LOOK_S = 2.0
+"""Seconds between looks at the log of a sweep that does not run, and at the list."""
 AFAR_LOOK_S = 5.0  # of one in an object store that does not run on this machine
 TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
 FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
