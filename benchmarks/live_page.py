@@ -4,9 +4,9 @@
 
 The sweep is made up, as in report.py, with sixteen trials that train; this process is its driver. The page is opened in
 Chromium with the curves in view. An update is one epoch of each of the sixteen: how long it keeps the page's main
-thread, and how long after it was written it is drawn. The processor time of the page's server is read from /proc, as a share of
-one core: with a tab open while nothing happens, and without one. The noise of the machine is the spread of a loop of
-fixed work that is timed beside each measurement.
+thread, and how long after it was written it is drawn. The processor time of the page's server is read from /proc, as a
+share of one core: with a tab open while nothing happens, and without one. The noise of the machine is the spread of a
+loop of fixed work that is timed beside each measurement.
 """
 
 from __future__ import annotations
@@ -144,6 +144,7 @@ def measure(results: Path, trials: int, epochs: int) -> None:
         browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.on("pageerror", lambda error: print(f"error    {error}"))
+        page.set_default_timeout(600_000)
         page.goto(address)
         page.wait_for_url(f"{address.split('?')[0]}")
         with folder.lock(), Log(folder.log, fsync=False) as log:

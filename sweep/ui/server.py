@@ -102,13 +102,6 @@ def make_app(page: Page) -> web.Application:
     return app
 
 
-def import_libraries() -> None:
-    """Import what reading needs, before several threads do: half an import is all that the second one might see."""
-    import sweep.render.report
-    import sweep.searchers.optuna_study
-    import sweep.store.reading  # noqa: F401  # imported for what comes later
-
-
 async def _end_streams(app: web.Application) -> None:
     app[PAGE].ends.set()
     app[PAGE].reading.close()
@@ -547,21 +540,22 @@ async def _run_draft(request: web.Request) -> web.Response:
 
 def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
     """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
-    import_libraries()
     asyncio.run(_serve(page, listening, beside))
 
 
 async def _serve(page: Page, listening: socket.socket, beside: int | None) -> None:
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
+    await web.SockSite(runner, listening).start()
+    preparing = asyncio.create_task(page.reading.prepare())
     try:
-        await web.SockSite(runner, listening).start()
         seen = time.monotonic()
         while beside is None or time.monotonic() - seen < LINGER_S:
             await asyncio.sleep(SETTLED_S)
             if page.browsers or (beside is not None and _is_alive(beside)):
                 seen = time.monotonic()
     finally:
+        preparing.cancel()
         await runner.cleanup()
 
 

@@ -72,18 +72,33 @@ class News:
 
 
 class Reading:
-    """The threads that read."""
+    """The threads that read. One of them first imports the libraries, so that two never import the same at once."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="sweep ui")
+        self._ready: asyncio.Future[None] | None = None
+
+    async def prepare(self) -> None:
+        """Import the libraries; whoever reads waits for it."""
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().run_in_executor(self._threads, import_libraries)
+        await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Return the result of a function that a thread calls."""
+        await self.prepare()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
 
     def close(self) -> None:
         """End without waiting for what is being read."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def import_libraries() -> None:
+    """Import what reading needs: it takes seconds, and frames of pages are sent meanwhile."""
+    import sweep.render.report
+    import sweep.searchers.optuna_study
+    import sweep.store.reading  # noqa: F401  # imported for what comes later
 
 
 class Watch:
@@ -154,9 +169,9 @@ class Watch:
             self.problem = ""
             self.news.tell()
         self._renew_report()
-        if sweep.behind:
+        if sweep.behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01
-        if sweep.running:
+        if sweep.behind or sweep.running:  # of a large log, the report comes first
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
 

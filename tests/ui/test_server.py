@@ -46,7 +46,7 @@ def visit(work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, rea
     async def run() -> None:
         secrets = Access(read_only=read_only, token=ACCESS.token, cookie=ACCESS.cookie)
         page = server.Page(Path("results"), secrets, COMMANDS)
-        server.import_libraries()
+        await page.reading.prepare()
         async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
             if let_in:
                 assert (await client.get("/?token=the-token")).status == 200
