@@ -33,7 +33,7 @@ from sweep.store.log import Log
 
 OPEN = 16  # trials that train
 ROUNDS = 20
-QUIET_S = 20.0
+QUIET_S = 10.0
 LOOP = 2_000_000  # additions of the loop that measures the noise
 WATCH = """() => {
   window.drawn = [];
@@ -110,10 +110,19 @@ def open_page(page: Any, base: str) -> None:
 def update(page: Any, log: Log, trials: range, epochs: int) -> None:
     """Write an epoch of each trial, several times, and print how the page took it."""
     page.evaluate(WATCH)
-    noise, spent, late = [], [], []
+    metrics = page.context.new_cdp_session(page)
+    metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy_ms() -> float:
+        """Return the processor time of the page's main thread so far."""
+        found = metrics.send("Performance.getMetrics")["metrics"]
+        return next(1000 * one["value"] for one in found if one["name"] == "TaskDuration")
+
+    noise, spent, late, busy = [], [], [], []
     for at in range(epochs // 2, epochs // 2 + ROUNDS):
         noise.append(loop_s())
         before = page.evaluate("window.drawn.length")
+        busy_before = busy_ms()
         written = time.time()
         log.append([epoch(number, at, epochs) for number in trials])
         page.wait_for_function(f"() => window.drawn.length > {before}", timeout=60_000)
@@ -121,8 +130,12 @@ def update(page: Any, log: Log, trials: range, epochs: int) -> None:
         spent.append(page.evaluate("live.spent"))
         late.append(drawn[0] - written)
         page.wait_for_timeout(700)
+        busy.append(busy_ms() - busy_before)
     long = page.evaluate("window.long")
     print(f"update            {statistics.median(spent):6.1f} ms of drawing in the median, {max(spent):.1f} at most")
+    print(
+        f"all of an update  {statistics.median(busy):6.1f} ms of processor time in the median, {max(busy):.1f} at most"
+    )
     print(f"update seen after {statistics.median(late):6.2f} s in the median, {max(late):.2f} at most")
     print(f"main thread held  {len(long)} times for more than 50 ms, {max(long, default=0):.0f} ms at most")
     print(f"noise             the same loop took {min(noise):.3f} to {max(noise):.3f} s", flush=True)
@@ -153,7 +166,7 @@ def measure(results: Path, trials: int, epochs: int) -> None:
             open_page(page, address.split("/?")[0])
             update(page, log, running, epochs)
         page.wait_for_function("() => live.facts.state === 'killed' && !taking", timeout=600_000)
-        page.wait_for_timeout(60_000)  # the last report
+        page.wait_for_timeout(20_000)
         idle(process, "a tab open")
         page.goto("about:blank")
         page.wait_for_timeout(5000)
