@@ -235,12 +235,13 @@ async def _send_shelf(request: web.Request) -> web.Response:
 async def _show_sweep(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     try:
-        _open_folder(request, name)
+        folder = _open_folder(request, name)
     except UnknownNameError:
         if name != request.app[PAGE].expected:
             raise
         return _html(shells.draw_message(name, "The sweep has not begun yet ...", forward=request.path, after_s=1))
-    return _html(shells.draw_shell("sweep", name, sweep=name, read_only=_read_only(request)))
+    state = "running" if folder.runs_here else ""  # all that can be said before the log is read
+    return _html(shells.draw_shell("sweep", name, sweep=name, state=state, read_only=_read_only(request)))
 
 
 async def _send_status(request: web.Request) -> web.Response:
