@@ -102,13 +102,6 @@ def make_app(page: Page) -> web.Application:
     return app
 
 
-def import_libraries() -> None:
-    """Import what reading needs, before several threads do: half an import is all that the second one might see."""
-    import sweep.render.report
-    import sweep.searchers.optuna_study
-    import sweep.store.reading  # noqa: F401  # imported for what comes later
-
-
 async def _end_streams(app: web.Application) -> None:
     app[PAGE].ends.set()
     app[PAGE].reading.close()
@@ -242,12 +235,13 @@ async def _send_shelf(request: web.Request) -> web.Response:
 async def _show_sweep(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     try:
-        _open_folder(request, name)
+        folder = _open_folder(request, name)
     except UnknownNameError:
         if name != request.app[PAGE].expected:
             raise
         return _html(shells.draw_message(name, "The sweep has not begun yet ...", forward=request.path, after_s=1))
-    return _html(shells.draw_shell("sweep", name, sweep=name, read_only=_read_only(request)))
+    state = "running" if folder.runs_here else ""  # all that can be said before the log is read
+    return _html(shells.draw_shell("sweep", name, sweep=name, state=state, read_only=_read_only(request)))
 
 
 async def _send_status(request: web.Request) -> web.Response:
@@ -547,21 +541,22 @@ async def _run_draft(request: web.Request) -> web.Response:
 
 def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
     """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
-    import_libraries()
     asyncio.run(_serve(page, listening, beside))
 
 
 async def _serve(page: Page, listening: socket.socket, beside: int | None) -> None:
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
+    await web.SockSite(runner, listening).start()
+    preparing = asyncio.create_task(page.reading.prepare())
     try:
-        await web.SockSite(runner, listening).start()
         seen = time.monotonic()
         while beside is None or time.monotonic() - seen < LINGER_S:
             await asyncio.sleep(SETTLED_S)
             if page.browsers or (beside is not None and _is_alive(beside)):
                 seen = time.monotonic()
     finally:
+        preparing.cancel()
         await runner.cleanup()
 
 

@@ -12,9 +12,11 @@ from sweep.errors import InputError, StoreError, SweepError
 from sweep.render import as_plain
 from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, folders
+from sweep.ui.following import FollowedSweep
 
 REST = 5  # least pause before a running sweep is summarized again, as a multiple of what it took
 QUESTION = 200  # characters
+LOOKS = 8  # at most, at the log of a running sweep for each list; a look is about a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,7 @@ class Shelf:
     def __init__(self, results: Path) -> None:
         self.results = results
         self._known: dict[str, _Known] = {}
-        self._fixed: dict[str, ShelfRow] = {}
+        self._running: dict[str, FollowedSweep] = {}  # for their time left
 
     def list_rows(self) -> list[dict[str, Any]]:
         """Return a row for each sweep, the latest first. Raises `StoreError` if the folder cannot be read."""
@@ -59,9 +61,25 @@ class Shelf:
         if known is not None and (known.stamp == stamp or now < known.again):
             return known.row
         row = _make_row(folder)
+        if row["state"] == "running":
+            row["left_s"] = self._estimate_left(folder)
+        else:
+            self._running.pop(folder.name, None)
         took_s = time.monotonic() - now
         self._known[folder.name] = _Known(stamp, row, time.monotonic() + REST * took_s)
         return row
+
+    def _estimate_left(self, folder: ResultsFolder) -> float | None:
+        """Return the seconds that a running sweep has left; None if not known, as before its log has been read."""
+        if folder.name not in self._running:
+            self._running[folder.name] = FollowedSweep(folder)
+        followed = self._running[folder.name]
+        for _ in range(LOOKS):
+            if not followed.look():
+                break
+        if followed.behind:
+            return None
+        return followed.describe().left_s
 
 
 def _stamp(folder: ResultsFolder) -> tuple[object, ...]:

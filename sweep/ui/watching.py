@@ -23,8 +23,10 @@ from sweep.store.folder import ResultsFolder
 from sweep.ui.following import FollowedSweep
 from sweep.ui.shelf import Shelf
 
-LOOK_S = 0.5  # between looks at the log of a running sweep
-IDLE_LOOK_S = 2.0  # of one that does not run, and of the list
+LOOK_S = 0.5
+"""Seconds between looks at the log of a running sweep."""
+IDLE_LOOK_S = 2.0
+"""Seconds between looks at the log of a sweep that does not run, and at the list."""
 AFAR_LOOK_S = 5.0  # of one in an object store that does not run on this machine
 TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
 FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
@@ -70,18 +72,33 @@ class News:
 
 
 class Reading:
-    """The threads that read."""
+    """The threads that read. One of them first imports the libraries, so that two never import the same at once."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="sweep ui")
+        self._ready: asyncio.Future[None] | None = None
+
+    async def prepare(self) -> None:
+        """Import the libraries; whoever reads waits for it."""
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().run_in_executor(self._threads, import_libraries)
+        await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
         """Return the result of a function that a thread calls."""
+        await self.prepare()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
 
     def close(self) -> None:
         """End without waiting for what is being read."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def import_libraries() -> None:
+    """Import what reading needs: it takes seconds, and frames of pages are sent meanwhile."""
+    import sweep.render.report
+    import sweep.searchers.optuna_study
+    import sweep.store.reading  # noqa: F401  # imported for what comes later
 
 
 class Watch:
@@ -152,9 +169,9 @@ class Watch:
             self.problem = ""
             self.news.tell()
         self._renew_report()
-        if sweep.behind:
+        if sweep.behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01
-        if sweep.running:
+        if sweep.behind or sweep.running:  # of a large log, the report comes first
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
 

@@ -28,7 +28,7 @@ def call(*arguments: str) -> tuple[int, str]:
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom sweep.cli import main\n"
-        "heavy = {'ray', 'tensorflow', 'pandas', 'optuna', 'pyarrow', 'keras'} & set(sys.modules)\n"
+        "heavy = {'ray', 'tensorflow', 'pandas', 'optuna', 'pyarrow', 'keras', 'aiohttp'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

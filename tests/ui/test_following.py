@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,7 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
         driver.write(*trial(8, T + 20), SessionEnded(time=T + 21, reason="finished"))
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["state"]) == ("new", "running")
+        assert first["left_s"] is None  # its session has ended
+    with driving(make_sweep(results, "lives", some_trials(time.time(), 5))):
+        first, *_ = Shelf(results).list_rows()
+        assert (first["name"], first["left_s"] > 0) == ("lives", True)

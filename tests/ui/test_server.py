@@ -18,7 +18,7 @@ from living import SCRIPT, driving, end, epoch, finished, make_sweep, some_trial
 from yarl import URL
 
 from sweep.events import SessionEnded, Status
-from sweep.ui import acts, server
+from sweep.ui import acts, server, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
 ACCESS = Access(token="the-token", cookie="the-cookie")
@@ -29,6 +29,8 @@ Client = TestClient[Any, Any]
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watching, "LOOK_S", 0.05)
+    monkeypatch.setattr(watching, "IDLE_LOOK_S", 0.05)
     now = time.time()
     make_sweep(tmp_path / "results", "one", some_trials(now))
     make_sweep(tmp_path / "results", "two", finished(now))
@@ -44,7 +46,7 @@ def visit(work: Callable[[Client], Awaitable[None]], *, let_in: bool = True, rea
     async def run() -> None:
         secrets = Access(read_only=read_only, token=ACCESS.token, cookie=ACCESS.cookie)
         page = server.Page(Path("results"), secrets, COMMANDS)
-        server.import_libraries()
+        await page.reading.prepare()
         async with TestClient(TestServer(server.make_app(page)), cookie_jar=CookieJar(unsafe=True)) as client:
             if let_in:
                 assert (await client.get("/?token=the-token")).status == 200
@@ -416,6 +418,7 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
     visit(work)
 
 
+@pytest.mark.slow
 def test_a_real_command_is_run(project: Path) -> None:
     async def work(client: Client) -> None:
         job = await (await post(client, "/one/-/acts/stop", {})).json()

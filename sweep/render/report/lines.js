@@ -277,14 +277,17 @@ class ParallelPlot extends LinePlot {
     };
   }
 
-  place() {
+  place(trials = null) {
     const count = this.fields.length;
     const { x, y, width, height } = this.rect;
     const missing = this.lying ? -14 / width : -20 / height;
-    this.places = this.fields.map((field) => Float64Array.from(field.values, (value) => field.scale.at(value)));
-    this.paths = new Array(N).fill(null);
-    this.gaps = this.places.some((places) => places.some(Number.isNaN));
-    for (let trial = 0; trial < N; trial++) {
+    if (!trials) {
+      this.places = this.fields.map((field) => Float64Array.from(field.values, (value) => field.scale.at(value)));
+      this.paths = new Array(N).fill(null);
+      this.gaps = this.places.some((places) => places.some(Number.isNaN));
+    }
+    for (const trial of trials ?? TRIALS.trial.keys()) {
+      if (trials) this.fields.forEach((field, at) => (this.places[at][trial] = field.scale.at(field.values[trial])));
       const path = new Float32Array(2 * count);
       for (let at = 0; at < count; at++) {
         let place = this.places[at][trial];

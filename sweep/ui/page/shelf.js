@@ -112,7 +112,7 @@ function rowParts(row, checked) {
   if (word === "killed") words.push(`its driver was killed; go on with: python -m sweep resume ${row.name}`);
   if (words.length) lines.push(make("span", { class: "words note" }, words.join(" · ")));
   if (!document.body.dataset.readOnly && word !== "damaged") {
-    lines.push(make("a", { class: "copy note", href: `/-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `New sweep from ${row.name}` }, "duplicate"));
+    lines.push(make("a", { class: "copy note", href: `/-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate"));
   }
   return lines;
 }

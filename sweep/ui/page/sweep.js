@@ -9,6 +9,7 @@ const GROW_MS = 250; // least pause between two drawings of what has grown
 const live = { facts: null, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
 
 document.documentElement.dataset.page = "sweep";
+if (document.body.dataset.state) find("state").append(statusMark(document.body.dataset.state));
 openPlainSwitch();
 listen("");
 openActs({ sweep: NAME }).catch((error) => hear(error.message));

@@ -118,7 +118,7 @@ function factTable(heading, trials, read, none) {
     const cells = values.map((value) => make("td", {}, value));
     return make("tr", { class: differs ? "differs" : null }, make("th", { scope: "row" }, name), ...cells, several ? make("td", { class: "note" }, differs ? "differs" : "") : null);
   });
-  const heads = [make("th", { scope: "col" }, ""), ...trials.map((one) => make("th", { scope: "col" }, `trial ${one.trial}`)), several ? make("th", { scope: "col" }, "") : null];
+  const heads = [make("td"), ...trials.map((one) => make("th", { scope: "col" }, `trial ${one.trial}`)), several ? make("td") : null];
   const table = make("table", { class: "plain facts-table" }, several ? make("thead", {}, make("tr", {}, heads)) : null, make("tbody", {}, rows));
   return make("section", {}, make("h2", {}, heading), names.length ? make("div", { class: "scroll" }, table) : make("p", { class: "note" }, none));
 }
