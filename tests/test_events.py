@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 from sweep.errors import StoreError
 from sweep.events import (
     FORMAT,
+    ConfigurationsEnqueued,
     EpochReported,
     Facts,
+    NoteWritten,
     NotJson,
     SessionEnded,
     SessionStarted,
     Status,
+    SweepChanged,
     TrialEnded,
+    TrialStarred,
     TrialStarted,
     decode,
     encode,
@@ -40,7 +44,24 @@ FACTS = st.builds(
     checkpoint=st.none() | TEXT,
     extends=st.booleans(),
 )
+CONFIGURATIONS = st.dictionaries(TEXT, VALUES, max_size=4)
 EVENTS = st.one_of(
+    st.builds(NoteWritten, trial=st.none() | INTEGERS, text=TEXT, request=TEXT, by=TEXT, time=FLOATS),
+    st.builds(TrialStarred, trial=INTEGERS, starred=st.booleans(), request=TEXT, time=FLOATS),
+    st.builds(
+        ConfigurationsEnqueued,
+        configurations=st.lists(CONFIGURATIONS, max_size=3).map(tuple),
+        request=TEXT,
+        by=TEXT,
+        time=FLOATS,
+    ),
+    st.builds(
+        SweepChanged,
+        settings=CONFIGURATIONS,
+        dropped=st.lists(CONFIGURATIONS, max_size=2).map(tuple),
+        request=TEXT,
+        time=FLOATS,
+    ),
     st.builds(SessionStarted, time=FLOATS, resumed=st.booleans(), version=TEXT),
     st.builds(SessionEnded, time=FLOATS, reason=TEXT),
     st.builds(

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.present_spec import PresentSpec
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
     ON_REQUEST,
@@ -34,12 +34,15 @@ from sweep.prices import COST
 from sweep.progress import count_units
 from sweep.space.domains import configuration
 from sweep.space.early_terminate import NoTermination, Own
-from sweep.spec import Spec
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
 from sweep.store.object_store import StoreAway
 from sweep.text import shortened
+
+if TYPE_CHECKING:
+    from sweep.analysis.present_spec import PresentSpec
+    from sweep.spec import Spec
 
 MOST = 128  # maximum number of points of a curve that are kept
 
@@ -188,7 +191,7 @@ class Standing:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
-        self._present = None if outline.spec is None else PresentSpec(outline.spec)
+        self._present = None if outline.spec is None else _follow_spec(outline.spec)
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
         self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
@@ -531,6 +534,13 @@ class Standing:
 
     def _rank(self, best: Best) -> tuple[int, float]:
         return len(best.trials), -self.outline.objective.to_loss(best.value)
+
+
+def _follow_spec(spec: Spec) -> PresentSpec:
+    """Return what follows the sweep file along the log; importing it takes a while."""
+    from sweep.analysis.present_spec import PresentSpec
+
+    return PresentSpec(spec)
 
 
 def get_error_type(reason: str) -> str:

@@ -130,6 +130,8 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     waiting = len(standing.open) - at_work - standing.paused
     if standing.paused:
         counts.append((f"{standing.paused} paused", ""))
+    if standing.queued:
+        counts.append((f"{standing.queued} queued", ""))
     if waiting > 0:
         counts.append((f"{waiting} to go on with", ""))
     if running and standing.over is None:

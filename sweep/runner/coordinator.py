@@ -611,9 +611,8 @@ class Coordinator:
         backend gave up.
         """
         asked = self._stop_asked
-        late = asked and self._auxiliary.complete(
-            self._present.all_trials
-        )  # the request came too late: nothing was left to stop
+        total = self._present.all_trials
+        late = asked and self._auxiliary.complete(total)  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = late or (not self.stopping and not unfinished and self._all_started)

@@ -97,7 +97,8 @@ def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None)
         if isinstance(event, SteeringEvent) and event.request == request.id:
             return event  # a process has carried it out, and has ended since
     changes_space = True
-    if ":" in sweep.first.method and isinstance(request.act, Change):
+    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own  # all of these can
+    if isinstance(request.act, Change) and not learns_here:
         changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
     position = Position(folder.name, folder.address, ledger, present, changes_space)
     made = make_event(request, position)

@@ -112,12 +112,10 @@ class PointStream:
 
     Points have numbers. A trial gets the point of its own number, unless a person has added configurations or changed
     the space. Then the points that no trial has are handed out anew: the added ones first, all others in their order.
-    ``make_point`` makes the points of another space.
     """
 
-    def __init__(self, point: Point, first: Iterable[Params] = (), make_point: MakePoint | None = None) -> None:
+    def __init__(self, point: Point, first: Iterable[Params] = ()) -> None:
         self._point = point
-        self._make_point = make_point
         self._assigned: dict[int, Params] = dict(enumerate(first))  # by trial
         self._first = set(map(key, self._assigned.values()))
         self._keys = set(self._first)  # of the points so far, and of what they must not repeat
@@ -156,18 +154,6 @@ class PointStream:
         self._added |= added.keys()
         self._hand_out([*ahead, *added.values(), *others])
 
-    def change_space(self, space: Space) -> None:
-        """Suggest the points of another space; added configurations and starting points in it stay."""
-        if self._make_point is None:
-            raise TypeError("these points are of one space alone")
-        wanted = self._added | self._first
-        waiting = [one for one in self._take_back() if key(one) in wanted and space.has(one)]
-        self._number = max(self._started, default=-1) + 1
-        self._point = self._make_point(space, self._number)
-        self._keys = {key(self._assigned[trial]) for trial in self._started}
-        self._keys.update(map(key, waiting))
-        self._hand_out(waiting)
-
     def _next_point(self) -> Params | None:
         """Return the next point that nobody has added."""
         while True:
@@ -196,7 +182,25 @@ class PointStream:
             self._assigned[self._next_free()] = point
 
 
-def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
+class SpacePoints(PointStream):
+    """A stream of the points of a space, which may change: ``make_point`` makes those of another one."""
+
+    def __init__(self, space: Space, make_point: MakePoint, first: Iterable[Params] = ()) -> None:
+        super().__init__(make_point(space, 0), first)
+        self._make_point = make_point
+
+    def change_space(self, space: Space) -> None:
+        """Suggest the points of another space; added configurations and starting points in it stay."""
+        wanted = self._added | self._first
+        waiting = [one for one in self._take_back() if key(one) in wanted and space.has(one)]
+        self._number = max(self._started, default=-1) + 1
+        self._point = self._make_point(space, self._number)
+        self._keys = {key(self._assigned[trial]) for trial in self._started}
+        self._keys.update(map(key, waiting))
+        self._hand_out(waiting)
+
+
+def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
 
     They are the same for every ``seed``. In another space, it suggests the combinations that no trial has yet.
@@ -210,10 +214,10 @@ def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointS
 
         return find_next
 
-    return PointStream(make_point(space, 0), first, make_point)
+    return SpacePoints(space, make_point, first)
 
 
-def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
+def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
     """Return a searcher that suggests ``first``, then independent draws from each parameter's distribution.
 
     If the author has beliefs, half of the draws follow them. Each point has a random generator of its own, seeded by
@@ -225,10 +229,10 @@ def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Poin
             space, independent_draws(space, seed, number), tried, uniform_numbers(seed, number)
         )
 
-    return PointStream(make_point(space, 0), first, make_point)
+    return SpacePoints(space, make_point, first)
 
 
-def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> PointStream:
+def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
     """Return a searcher that suggests ``first``, then a scrambled Sobol sequence, more even than random draws.
 
     Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. Each
@@ -240,7 +244,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Point
         draws = _sobol_draws(space, seed, number)
         return lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number))
 
-    return PointStream(make_point(space, 0), first, make_point)
+    return SpacePoints(space, make_point, first)
 
 
 def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:

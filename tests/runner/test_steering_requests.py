@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from sweep.events import EpochReported, Event, NoteWritten, SteeringEvent, Trial
 from sweep.runner import steering_requests
 from sweep.runner.steering import Note, Request, Star, make_request
 from sweep.store import log as store_log
+from sweep.store import object_store
 from sweep.store.folder import ResultsFolder
+from sweep.store.object_store import ObjectStore
 
 RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
 LONG = FILE.replace("epochs: 4", "epochs: 100") + RULE
@@ -175,3 +178,47 @@ def test_a_damaged_log_is_named(project: Path) -> None:
     folder.log.write_bytes(b"nonsense\n" + folder.log.read_bytes())
     with pytest.raises(StoreError, match=r"log.jsonl:1: damaged record"):
         steering_requests.steer(folder, Star(1))
+
+
+def _stand_for(results: Path) -> Path:
+    results.mkdir(parents=True)
+    object_store.stand_for(results, ObjectStore("memory:///steered"))
+    return results
+
+
+@pytest.mark.slow
+def test_a_sweep_in_an_object_store_is_steered_from_another_machine(project: Path, tmp_path: Path) -> None:
+    """Two folders stand for the same place in a store, as on two machines."""
+    _stand_for(project / "results")
+    there = _stand_for(tmp_path / "there")
+    found: list[object] = []
+
+    def ask(_: ResultsFolder) -> None:
+        folder = ResultsFolder.open(there, "curves")
+        found.append(steering_requests.steer(folder, Note("from afar", 1)))
+        try:
+            steering_requests.steer(folder, Star(9))
+        except UnknownNameError as error:
+            found.append(error)
+
+    class Waits(Steers):
+        """Goes on until both acts have been answered."""
+
+        def on(self, event: Event) -> None:
+            super().on(event)
+            if self.thread.ident is not None and len(found) < 2:
+                time.sleep(0.05)
+
+    watcher = Waits(project, ask)
+    outcome = run(project, LONG.replace("epochs: 100", "epochs: 400"), watcher)
+    watcher.thread.join(60)
+    (event,) = steered(outcome.folder)
+    assert found[0] == event
+    assert str(found[1]).startswith("curves: has no trial 9")
+    afar = ResultsFolder.open(there, "curves")
+    assert steered(afar) == [event]
+    steering_requests.steer(afar, Note("afterwards"))
+    assert [one.text for one in steered(ResultsFolder.open(project / "results", "curves"))] == [  # type: ignore[union-attr]  # notes
+        "from afar",
+        "afterwards",
+    ]
