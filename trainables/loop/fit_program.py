@@ -352,9 +352,9 @@ class FitProgram(Program):
 def _wrap_step_in_slice(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """Wrap a model's step so that each replica knows which part of the batch it computes.
+    """Wrap a model's own step so that it runs inside the slice of the batch that its replica computes.
 
-    ``number`` holds the number of the batch, which random draws follow.
+    ``number`` is a variable with the number of the batch, which random draws depend on.
     """
 
     def step(data: Any) -> Any:
