@@ -409,7 +409,7 @@ class TrialSession(RankJoining):
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
-        record, used = origins.CreatedVariables(seed), cache.measure_memory(placement)
+        record, used = origins.CreatedVariables(seed), cache.measure_used_bytes(placement)
         attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -456,7 +456,7 @@ class TrialSession(RankJoining):
         if built.kept:
             most = cache.compute_room(placement, assignment.devices)
             weights.limit_cache(most["host"] / 2)  # weights count towards the memory of the first program
-            share = cache.compute_share_of_room(used, cache.measure_memory(placement), most)
+            share = cache.compute_share_of_room(used, cache.measure_used_bytes(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 

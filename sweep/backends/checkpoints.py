@@ -181,7 +181,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
     if store is None:
         folder = get_trial_folder(results_folder, trial)
         trim(folder, keep=1)
-        return measure_bytes(folder)
+        return measure_folder(folder)
     return sum(entry.size for files in trim_in_store(store, trial, keep=1).values() for entry in files)
 
 
@@ -218,7 +218,7 @@ def delete_remains(results_folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def measure_bytes(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """Return the total bytes of all files in a folder."""
     total = 0
     for path in folder.rglob("*"):

@@ -49,7 +49,7 @@ DEFAULT_BATCH = 32
 """Batch size of a trial without such a parameter: that of the standard hyperparameters."""
 
 
-def get_batch_size(params: Params, replicas: int) -> int | None:
+def compute_batch_size(params: Params, replicas: int) -> int | None:
     """Return the examples in a trial's batch, over all its replicas; None if its parameter is not a whole number."""
     if "per_replica_batch_size" in params:
         size = params["per_replica_batch_size"]

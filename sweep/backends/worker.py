@@ -393,7 +393,7 @@ class Worker:
             except Exception as error:
                 if not memory.is_out_of_memory(error):
                     raise
-                batch = memory.get_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
+                batch = memory.compute_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
                 parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
                 if self._has_earlier_trials and self._make is None:
                     self._begin_again(trial, epochs, "without what earlier trials left")

@@ -49,7 +49,7 @@ def format_card(facts: CardFacts) -> str:
         _format_front_matter(facts),
         f"# {_escape_markdown(kept.sweep.folder.name)}, trial {kept.trial}\n",
         _summarize_winner(facts),
-        _format_section("Use", [_format_usage(facts)]),
+        _format_section("Use", [_format_loading_code(facts)]),
         _format_section(
             "Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]
         ),
@@ -90,7 +90,7 @@ def _summarize_winner(facts: CardFacts) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def _format_usage(facts: CardFacts) -> str:
+def _format_loading_code(facts: CardFacts) -> str:
     blocks = [_format_block(lines, "python") for lines in facts.exported.usage.values()]
     if "saved_model" in facts.exported.files:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")

@@ -336,7 +336,7 @@ class _Collector:
                 self._text(name, function.__name__, _get_function_source(function.__code__))
         self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        self._visit_all(name, {free: _get_cell_content(cell) for free, cell in closure})
+        self._visit_all(name, {free: _get_closure_value(cell) for free, cell in closure})
         names = set(_collect_names(function.__code__))
         for used in dict.fromkeys(_list_globals(function.__code__)):
             value = function.__globals__.get(used, _ABSENT)
@@ -421,7 +421,7 @@ def _collect_names(code: types.CodeType) -> Iterator[str]:
             yield from _collect_names(constant)
 
 
-def _get_cell_content(cell: types.CellType) -> object:
+def _get_closure_value(cell: types.CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

@@ -105,7 +105,7 @@ def measure_throughput(
     precision = str(spec.training.get("precision", "auto"))
     parts = micro_batches if isinstance(micro_batches, int) else 1
     first = SettingsCombination(
-        memory.get_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
+        memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
     )
     return climb(first, precisions(devices), most_replicas, measure)
 

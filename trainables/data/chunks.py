@@ -152,9 +152,9 @@ class BucketSplit(Examples):
         self.parts = [ArraySplit(sources.normalize_examples(part), replicas, resident_bytes) for part in buckets.parts]
         if not self.parts:
             raise DataError("no bucket, expected at least one")
-        first = _describe_structure(self.parts[0].arrays)
+        first = _describe_bucket(self.parts[0].arrays)
         for part in self.parts[1:]:
-            other = _describe_structure(part.arrays)
+            other = _describe_bucket(part.arrays)
             if other != first:
                 raise DataError(f"buckets of {first} and {other}, expected one kind")
         self.size = sum(part.size for part in self.parts)
@@ -234,7 +234,7 @@ def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Itera
             yield gather_chunk(arrays[bucket], rows[start : start + step], which, replicas)
 
 
-def _describe_structure(arrays: Any) -> str:
+def _describe_bucket(arrays: Any) -> str:
     """Return the structure, types and numbers of axes as text; they must be the same in all buckets."""
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
@@ -299,7 +299,7 @@ def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield all examples in blocks, or None if they cannot be read cheaply."""
     match data:
         case ArraySplit():
-            yield from _read_blocks(data.leaves())
+            yield from _read_array_blocks(data.leaves())
         case BucketSplit():
             for part in data.parts:
                 yield from _read_all_examples(part)
@@ -312,7 +312,7 @@ def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
                 yield from map(np.ascontiguousarray, arrays)
 
 
-def _read_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
+def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield the rows of arrays in blocks, or None if the arrays are large or not in memory."""
     size_bytes = 0
     for leaf in leaves:

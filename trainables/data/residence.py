@@ -378,7 +378,7 @@ def needs_packing(dtype: np.dtype[Any]) -> bool:
 
 
 def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the words of an array, and the array without rows.
+    """Return the rows of an array padded to whole words of eight bytes, as int64, and the array without rows.
 
     The words are a view of the array if its rows fill whole words.
     """

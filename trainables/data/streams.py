@@ -124,7 +124,7 @@ class StreamSplit(Examples):
                 "validation data validation_steps) how many batches an epoch has"
             )
         if extent.examples is None or not (self._stream.endless or extent.examples <= self._seen):
-            self._seen = _count_examples(self._stream, extent)
+            self._seen = _count_stream(self._stream, extent)
             self.counted = extent.examples is None or self._seen < extent.examples
         if self.counted:
             self._set_size(self._seen)
@@ -174,7 +174,7 @@ class StreamSplit(Examples):
         return self._ahead.chunks(which)
 
 
-def _count_examples(stream: Stream, extent: Extent) -> int:
+def _count_stream(stream: Stream, extent: Extent) -> int:
     """Return the number of examples; counting stops as soon as it reaches that of the extent."""
     count = 0
     with tf.device("/cpu:0"):

@@ -137,10 +137,10 @@ def _find_gpu_kernel(op: Any) -> Any:
     """Return the kernel that a GPU would run; None if there is none, or if the operation is meant for the host."""
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
-    return next((kernel for kernel in _list_kernels(op.type) if _accepts(kernel, op)), None)
+    return next((kernel for kernel in _list_kernels(op.type) if _kernel_accepts(kernel, op)), None)
 
 
-def _accepts(kernel: Any, op: Any) -> bool:
+def _kernel_accepts(kernel: Any, op: Any) -> bool:
     for constraint in kernel.constraint:
         value = op.node_def.attr[constraint.name]
         if not {value.type, *value.list.type} - {0} <= set(constraint.allowed_values.list.type):

@@ -23,7 +23,7 @@ def create_readers() -> list[NvmlReader]:
         return []
 
 
-def check_gauges() -> dict[str, bool] | None:
+def list_supported_gauges() -> dict[str, bool] | None:
     """Return for each gauge whether all GPUs support it, for `doctor`; None if the library is not installed."""
     if _import_library() is None:
         return None

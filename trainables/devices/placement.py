@@ -297,7 +297,7 @@ _start: list[str] = []
 
 def _record_start_line() -> None:
     """Record which line makes TensorFlow's first operation, after which its devices are fixed."""
-    _start.append(author_lines.find_author_line(quoted=True))
+    _start.append(author_lines.find_present_line(quoted=True))
 
 
 tensorflow_private.call_before_start(_record_start_line)

@@ -46,7 +46,7 @@ def describe() -> dict[str, Any]:
         "cudnn": build.get("cudnn_version"),
         "architectures": list(build.get("cuda_compute_capabilities", [])),
         "gpus": gpus,
-        "gauges": nvml.check_gauges() if gpus else {},
+        "gauges": nvml.list_supported_gauges() if gpus else {},
         **_describe_keras(),
     }
 

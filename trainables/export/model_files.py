@@ -120,7 +120,7 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
         config = json.loads(archive.read("config.json"))
     own: dict[str, dict[str, str]] = {}
     code = False
-    for module, name, registered in _list_classes(config):
+    for module, name, registered in _list_config_classes(config):
         if name == "__lambda__":
             code = True
         elif module and module.partition(".")[0] not in _KERAS:
@@ -162,7 +162,7 @@ def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFil
     return WrittenFile("onnx", path, _loads_onnx(inputs), hint=_describe_missing_packages("onnx"))
 
 
-def _list_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
+def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
     """Yield module, name and registered name of all objects in a saved model's configuration."""
     if isinstance(config, dict):
         name = config.get("class_name")
@@ -175,10 +175,10 @@ def _list_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
             )
             yield config.get("module"), shown, registered
         for value in config.values():
-            yield from _list_classes(value)
+            yield from _list_config_classes(value)
     elif isinstance(config, list):
         for value in config:
-            yield from _list_classes(value)
+            yield from _list_config_classes(value)
 
 
 def _name_leaves(inputs: Any, path: str) -> list[str]:

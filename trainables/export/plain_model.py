@@ -84,7 +84,7 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     Returns the names of the latter.
     """
     trained = trial.program.model
-    pairs = _pair_variables(trained.variables, model.variables)
+    pairs = _pair_model_variables(trained.variables, model.variables)
     theirs = list_untracked(trial.program.parts.created, trained)
     mine = list_untracked(record.created, model)
     pairs += _pair_by_position(
@@ -96,7 +96,7 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
     return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
-def _pair_variables(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
+def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
     """Pair the variables of two models by position, and the states of seed generators by path.
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
@@ -159,7 +159,7 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     else:
         given = keras.tree.flatten(example)
     leaves = keras.tree.flatten(declared)
-    if len(leaves) == len(given) and all(map(_accepts, leaves, given)):
+    if len(leaves) == len(given) and all(map(_input_accepts, leaves, given)):
         return example
     if any(leaf.dtype == "string" for leaf in leaves):
         raise NotExportable(
@@ -184,7 +184,7 @@ def _have_same_structure(first: Any, second: Any) -> bool:
     return all(a.shape[1:] == b.shape[1:] for a, b in pairs)
 
 
-def _accepts(declared: Any, leaf: Any) -> bool:
+def _input_accepts(declared: Any, leaf: Any) -> bool:
     """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
     expected = [size for size in declared.shape[1:] if size != 1]
     sizes = [size for size in leaf.shape[1:] if size != 1]

@@ -95,7 +95,7 @@ def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
 # ---- converters
 
 
-def _wrap(tensor: Any, *, stacked: bool = True) -> Any:
+def _wrap_stacked(tensor: Any, *, stacked: bool = True) -> Any:
     return tensorflow_private.wrap_tensor(tensor, stacked)
 
 
@@ -121,11 +121,11 @@ def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> 
 
 def _convert_l2_loss(kind: str, converter: Any, call: Any) -> Any:
     x = call.stacked_input(0)
-    return _wrap(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
+    return _wrap_stacked(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
 
 
 def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
-    return _wrap(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
+    return _wrap_stacked(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
 
 
 def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
@@ -133,7 +133,7 @@ def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return converter(call)
-    return _wrap(tf.zeros_like(tensor), stacked=stacked)
+    return _wrap_stacked(tf.zeros_like(tensor), stacked=stacked)
 
 
 def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
@@ -148,7 +148,7 @@ def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
         interpolation=call.get_attr("interpolation"),
         fill_mode=call.get_attr("fill_mode"),
     )
-    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap_stacked(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _convert_resize(kind: str, converter: Any, call: Any) -> Any:
@@ -161,7 +161,7 @@ def _convert_resize(kind: str, converter: Any, call: Any) -> Any:
         align_corners=call.get_attr("align_corners"),
         half_pixel_centers=call.get_attr("half_pixel_centers"),
     )
-    return _wrap(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
+    return _wrap_stacked(_unflatten(found, _dimensions(images)[0], call.outputs[0].shape))
 
 
 def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
@@ -171,7 +171,7 @@ def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
     found = tf.raw_ops.InTopKV2(
         predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
-    return _wrap(tf.reshape(found, tf.shape(targets)))
+    return _wrap_stacked(tf.reshape(found, tf.shape(targets)))
 
 
 def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
@@ -205,7 +205,7 @@ def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
     stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
-    found = [_wrap(tensor) for tensor in stacked]
+    found = [_wrap_stacked(tensor) for tensor in stacked]
     return found[0] if len(found) == 1 else found
 
 
@@ -229,7 +229,7 @@ def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
     if differ or not stacked:
         return converter(call)
     turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
-    return _wrap(tf.matmul(examples[None], weights, **turned))
+    return _wrap_stacked(tf.matmul(examples[None], weights, **turned))
 
 
 # Loops over time steps
@@ -273,12 +273,12 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
             call.stack_inputs(sorted(differ), tile_variants=True)
             differ.clear()
         else:
-            return [_wrap(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
+            return [_wrap_stacked(t, stacked=one.is_stacked) for t, one in zip(found, call.inputs, strict=True)]
 
 
 def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
     """Return the results of a loop's condition or body for all trials at once."""
-    inputs = [_wrap(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
+    inputs = [_wrap_stacked(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
     return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
@@ -376,10 +376,10 @@ def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
     if images.is_stacked and not differentiates_groups():
-        return _wrap(_stack_results(convolve, images.t, filters.t))
+        return _wrap_stacked(_stack_results(convolve, images.t, filters.t))
     # Images that all trials share are convolved once, with the filters of all trials.
     found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
-    return _wrap(_undo_side_by_side(found, trials))
+    return _wrap_stacked(_undo_side_by_side(found, trials))
 
 
 def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
@@ -391,7 +391,7 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
-        return _wrap(
+        return _wrap_stacked(
             _stack_results(lambda f, g: differentiate(input_sizes=sizes, filter=f, out_backprop=g), filters, gradients)
         )
     trials = _dimensions(filters)[0]
@@ -402,7 +402,7 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
     )
     of_each = _undo_side_by_side(of_all, trials)
     of_each.set_shape([of_each.shape[0], *call.outputs[0].shape])
-    return _wrap(of_each)
+    return _wrap_stacked(of_each)
 
 
 def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
@@ -414,7 +414,7 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))
     sizes = call.unstacked_input(1)
     if not differentiates_groups():
-        return _wrap(
+        return _wrap_stacked(
             _stack_results(lambda i, g: differentiate(input=i, filter_sizes=sizes, out_backprop=g), images, gradients)
         )
     trials = _dimensions(images)[0]
@@ -423,7 +423,7 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
         filter_sizes=sizes * tf.stack([1, 1, 1, trials]),
         out_backprop=_side_by_side(gradients),
     )
-    return _wrap(_undo_side_by_side(of_all, trials))
+    return _wrap_stacked(_undo_side_by_side(of_all, trials))
 
 
 _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (

@@ -34,7 +34,7 @@ from trainables.replicas import global_losses, random_layers
 from trainables.state.program_variables import Arrays
 
 
-def find_hindrance(trial: ReadyTrial) -> str:
+def find_fusing_hindrance(trial: ReadyTrial) -> str:
     """Return why a trial cannot be trained together with others; empty if no reason is known."""
     program, training = trial.program, trial.assignment.training
     if not isinstance(program, GraphProgram):
@@ -69,7 +69,7 @@ def _find_graph_hindrance(graph: Graph) -> str:
 def _graph_program(trial: ReadyTrial) -> GraphProgram:
     """Return a trial's program; raises Refused if our own loop does not train it."""
     if not isinstance(trial.program, GraphProgram):
-        raise Refused(find_hindrance(trial))
+        raise Refused(find_fusing_hindrance(trial))
     return trial.program
 
 
@@ -342,7 +342,7 @@ class FusedGroup:
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
-            if why := find_hindrance(trial):
+            if why := find_fusing_hindrance(trial):
                 raise Refused(why)
             program = _graph_program(trial)
             with trial.placement.replicas.scope():

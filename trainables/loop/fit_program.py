@@ -25,9 +25,9 @@ from trainables.devices.replicas import Replicas, get_replica_index, sum_over_re
 from trainables.loop import first_trace, stopwatch
 from trainables.loop.intake import Intake
 from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
-from trainables.loop.steps import InputRecorder, KerasStep, pack_batch, read_metrics, wrap_step
+from trainables.loop.steps import InputRecorder, KerasStep, collect_metrics, pack_batch, wrap_step
 from trainables.loop.update import Recipe
-from trainables.loop.xla import ON, UNSUPPORTED, describe_error
+from trainables.loop.xla import ON, UNSUPPORTED, describe_xla_error
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION, tracing_for_xla
 from trainables.numbers.finite import all_finite
@@ -243,7 +243,7 @@ class FitProgram(Program):
     def _metrics(self, training: bool) -> dict[str, float]:
         """Return the metrics since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
-        found = {name: value for name, value in read_metrics(self.model).items() if name not in losses}
+        found = {name: value for name, value in collect_metrics(self.model).items() if name not in losses}
         self.model.reset_metrics()
         return flatten_metrics({name: np.asarray(value) for name, value in found.items()})
 
@@ -306,7 +306,7 @@ class FitProgram(Program):
         except tf.errors.OpError as error:
             if not self.jit_compile or UNSUPPORTED not in str(error):
                 raise
-            raise NotInFit(f"training.jit_compile is true, and {describe_error(error)}; leave it out") from error
+            raise NotInFit(f"training.jit_compile is true, and {describe_xla_error(error)}; leave it out") from error
 
     @contextmanager
     def _dataset(
@@ -352,9 +352,9 @@ class FitProgram(Program):
 def _wrap_step_in_slice(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """Wrap a model's step so that each replica knows which part of the batch it computes.
+    """Wrap a model's own step so that it runs inside the slice of the batch that its replica computes.
 
-    ``number`` holds the number of the batch, which random draws follow.
+    ``number`` is a variable with the number of the batch, which random draws depend on.
     """
 
     def step(data: Any) -> Any:

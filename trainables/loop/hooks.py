@@ -253,7 +253,7 @@ class Callbacks:
             changed = {
                 name: value
                 for name, value in _copy_attributes(callback).items()
-                if not _are_equal(made.get(name), value)
+                if not _are_equal_attributes(made.get(name), value)
             }
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
@@ -284,7 +284,7 @@ def _convert_scalar(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _are_equal(first: Any, second: Any) -> bool:
+def _are_equal_attributes(first: Any, second: Any) -> bool:
     """Return whether two attributes are the same object or equal plain values."""
     if first is second:
         return True

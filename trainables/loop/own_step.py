@@ -338,9 +338,9 @@ def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], mode
 
 
 def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
-    """Return the variables among the author's attributes if there are hooks.
+    """Return the variables among the author's attributes, which hooks may use although no graph does.
 
-    Hooks may use them although no graph does.
+    Empty if the author has no hooks.
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []

@@ -31,7 +31,7 @@ from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
 from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
-from trainables.loop.steps import CompiledStep, read_metrics
+from trainables.loop.steps import CompiledStep, collect_metrics
 from trainables.loop.update import Recipe
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
@@ -290,7 +290,7 @@ class ServedProgram(Program):
             values.append((variable, tf.constant(sums[start : start + size].reshape(variable.shape), variable.dtype)))
             start += size
         with keras.StatelessScope(state_mapping=values):
-            found = read_metrics(self.model)
+            found = collect_metrics(self.model)
         return {
             **flatten_metrics({name: np.asarray(value) for name, value in found.items() if name != "loss"}),
             **losses,

@@ -125,7 +125,7 @@ class Step(ABC):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return the present metrics without the loss, which is reported as a mean over examples."""
-        return {name: value for name, value in read_metrics(self.model).items() if name != "loss"}
+        return {name: value for name, value in collect_metrics(self.model).items() if name != "loss"}
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
@@ -301,7 +301,7 @@ class KerasStep(Step):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return all metrics of the model."""
-        return read_metrics(self.model)
+        return collect_metrics(self.model)
 
 
 class InputRecorder:
@@ -418,7 +418,7 @@ def pack_batch(example: Example) -> Any:
     return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
-def read_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
+def collect_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
     """Return the metrics of a model by name.
 
     As in `Model.fit`, a metric whose result is a dictionary gives all its keys.

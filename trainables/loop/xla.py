@@ -101,7 +101,7 @@ class Xla:
         another = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
-        self.reason = self.reason or describe_error(error)
+        self.reason = self.reason or describe_xla_error(error)
         self._choose_next()
         return True
 
@@ -147,7 +147,7 @@ class Xla:
             self.reason = self.reason or _find_hindrance(self._graph)
 
 
-def describe_error(error: Exception) -> str:
+def describe_xla_error(error: Exception) -> str:
     """Return in one line what XLA could not do."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)

@@ -10,7 +10,7 @@ from types import FrameType
 from sweep.author_code import is_author_file
 
 
-def find_author_line(*, quoted: bool = False) -> str:
+def find_present_line(*, quoted: bool = False) -> str:
     """Return the line of the author's code that is being executed, such as "file.py:12".
 
     This is the line of the caller's nearest frame that belongs neither to sweep nor to a library. With ``quoted``, the

@@ -249,7 +249,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
-    """Raise Refused for parameters of a loss that does not train anything."""
+    """Raise Refused if parameters of the loss are among ``idle``, those that have no effect on training."""
     names = [name for name in idle if name == "label_smoothing" or name.startswith("loss_weights.")]
     if names:
         raise Refused(

@@ -316,18 +316,18 @@ def _choose_cuts(size: int, parts: int) -> list[list[int]]:
 
 
 def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """Return what `_trace` returns, and whether it computes in half precision.
+    """Return what `_trace_mode` returns, and whether it computes in half precision.
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
     """
     mixed = [layer for layer in tried.layers if _is_mixed(layer)]
     try:
         with _computing_in_float32(mixed):
-            run, graph = _trace(tried, mode, examples)
+            run, graph = _trace_mode(tried, mode, examples)
     except (TypeError, ValueError, tf.errors.OpError):
         if not mixed:
             raise
-        return *_trace(tried, mode, examples), True
+        return *_trace_mode(tried, mode, examples), True
     return run, graph, any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed)
 
 
@@ -348,7 +348,7 @@ def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None
             layer.dtype_policy = policy
 
 
-def _trace(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
+def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """Return the function that computes a micro-batch on each replica, and its graph.
 
     As in training, sizes are unknown when it is traced.

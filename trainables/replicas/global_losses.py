@@ -120,7 +120,7 @@ class _MixedLabelLoss(keras.losses.Loss):
         self._loss, self._mixture = loss, mixture
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Return the losses of the examples, or of each of their elements."""
+        """Return the loss of each example (or element of it) against both labels, weighted by their shares."""
         labels = (self._mixture.own, self._mixture.other)
         own, other = (self._loss.call(tf.cast(y, self.dtype), y_pred) for y in labels)
         if own.shape.rank == 0:

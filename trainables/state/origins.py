@@ -73,7 +73,7 @@ def recording_variables(
             arguments["colocate_with"] = tensorflow_private.SingleDevice(_HOST)
         variable = following(**arguments)
         record.created.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, author_lines.find_author_line()))
+        setattr(variable, _NAME, _Origin(record.number, author_lines.find_present_line()))
         return variable
 
     with tf.variable_creator_scope(create):

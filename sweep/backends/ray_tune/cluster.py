@@ -214,7 +214,7 @@ def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[
 
     `worker_exits` reports them in one line.
     """
-    return ray_private_api.replacing(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
+    return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
 
 
 def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:

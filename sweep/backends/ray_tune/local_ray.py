@@ -46,7 +46,7 @@ def importing_in_advance(modules: Sequence[str], devices: Devices, most: int | N
 
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Make a Ray started inside the block listen only on 127.0.0.1; it read its setting when it was imported."""
-    return ray_private_api.replacing(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
+    return ray_private_api.replacing_name(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
 def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
@@ -62,7 +62,7 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
                     raise
                 time.sleep(0.1)
 
-    return ray_private_api.replacing(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
+    return ray_private_api.replacing_name(ray_private_api.PATIENT_START, say, lambda theirs: partial(get_node, theirs))
 
 
 @contextmanager

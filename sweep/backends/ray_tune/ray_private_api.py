@@ -129,7 +129,7 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 
 
 @contextmanager
-def replacing(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
+def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
     """Replace the one name of a use by ``stand_in(original)`` inside the block, if it exists."""
     if not is_usable(use, say):
         yield

@@ -76,7 +76,10 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def limiting_time(seconds: float) -> Iterator[None]:
-    """End this process and record where it was if the block takes longer, even if no other thread can run."""
+    """End this process if the block takes longer than ``seconds``, and record which line it was at.
+
+    This works even if no other Python thread can run.
+    """
     faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
     try:
         yield

@@ -72,7 +72,7 @@ def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkey
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text("4000000\n")
     assert cache.compute_room(placement, Devices(cpus=cpus()))["host"] == cache.KEPT_ON_HOST * 4e6
-    assert cache.measure_memory(placement)["host"] > 0
+    assert cache.measure_used_bytes(placement)["host"] > 0
 
 
 class Live(Small):

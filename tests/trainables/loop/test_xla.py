@@ -15,7 +15,7 @@ from trainables.devices import gpu_support
 from trainables.devices.placement import Placement, place
 from trainables.keras_trainable import session_of
 from trainables.loop import xla
-from trainables.loop.xla import choose_xla, describe_error
+from trainables.loop.xla import choose_xla, describe_xla_error
 from trainables.numbers.draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
@@ -222,7 +222,7 @@ def test_nothing_is_lost_where_memory_is(may: None, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_reason_is_one_line(error: Exception, text: str) -> None:
-    assert describe_error(error) == text
+    assert describe_xla_error(error) == text
 
 
 def test_fit_passes_it_on() -> None:
