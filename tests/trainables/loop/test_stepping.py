@@ -87,13 +87,13 @@ def test_the_rate_of_a_schedule_is_that_of_the_last_of_several_updates_of_a_batc
 @pytest.mark.parametrize("kind", [Stepping, Small])
 def test_a_network_is_corrected_alike_with_a_step_and_without(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     called = []
-    for name in ("leave_losses_whole", "keep_arithmetic_on_devices", "outputs_in_float32", "take_global_gradients"):
+    for name in ("keep_loss_means", "keep_arithmetic_on_devices", "set_outputs_to_float32", "take_global_gradients"):
         monkeypatch.setattr(keras_corrections, name, lambda *_, name=name: called.append(name))
     kind().begin(assignment())
     assert sorted(called) == [
         "keep_arithmetic_on_devices",
-        "leave_losses_whole",
-        "outputs_in_float32",
+        "keep_loss_means",
+        "set_outputs_to_float32",
         "take_global_gradients",
     ]
 
