@@ -10,14 +10,19 @@ from typing import Literal
 from sweep.analysis.live_status import Open, Standing
 from sweep.events import (
     ERRORED,
+    ConfigurationsEnqueued,
     Event,
     ModelTested,
+    NoteWritten,
     Record,
     Role,
     SessionEnded,
     SessionStarted,
     Status,
+    SteeringEvent,
+    SweepChanged,
     TrialEnded,
+    TrialStarred,
     TrialStarted,
 )
 from sweep.text import counted, figure, format_settings, score
@@ -233,7 +238,10 @@ def describe_event(event: Event | Record, line: int, standing: Standing) -> Even
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
     kind = str(type(event).__struct_config__.tag)
-    text = _describe(event, standing)
+    if isinstance(event, SteeringEvent):
+        text = _describe_steering(event, standing)
+    else:
+        text = _describe(event, standing)
     return EventFacts(line=line, time=time, kind=kind, text=text, trial=trial, status=status)
 
 
@@ -252,6 +260,23 @@ def _describe(event: Event | Record, standing: Standing) -> str:
         case SessionEnded(reason=reason):
             return f"the session ended: {reason}"
     return _describe_unknown(event)
+
+
+def _describe_steering(event: SteeringEvent, standing: Standing) -> str:
+    """Say who did what to the sweep."""
+    who = event.by or "somebody"
+    match event:
+        case NoteWritten(trial=number, text=text):
+            on = "the sweep" if number is None else f"trial {number}"
+            return f"{who} noted on {on}: {text}" if text else f"{who} removed the note on {on}"
+        case TrialStarred(trial=number, starred=starred):
+            return f"{who} gave trial {number} a star" if starred else f"{who} took the star of trial {number} away"
+        case ConfigurationsEnqueued(configurations=added):
+            settings = "; ".join(format_settings(params, standing.outline.varying) for params in added[:3])
+            more = f" and {len(added) - 3} more" if len(added) > 3 else ""
+            return f"{who} added {settings}{more}"
+        case SweepChanged(settings=changed):
+            return f"{who} changed {', '.join(changed)}, from trial {standing.started} on"
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
