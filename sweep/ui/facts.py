@@ -238,10 +238,7 @@ def describe_event(event: Event | Record, line: int, standing: Standing) -> Even
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
     kind = str(type(event).__struct_config__.tag)
-    if isinstance(event, SteeringEvent):
-        text = _describe_steering(event, standing)
-    else:
-        text = _describe(event, standing)
+    text = _describe_steering(event, standing) if isinstance(event, SteeringEvent) else _describe(event, standing)
     return EventFacts(line=line, time=time, kind=kind, text=text, trial=trial, status=status)
 
 
