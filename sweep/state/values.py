@@ -288,6 +288,17 @@ def _get_parts(value: Any) -> list[object]:
     return [part for part in held if not isinstance(part, type) and part is not vars(value)]
 
 
+def list_cached_results(cache: Any) -> list[object]:
+    """Return the results that a function with `functools.cache` or `lru_cache` holds, and the keys of `lru_cache`."""
+    results: list[object] = []
+    for part in gc.get_referents(cache):
+        if isinstance(part, dict) and part is not vars(cache):
+            results += part.values()  # of a cache without a limit
+        elif not isinstance(part, type | types.FunctionType):
+            results.append(part)
+    return [one for one in results if type(one).__module__ != "functools"]  # links of `lru_cache`
+
+
 def _own_attributes(value: Any) -> dict[str, object] | None:
     """Return the attributes that the author has set on a function of the author's; None for others."""
     if not isinstance(value, types.FunctionType) or not is_author_file(value.__code__.co_filename):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from sweep.state import values
 from sweep.state.values import digest
 
 
@@ -71,3 +73,12 @@ def test_another_value_in_a_closure_is_seen_even_if_it_is_too_large_to_be_compar
     assert digest(get) == before
     kept = {number: [lambda: 2] for number in range(30_000)}
     assert digest(get) != before
+
+
+@pytest.mark.parametrize("decorate", [functools.cache, functools.lru_cache(maxsize=4)])
+def test_the_results_of_a_cache_are_listed(decorate: Any) -> None:
+    cached = decorate(lambda key: [key])
+    first, second = cached("a"), cached("b")
+    listed = values.list_cached_results(cached)
+    assert {id(first), id(second)} <= {id(one) for one in listed}
+    assert all(isinstance(one, list | str) for one in listed if one is not vars(cached))

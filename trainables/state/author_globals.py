@@ -276,6 +276,8 @@ class HookChanges:
     def __init__(self, author: object) -> None:
         self._author = author
         self._digests = self._compute_digests()
+        self._cached_results: dict[int, tuple[object, object]] = {}  # each with its digest when it was first seen
+        self._find_changed_caches()
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
     def enter_phase(self) -> None:
@@ -296,7 +298,8 @@ class HookChanges:
         changed_settings = self._settings.find_changed()
         # Settings that are not single values, such as os.environ with its passwords, are left out.
         plain_settings = {name: value for name, value in changed_settings.items() if type(value) in _SINGLE}
-        lost = sorted({*names, *changed_settings} - {*plain_values, *generators, *plain_settings})
+        all_changed = {*names, *changed_settings, *self._find_changed_caches()}
+        lost = sorted(all_changed - {*plain_values, *generators, *plain_settings})
         return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
 
     def restore(self, state: Mapping[str, Any]) -> str:
@@ -315,6 +318,22 @@ class HookChanges:
             return ""
         lost = ", ".join(state["lost"][:SHOWN])
         return f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"
+
+    def _find_changed_caches(self) -> set[str]:
+        """Return the names of functions with a cache, of which a result has changed since this was first called.
+
+        Results that were added are no changes: a resumed trial computes them again.
+        """
+        changed = set()
+        for full, value in self._get_values().items():
+            if not hasattr(value, "cache_info"):
+                continue
+            for result in values.list_cached_results(value):
+                digest = values.digest(result)
+                _, first_digest = self._cached_results.setdefault(id(result), (result, digest))
+                if digest != first_digest:
+                    changed.add(full)
+        return changed
 
     def _compute_digests(self) -> Digests:
         return {full: _WithoutCallbacks().digest(value) for full, value in self._get_values().items()}

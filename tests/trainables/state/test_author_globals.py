@@ -15,7 +15,7 @@ from small import Small
 
 from sweep.state import values
 from sweep.state.draws import seeding_entropy
-from trainables.state.author_globals import AuthorSurroundings, NotPutBack
+from trainables.state.author_globals import AuthorSurroundings, HookChanges, NotPutBack
 
 pytestmark = pytest.mark.keras
 
@@ -270,3 +270,39 @@ def test_a_snapshot_shares_methods_and_what_they_are_bound_to() -> None:
         kept.restore()
     assert table == {"draws": np.random.rand, "looks": [look]}
     assert not entropy.seeds
+
+
+CACHES = """
+import functools
+
+@functools.cache
+def unlimited(key):
+    return [key]
+
+@functools.lru_cache(maxsize=4)
+def limited(key):
+    return {"key": key}
+"""
+
+
+@pytest.fixture
+def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "some_caches.py").write_text(CACHES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import some_caches
+
+    yield some_caches
+    del sys.modules["some_caches"]
+
+
+def test_a_resumed_trial_is_without_what_hooks_change_in_cached_results(caches: Any) -> None:
+    caches.unlimited("a"), caches.limited("a")
+    changes = HookChanges(an_author())
+    caches.unlimited("b"), caches.limited("b")  # results that a resumed trial computes again
+    assert changes.state()["lost"] == []
+    caches.unlimited("a").append(1)
+    assert changes.state()["lost"] == ["some_caches.unlimited"]
+    caches.limited("b")["more"] = 1  # after it was first seen
+    lost = changes.state()
+    assert lost["lost"] == ["some_caches.limited", "some_caches.unlimited"]
+    assert "some_caches.limited, some_caches.unlimited, changed by hooks or callbacks" in changes.restore(lost)
