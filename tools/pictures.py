@@ -3,30 +3,40 @@
     python tools/pictures.py [FOLDER]      docs/pictures by default
 
 Runs search_spaces/verdict.yaml on a terminal of its own and draws what that terminal shows while the sweep runs and at
-its end, as SVG without fonts to download. Then photographs the sweep's report in Chromium, as PNG. Without Chromium on
-the PATH the report's picture is left as it is.
+its end, as SVG without fonts to download. Then photographs the sweep's report in Chromium, and the live page while
+another sweep runs, as PNG. Without Chromium on the PATH these two pictures are left as they are.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
 import shutil
 import struct
+import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "search_spaces" / "verdict.yaml"
+LIVE_FILE = ROOT / "search_spaces" / "lr_wd_aug.yaml"
+LIVE_NAME = "lr_wd_aug"
+SHOWN_TRIALS = r"1[3-9]/27 trials"  # half of them
 COLUMNS, ROWS = 148, 50
 FONTS = re.compile(r"@font-face {.*?}\s*", re.DOTALL)  # rich's SVGs would download them
 FRAME = re.compile(
@@ -83,19 +93,61 @@ def draw(command: str, shown: str, file: Path) -> None:
 
 def photograph(page: Path, file: Path) -> None:
     """Write a picture of a page in Chromium; without Chromium, leave the file as it is."""
+    with opened_page(file, offline=True) as opened:
+        if opened is None:
+            return
+        opened.goto(page.as_uri())
+        opened.wait_for_selector("html[data-ready]", state="attached")
+        opened.wait_for_timeout(1500)
+        opened.screenshot(path=str(file))
+
+
+def photograph_running_sweep(folder: Path, file: Path) -> None:
+    """Write a picture of the page of a running sweep, then stop that; without Chromium, leave the file as it is."""
+    with opened_page(file, offline=False) as opened:
+        if opened is None:
+            return
+        sweep = [sys.executable, "-m", "sweep"]
+        subprocess.run([*sweep, "run", str(LIVE_FILE), "--detach"], cwd=folder, check=True)
+        served = [*sweep, "ui", LIVE_NAME, "--no-open", "--port", "0", "--json"]
+        reader, writer = os.pipe()
+        server = subprocess.Popen(served, cwd=folder, stdout=writer)
+        os.close(writer)
+        try:
+            with os.fdopen(reader) as output:
+                opened.goto(json.loads(_read_document(output))["url"])
+            opened.get_by_text(re.compile(SHOWN_TRIALS)).first.wait_for(timeout=600_000)
+            opened.wait_for_timeout(1500)
+            opened.screenshot(path=str(file))
+        finally:
+            server.terminate()
+            server.wait()
+            subprocess.run([*sweep, "stop", LIVE_NAME, "--now"], cwd=folder, check=False)
+
+
+def _read_document(output: IO[str]) -> str:
+    """Return the lines of a JSON object at the beginning of an output that goes on."""
+    lines = []
+    for line in output:
+        lines.append(line)
+        if line == "}\n":
+            break
+    return "".join(lines)
+
+
+@contextmanager
+def opened_page(file: Path, *, offline: bool) -> Iterator[Page | None]:
+    """Yield a page of Chromium for a picture that becomes this file; None without Chromium."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         print(f"no Chromium on the PATH: {file.name} stays as it is", file=sys.stderr)
+        yield None
         return
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        opened = browser.new_context(viewport=WINDOW, offline=True).new_page()
-        opened.goto(page.as_uri())
-        opened.wait_for_selector("html[data-ready]", state="attached")
-        opened.wait_for_timeout(1500)
-        opened.screenshot(path=str(file))
+        yield browser.new_context(viewport=WINDOW, offline=offline).new_page()
         browser.close()
 
 
@@ -109,6 +161,7 @@ def main(target: Path, script: Callable[[list[str], Path], bytes] = typescript) 
         draw(line, ended(written), target / "terminal.svg")
         script([sys.executable, "-m", "sweep", "report", "verdict"], folder)
         photograph(folder / "results" / "verdict" / "report.html", target / "report.png")
+        photograph_running_sweep(folder, target / "page.png")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """
     if not isinstance(model, Functional | keras.Sequential):
         return example if called_with is None or _have_same_structure(called_with, example) else called_with
-    declared = model.input if isinstance(model, Functional) else model.load_raw_inputs[0]
+    declared = model.input if isinstance(model, Functional) else model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
     else:

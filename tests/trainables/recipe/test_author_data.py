@@ -177,7 +177,7 @@ class Streamed(Split):
 def test_a_stream_that_draws_goes_on() -> None:
     trainable = Streamed()
     train(trainable, assignment())
-    session_of(trainable).data.check("another one", "epoch-000001")
+    session_of(trainable).data.check_fingerprint("another one", "epoch-000001")
 
 
 def test_what_a_stream_was_made_of_is_not_claimed_for_it_may_draw() -> None:
