@@ -14,8 +14,11 @@ Json: TypeAlias = dict[str, Any]
 
 READING = ("plan", "schema", "list", "status", "wait", "compare", "best", "replay")
 """Commands that change nothing, unless an option names a folder to write to."""
-ACTING = ("init", "examples", "run", "resume", "stop", "note", "star", "confirm", "retrain", "report", "export")
-"""Commands that write files, or start or stop trainings."""
+ACTING = (
+    *("init", "examples", "run", "resume", "stop", "add", "change", "note", "star"),
+    *("confirm", "retrain", "report", "export"),
+)
+"""Commands that write files, or start, steer or stop trainings."""
 DETACHED = ("run", "resume")
 """Commands whose trainings go on in the background, so that a call ends at once."""
 NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "watch", "ui"})
