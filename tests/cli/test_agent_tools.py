@@ -61,8 +61,10 @@ def test_a_call_with_everything_is_a_command_line_that_says_so(name: str) -> Non
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_call_with_nothing_lacks_what_the_command_requires(name: str) -> None:
     schema = agent_tools.describe_input(main.commands[name])
-    arguments = [one for one in main.commands[name].params if isinstance(one, click.Argument) and one.required]
-    assert schema.get("required", []) == [one.name for one in arguments]
+    required = [one for one in main.commands[name].params if one.required]
+    assert [name.replace("_", "-") for name in schema.get("required", [])] == [
+        one.name if isinstance(one, click.Argument) else one.opts[0].removeprefix("--") for one in required
+    ]
 
 
 def test_all_unknown_names_of_a_call_are_reported() -> None:
