@@ -78,7 +78,7 @@ def _fields(tree: ast.AST) -> Iterator[str]:
 def _methods(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            yield from (part.name for part in node.body if isinstance(part, ast.FunctionDef))
+            yield from (part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def _is_private(module: str, private: tuple[str, ...]) -> bool:

@@ -110,7 +110,12 @@ def _public_names(tree: ast.Module) -> set[str]:
     found = set()
     for node in tree.body:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
                 found.add(name)
             case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=names)):
                 found |= {ast.literal_eval(name) for name in names}

@@ -422,7 +422,7 @@ class _StreamReader:
             await _send(self._stream, "problem", json.dumps(printable(self._problem)))
         if watch.sweep is None:
             return
-        await self._send_new_lines(reading)
+        await self._send_log(reading)
         if watch.facts_version != self._facts:
             self._facts = watch.facts_version
             await _send(self._stream, "facts", watch.facts)
@@ -430,7 +430,7 @@ class _StreamReader:
             self._report = watch.report.line
             await _send(self._stream, "report", str(self._report))
 
-    async def _send_new_lines(self, reading: Reading) -> None:
+    async def _send_log(self, reading: Reading) -> None:
         sweep = self._watch.sweep
         if sweep is None:
             return

@@ -65,7 +65,9 @@ def test_the_number_of_epochs_is_not_known() -> None:
 
 def linear(epoch: int, epochs: int, warmup: int = 0, by_time: tuple[float, float] | None = None) -> list[float]:
     schedule = schedules.polynomial(0.0, 1.0)
-    found = schedules.rates(schedule, peak=1.0, epoch=epoch, count=4, epochs=epochs, warmup=warmup, by_time=by_time)
+    found = schedules.compute_rates(
+        schedule, peak=1.0, epoch=epoch, count=4, epochs=epochs, warmup=warmup, by_time=by_time
+    )
     return [float(rate) for rate in found]
 
 
