@@ -366,7 +366,7 @@ class Driver:
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", Objective("pid", "minimize"))
 driver, said = Driver(), []
-ahead = local_ray.importing_ahead(["colorsys"], Devices(), None)
+ahead = local_ray.importing_in_advance(["colorsys"], Devices(), None)
 start = cluster.Start(lost=lambda: os._exit(1), ahead=ahead)
 with cluster.connect(None, None, lambda text: None, start) as found:
     backend.RayTune(cluster=found, job=job, devices=Devices(), most=2, notice=said.append).train(driver)
