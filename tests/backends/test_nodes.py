@@ -80,15 +80,15 @@ from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
 from ray.experimental.internal_kv import _internal_kv_put
 from sweep.backends.ray_tune import nodes
 ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-before = nodes.promised()
+before = nodes.list_promised_nodes()
 big = NodeGroupConfig(name="big", resources={"CPU": 8, "GPU": 2}, max_count=3)
 groups = [big, NodeGroupConfig(name="any", resources={"CPU": 1}, max_count=-1)]
 raylet = ray._raylet
 config = ClusterConfig(node_group_configs=groups).SerializeToString()
 key, space = raylet.GCS_AUTOSCALER_CLUSTER_CONFIG_KEY, raylet.GCS_AUTOSCALER_STATE_NAMESPACE
 _internal_kv_put(key, config, namespace=space)
-told = [(node.cpus, node.gpus, count) for node, count in nodes.promised()]
-print("JOINED", json.dumps([before, told, sorted(node.cpus for node in nodes.alive())]))
+told = [(node.cpus, node.gpus, count) for node, count in nodes.list_promised_nodes()]
+print("JOINED", json.dumps([before, told, sorted(node.cpus for node in nodes.list_alive_nodes())]))
 ray.shutdown()
 if os.environ["MOUNTS"]:
     apart = Path("apart").resolve()
