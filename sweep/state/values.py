@@ -290,13 +290,19 @@ def _get_parts(value: Any) -> list[object]:
 
 def list_cached_results(cache: Any) -> list[object]:
     """Return the results that a function with `functools.cache` or `lru_cache` holds, and the keys of `lru_cache`."""
-    results: list[object] = []
-    for part in gc.get_referents(cache):
-        if isinstance(part, dict) and part is not vars(cache):
-            results += part.values()  # of a cache without a limit
-        elif not isinstance(part, type | types.FunctionType):
-            results.append(part)
-    return [one for one in results if type(one).__module__ != "functools"]  # links of `lru_cache`
+    parts = [part for part in gc.get_referents(cache) if part is not vars(cache)]
+    tables = [part for part in parts if isinstance(part, dict)]
+    if cache.cache_parameters()["maxsize"] is None:
+        return [result for table in tables for result in table.values()]
+    results = [part for part in parts if not isinstance(part, type | types.FunctionType)]
+    return [result for result in results if not _is_of_lru_cache(result)]
+
+
+def _is_of_lru_cache(part: object) -> bool:
+    """Return whether this is a link of a limited cache, or its table of links."""
+    if isinstance(part, dict):
+        return all(type(link).__module__ == "functools" for link in part.values())
+    return type(part).__module__ == "functools"
 
 
 def _own_attributes(value: Any) -> dict[str, object] | None:

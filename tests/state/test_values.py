@@ -82,3 +82,9 @@ def test_the_results_of_a_cache_are_listed(decorate: Any) -> None:
     listed = values.list_cached_results(cached)
     assert {id(first), id(second)} <= {id(one) for one in listed}
     assert cached.__wrapped__ not in listed
+
+
+def test_a_result_of_a_limited_cache_may_be_a_dictionary() -> None:
+    cached = functools.lru_cache(maxsize=4)(lambda key: {"key": key})
+    result = cached("a")
+    assert any(one is result for one in values.list_cached_results(cached))
