@@ -293,7 +293,7 @@ def list_cached_results(cache: Any) -> list[object]:
     parts = [part for part in gc.get_referents(cache) if part is not vars(cache)]
     tables = [part for part in parts if isinstance(part, dict)]
     if cache.cache_parameters()["maxsize"] is None:
-        return [result for table in tables for result in table.values()]
+        return [*tables[0].values()]
     results = [part for part in parts if not isinstance(part, type | types.FunctionType)]
     return [result for result in results if not _is_of_lru_cache(result)]
 
