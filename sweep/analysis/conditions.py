@@ -72,7 +72,11 @@ def _is_good_enough(condition: Condition, best: Best | None) -> bool:
 
 
 def has_verdict(ranking: Ranking) -> bool:
-    """Return whether the best configuration is decided: by fresh seeds if there are any, else by the search's."""
+    """Return whether nothing is left to decide about the best configuration.
+
+    That is the case if its confirmation has ended, decided or not. Without a confirmation, the seeds of the search must
+    name a best configuration, and no more seeds could change that.
+    """
     if ranking.confirmed is not None:
         return ranking.confirmed.decided or bool(ranking.confirmed.over)
     if not ranking.best or ranking.best[0].verdict is not Verdict.BEST:

@@ -18,14 +18,21 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
     summary = summarize_sweep(folder)
     is_damaged = summary.state == "damaged"
     total = None
-    all_trials = count_all_trials(sweep)
+    all_trials = sweep.spec.all_trials if is_damaged else count_all_trials(sweep)
     if all_trials is not None:
         total = max(all_trials + summary.fresh, sum(summary.trials.values()))
     written = folder.log.stat().st_mtime if folder.log.exists() else None
-    rungs = () if is_damaged else rung_ranks.measure_folder(folder)
-    each = read_sweep(folder).trials if with_trials and not is_damaged else None
-    more = {"rungs": tuple(rungs), "each": each, "expected_gain": None if is_damaged else _expected_gain(sweep)}
-    return extend(StatusDocument, summary, total=total, written=written, **more)
+    if is_damaged:  # nothing else can be read from the log
+        return extend(StatusDocument, summary, total=total, written=written, rungs=(), each=None, expected_gain=None)
+    return extend(
+        StatusDocument,
+        summary,
+        total=total,
+        written=written,
+        rungs=tuple(rung_ranks.measure_folder(folder)),
+        each=read_sweep(folder).trials if with_trials else None,
+        expected_gain=_expected_gain(sweep),
+    )
 
 
 def count_all_trials(sweep: ResumableSweep) -> int | None:

@@ -132,7 +132,7 @@ def _resolve_name(
         if not isinstance(node, ast.ImportFrom):
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
-        is_package = any(other.startswith(f"{module}.") for other in trees)
+        is_package = "." not in module or any(other.startswith(f"{module}.") for other in trees)
         module, name = resolve_relative_import(module, node, is_package=is_package), original
     return module, None
 

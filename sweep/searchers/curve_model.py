@@ -47,7 +47,7 @@ def comparable(results: Results) -> Array:
     violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
     known = results.losses[meets]
     best = float(known.min()) if len(known) else 0.0
-    reach = FARTHEST * max(float(np.median(known)) - best, 1e-12) if len(known) else 1.0
+    reach = FARTHEST * _typical_distance(known, best) if len(known) else 1.0
     worst = min(float(known.max()), best + reach) if len(known) else 0.0
     unit = worst - best or 1.0
     most = float(results.violations[violates].max()) if violates.any() else 1.0
@@ -55,6 +55,15 @@ def comparable(results: Results) -> Array:
     found[meets] = np.minimum(known, best + reach)
     found[violates] = worst + unit * results.violations[violates] / most
     return found
+
+
+def _typical_distance(losses: Array, best: float) -> float:
+    """Return how far the median loss is from the best; if that is as good, the median of those that are worse."""
+    distances = losses - best
+    typical = float(np.median(distances))
+    if typical == 0 and distances.any():
+        typical = float(np.median(distances[distances > 0]))
+    return max(typical, 1e-12)
 
 
 @dataclass(frozen=True, slots=True)

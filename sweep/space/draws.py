@@ -77,9 +77,10 @@ def to_unit(domain: Domain, value: Value) -> float:
 
 
 def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
-    """Return ``count`` values evenly spaced on the scale of the domain, ascending; fewer if it has fewer.
+    """Return at most ``count`` values evenly spaced on the scale of the domain, ascending; equal ones count once.
 
-    Bounded scales include both ends; the others use the midpoints of ``count`` equal probabilities.
+    Uniform and log-uniform domains include both bounds; distributions with a shape use the midpoints of ``count`` equal
+    probabilities.
     """
     middles = [(i + 0.5) / count for i in range(count)]
     ends = middles

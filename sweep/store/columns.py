@@ -152,12 +152,12 @@ class ActiveTime:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Observe the next event; what a person does takes no time."""
-        if isinstance(event, SteeringEvent):
+        """Observe the next event; what happens between sessions takes no time."""
+        if isinstance(event, SteeringEvent | ModelTested):
             return
         if isinstance(event, SessionStarted):
             self.earlier_s, self.session_s, self.began = self.total_s, 0.0, event.time
-        elif not isinstance(event, ModelTested) and event.driven_s is not None:
+        elif event.driven_s is not None:
             self.session_s, self.began = max(self.session_s, event.driven_s), None
         elif self.began is not None:
             self.session_s = max(self.session_s, event.time - self.began)

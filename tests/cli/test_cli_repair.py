@@ -41,3 +41,19 @@ def test_a_damaged_sweep_is_repaired_and_goes_on(tmp_path: Path, monkeypatch: py
     assert call("resume", "first", "--inline", "-q")[0] == 0
     found = json.loads(call("status", "first", "--json")[1])
     assert (found["state"], found["trials"]) == ("finished", {"completed": 3})
+
+
+@pytest.mark.parametrize("is_steered", [False, True])
+def test_the_status_of_a_damaged_sweep_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_steered: bool
+) -> None:
+    write_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert call("run", "first.yaml", "--inline", "-q")[0] == 0
+    if is_steered:
+        assert call("note", "first", "looks good")[0] == 0
+    log = Path("results/first/log.jsonl")
+    with log.open("ab") as stream:
+        stream.write(b"?\n" + log.read_bytes().splitlines(keepends=True)[-1])
+    code, output = call("status", "first", "--json")
+    assert (code, json.loads(output)["state"]) == (0, "damaged"), output

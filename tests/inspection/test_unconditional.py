@@ -137,3 +137,8 @@ def test_imports_of_what_is_not_there(tmp_path: Path) -> None:
     assert found == {f"{tmp_path}/m.py:1": "nowhere_at_all.deep", f"{tmp_path}/helper.py:2": "gone_too"}
     (tmp_path / "m.py").write_text("import sys\nsys.path.append('lib')\nimport nowhere_at_all\ndef train(hp): ...\n")
     assert inspect("m:train", [tmp_path]).not_found() == ()
+
+
+def test_a_relative_import_of_a_package_is_not_a_module_beside_it() -> None:
+    trees = {"p": ast.parse("from .far import Bare as T"), "far": ast.parse(OTHER)}
+    assert list_lacking_methods("p:T", NAMES, trees) == ()  # p.far cannot be read

@@ -48,6 +48,8 @@ def model(*rungs: Results, features: Array = POINTS) -> CurveModel:
         ([9.0, 9.0], [1, math.inf], [1, 1]),
         ([math.inf, math.inf], [0, 0], [1, 1]),
         ([2.0, 2.0], [0, 0], [2, 2]),
+        ([0.0, 0.0, 0.0, 5.0, 10.0], [0, 0, 0, 0, 0], [0, 0, 0, 5, 10]),  # the median is as good as the best
+        ([0.0, 0.0, 0.0, 5.0, 1e9], [0, 0, 0, 0, 0], [0, 0, 0, 5, 1e9]),
     ],
 )
 def test_losses_become_comparable(losses: list[float], violations: list[float], expected: list[float]) -> None:

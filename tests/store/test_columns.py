@@ -8,6 +8,7 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    ModelTested,
     SessionEnded,
     SessionStarted,
     Status,
@@ -203,3 +204,14 @@ def test_how_numbers_came_about_is_a_column_of_each_part():
     rows = told(events)
     assert [row["numerics.tf32"] for row in rows] == ["on", None]
     assert [row["numerics.deterministic"] for row in rows] == [None, "yes"]
+
+
+def test_a_test_of_the_best_after_a_killed_session_takes_no_time():
+    events = [
+        SessionStarted(time=100.0, resumed=False, version="1"),
+        at(started(0), 101.0, 1.0),
+        at(reported(0, 1, loss=1.0), 103.0, 3.0),
+        SessionStarted(time=500.0, resumed=True, version="1"),  # and then the driver was killed
+        ModelTested(trial=0, metrics={"loss": 1.0}, time=90_000.0),
+    ]
+    assert build(events).history().active_s == 3.0
