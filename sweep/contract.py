@@ -160,7 +160,7 @@ class Assignment:
 
     @property
     def length(self) -> int:
-        """The length of the trial in the units of its rungs: epochs, or hundredths of its minutes."""
+        """The length of the trial in the units of its rungs: its epochs, or 100 (percent) if its minutes end it."""
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:

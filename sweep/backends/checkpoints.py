@@ -428,7 +428,7 @@ class CheckpointKeeper:
 
     def __init__(self, folder: Path, spec: Spec) -> None:
         self._folder, self._objective = folder, spec.objectives[0]
-        self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
+        self._most_trials, self._most_bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # best first
         self._ended: set[int] = set()  # trials without checkpoints
         self._past = list_trials_with_files(folder)  # trials that had some before this session
@@ -499,9 +499,9 @@ class CheckpointKeeper:
             return
         insort(self._kept, kept)
         self._size += kept.size
-        while len(self._kept) > 1 and (len(self._kept) > self._trials or self._size > self._bytes):
+        while len(self._kept) > 1 and (len(self._kept) > self._most_trials or self._size > self._most_bytes):
             worst = self._kept.pop()
             self._size -= worst.size
             self._delete(worst.trial)
             self._full = True
-        self._full = self._full or len(self._kept) >= self._trials
+        self._full = self._full or len(self._kept) >= self._most_trials

@@ -374,7 +374,7 @@ class Worker:
         self.surroundings.reset()
 
     def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train; a trial that has diverged is an outcome as well."""
+        """Train; return the status of a trial that has diverged instead of raising Diverged."""
         try:
             return (yield from self._advance_in_memory(trial, epochs))
         except Diverged as caught:

@@ -162,7 +162,7 @@ class SearcherConformance(ABC):
             asked_often.observe(event)
         assert asked_often.suggest(14) == asked_often.suggest(14) == searcher.suggest(14)
 
-    def test_a_started_trial_is_suggested_as_it_started(self) -> None:
+    def test_a_started_trial_is_suggested_again_if_asked(self) -> None:
         searcher = self.build(SPACE)
         log = drive(searcher, 5, mixed_outcome)
         begun = {event.trial: event.params for event in log if isinstance(event, TrialStarted)}

@@ -35,20 +35,20 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
                 computed |= not _is_known(key)
-                names |= get_possible_texts(key)
+                names |= find_text_patterns(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
                 if get_last_name(owner) in holders:
                     computed |= not _is_known(key)
-                    names |= get_possible_texts(key)
+                    names |= find_text_patterns(key)
                 elif get_last_name(owner) == "live":
-                    names |= get_possible_texts(key)
+                    names |= find_text_patterns(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
                 if get_last_name(owner) in holders:
-                    names |= {f"{text}.*" for text in get_possible_texts(key)}
+                    names |= {f"{text}.*" for text in find_text_patterns(key)}
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if (
                 get_last_name(right) in holders
             ):
-                names |= get_possible_texts(key)
+                names |= find_text_patterns(key)
     return names, computed and find_declared_reads(tree) is None
 
 
@@ -71,7 +71,7 @@ def find_declared_reads(tree: ast.Module) -> set[str] | None:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
                 return {
-                    text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in get_possible_texts(one)
+                    text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in find_text_patterns(one)
                 }
     return None
 
@@ -101,8 +101,8 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
     return [*before, node.attr] if before else []
 
 
-def get_possible_texts(node: ast.expr) -> set[str]:
-    """Return the string that an expression is, in a set; parts of a composed string that are unknown become ``*``."""
+def find_text_patterns(node: ast.expr) -> set[str]:
+    """Return the string that an expression is, with ``*`` for unknown parts; none if nothing of it is known."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -118,7 +118,7 @@ def get_possible_texts(node: ast.expr) -> set[str]:
 
 
 def _is_known(key: ast.expr) -> bool:
-    return isinstance(key, ast.Constant) or bool(get_possible_texts(key))
+    return isinstance(key, ast.Constant) or bool(find_text_patterns(key))
 
 
 HARMLESS = frozenset({"print", "len", "repr", "str", "bool", "isinstance", "type", "id"})
@@ -254,7 +254,7 @@ class _Flow:
             match node:
                 case ast.Call(func=ast.Attribute(attr=reader, value=owner), args=[key, *_]):
                     if reader in READERS and get_last_name(owner) == "live":
-                        self.names |= get_possible_texts(key)
+                        self.names |= find_text_patterns(key)
             if (
                 isinstance(node, ast.expr)
                 and self._holds_hyperparameters(node)
@@ -310,7 +310,7 @@ class _Flow:
 
     def _record_key(self, key: ast.expr) -> bool:
         """Record a read by this key; return False if the key is computed."""
-        self.names |= get_possible_texts(key)
+        self.names |= find_text_patterns(key)
         return _is_known(key)
 
     def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
@@ -327,9 +327,9 @@ class _Flow:
         if key is None or not _is_known(key):
             return False
         if name == BELOW:
-            self.names |= {f"{text}.*" for text in get_possible_texts(key)}
+            self.names |= {f"{text}.*" for text in find_text_patterns(key)}
         else:
-            self.names |= get_possible_texts(key)
+            self.names |= find_text_patterns(key)
         return True
 
     def _mark_target(self, target: ast.expr) -> bool:

@@ -8,20 +8,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from sweep.inspection.hyperparameter_reads import Function, get_last_name, get_possible_texts, list_positional
+from sweep.inspection.hyperparameter_reads import Function, find_text_patterns, get_last_name, list_positional
 from sweep.inspection.syntax_nodes import list_nodes
 
 
 def list_surely_unread(
-    trainable: Function | ast.ClassDef, theirs: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
+    trainable: Function | ast.ClassDef, author_trees: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
 ) -> list[str]:
-    """Return the names that a trainable certainly never reads: attributes or, with ``group``, keys of that mapping."""
+    """Return those names that none of the code which a trainable may use reads.
+
+    A name is read as an attribute of any object or, with ``group``, as a key of an attribute of that name.
+    """
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
             return list(names)
-        if _is_passed_on(trainable, theirs):
+        if _is_passed_on(trainable, author_trees):
             return []
-    used = list_used_definitions(trainable, theirs)
+    used = list_used_definitions(trainable, author_trees)
     read = {name for node in used for name in _list_attributes(node)}
     if not group:
         return [name for name in names if name not in read]
@@ -31,10 +34,10 @@ def list_surely_unread(
     return [name for name in names if name not in keys]
 
 
-def list_used_definitions(trainable: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.AST]:
+def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Module]) -> list[ast.AST]:
     """Return the trainable's definition and those of all functions and classes that it may use, matched by name."""
     definitions: dict[str, list[ast.AST]] = {}
-    for tree in theirs.values():
+    for tree in author_trees.values():
         for node in list_nodes(tree):
             if isinstance(node, Function | ast.ClassDef):
                 definitions.setdefault(node.name, []).append(node)
@@ -55,7 +58,7 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 yield name
             case ast.Call(func=ast.Name(id="getattr"), args=[_, key, *_]):
-                yield from get_possible_texts(key)
+                yield from find_text_patterns(key)
 
 
 def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
@@ -82,12 +85,12 @@ def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
 HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
-def _is_passed_on(function: Function, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function passes its report to code outside ``theirs``, or does more than call and read it."""
+def _is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
+    """Return whether a function passes its report to code outside ``author_trees``, or does more than call and read it."""
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     known: set[str] = set()
-    for tree in theirs.values():
+    for tree in author_trees.values():
         known.update(node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef))
     parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(function):

@@ -65,7 +65,7 @@ class Source:
         return _is_among(name, self.reads)
 
     def author_reads(self, name: str) -> bool:
-        """Return whether the user's own modules visibly read a parameter, not only a base class of sweep's."""
+        """Return whether the author's modules visibly read a parameter; reads by sweep's base classes do not count."""
         return _is_among(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:

@@ -68,7 +68,7 @@ from sweep.store.ledger import (
     SessionChange,
     Started,
     Steered,
-    number_in_search,
+    renumber_for_search,
 )
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
@@ -352,7 +352,7 @@ class Coordinator:
         units = None if self._spec.minutes is None else UnitReports(self._spec.length)
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
-            heard = number_in_search(change)
+            heard = renumber_for_search(change)
             if heard and not _was_reopened(change):
                 yield from [heard] if units is None else units.translate(heard)
 
@@ -733,7 +733,7 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        verdict, heard = None, number_in_search(change)
+        verdict, heard = None, renumber_for_search(change)
         if heard and not _was_reopened(change):
             for translated in [heard] if self._units is None else self._units.translate(heard):
                 self._searcher.observe(translated)

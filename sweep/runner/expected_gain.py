@@ -37,7 +37,7 @@ from sweep.spec import Spec
 from sweep.spec.blocks import StopWhen
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ledger, number_in_search
+from sweep.store.ledger import Ledger, renumber_for_search
 from sweep.text import counted
 
 FEWEST_ENDED = 10
@@ -91,7 +91,7 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec) -> ExpectedGain | N
     rule.asks = False
     units = None if spec.minutes is None else UnitReports(spec.length)
     for change, _ in Ledger(keep_epochs=False).follow(folder.log):
-        event = number_in_search(change)
+        event = renumber_for_search(change)
         if event is None:
             continue
         for translated in [event] if units is None else units.translate(event):

@@ -263,7 +263,10 @@ class Timeouts:
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events with this session's driving time, from which durations and budgets are computed."""
+        """Return the events with the seconds since this session began, from which durations and budgets are computed.
+
+        Events that begin a session, or that happen outside of one, have no such seconds.
+        """
         now_s = round(self.session_s, 3)
         stamped: list[Event] = []
         for event in events:

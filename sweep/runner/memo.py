@@ -204,9 +204,10 @@ class Memo:
         return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the answer's last and best checkpoints to a trial; return the path of the last one, None if impossible.
+        """Copy the answer's last and best checkpoints to a trial; return the path of the last one.
 
-        Each checkpoint contains all epochs up to it, so it is valid whether or not the log records the copy.
+        Returns None if the answer has none, or if it cannot be copied, which a notice says. A copy that the log does
+        not record, because the driver died in between, does no harm: a checkpoint contains all epochs up to it.
         """
         source = answer.checkpoint
         if source is None:

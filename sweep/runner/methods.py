@@ -54,6 +54,7 @@ class PlannedPoints:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
+        """Let the searcher learn from trials of other sweeps; return how many it used."""
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:

@@ -358,7 +358,7 @@ class OptunaSearcher:
                 return self._finished(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-        return self._imputed(record, penalties)
+        return self._imputed(record, penalties)  # diverged, out of memory, or without usable values
 
     def _imputed(self, record: Record, penalties: list[float]) -> Outcome:
         """Return the outcome of a trial without usable final values."""

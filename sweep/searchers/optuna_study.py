@@ -218,6 +218,7 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 
 
 def _label_choice(value: Value) -> str:
+    """Return the text that stands for a value among Optuna's choices."""
     return value if isinstance(value, str) else key(value)
 
 

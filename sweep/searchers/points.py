@@ -32,9 +32,9 @@ def first_new(
 ) -> Params | None:
     """Return the first feasible point whose `key` is not in ``tried``, from at most `MAX_ATTEMPTS` draws.
 
-    If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved into the
-    feasible region: far into it with ``walk``, otherwise as little as possible. ``uniform`` supplies the random numbers
-    for that. Returns None if there is no new point, so that the space counts as exhausted.
+    If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved to the
+    nearest feasible point and with ``walk`` on from there at random. ``uniform`` supplies the random numbers for that.
+    Returns None if no new point was found; callers then take the space for exhausted.
     """
     size = space.cardinality
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:

@@ -156,14 +156,14 @@ class Belief:
     def draw(self, domain: Domain, u: float) -> Value:
         """Return the value at ``u`` in [0, 1) of the believed distribution."""
         if isinstance(domain, Categorical):
-            return from_unit(self._weighted(domain), u)
+            return from_unit(self._multiply_odds(domain), u)
         around, low, high = self._normal(domain)
         return from_unit(domain, min(max(around.inv_cdf(low + u * (high - low)), 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
         """Return the log of the believed density of a value relative to the domain's own; 0 if equal."""
         if isinstance(domain, Categorical):
-            believed, own = self._weighted(domain).probabilities or (), _probabilities(domain)
+            believed, own = self._multiply_odds(domain).probabilities or (), _probabilities(domain)
             place = [key(one) for one in domain.values].index(key(value))
             return math.log(believed[place] / own[place])
         around, low, high = self._normal(domain)
@@ -173,7 +173,8 @@ class Belief:
         around = NormalDist(to_unit(domain, self.value), WIDTHS[self.confidence])
         return around, max(around.cdf(0.0), 1e-15), min(around.cdf(1.0), 1 - 1e-15)
 
-    def _weighted(self, domain: Categorical) -> Categorical:
+    def _multiply_odds(self, domain: Categorical) -> Categorical:
+        """Return the domain with the probability of the believed value multiplied by its odds."""
         weights = []
         for value, probability in zip(domain.values, _probabilities(domain), strict=True):
             odds = ODDS[self.confidence] if key(value) == key(self.value) else 1.0

@@ -98,7 +98,7 @@ class Spec:
 
     @property
     def caps(self) -> list[int]:
-        """The limits on the number of configurations."""
+        """The limits of the file on the number of configurations: `run_cap` and `budget.trials`."""
         if self.population is not None:
             return []
         return [cap for cap in (self.run_cap, self.budget.trials) if cap is not None]

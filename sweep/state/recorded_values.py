@@ -186,7 +186,10 @@ class RecordedValues:
                 )
 
     def _restore_name(self, namespace: Namespace, name: str, recorded: dict[str, _Value]) -> bool:
-        """Restore one name; return whether its value equals the recorded one."""
+        """Restore one name; return False if its value still differs from the recorded one.
+
+        A value with a cache may differ; what it now holds is then recorded in its place.
+        """
         value = recorded[name]
         namespace.set(name, value.restore())
         present = namespace.get_values().get(name)

@@ -287,7 +287,7 @@ class Ledger:
         return trial
 
 
-def number_in_search(change: Change) -> Event | None:
+def renumber_for_search(change: Change) -> Event | None:
     """Return the event with its trial's number in the search; None if it is not about a trial of the search.
 
     Events of sessions stay as they are.

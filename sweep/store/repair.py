@@ -77,7 +77,10 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
-    """Yield the records of a line, and None for parts that are no records; zeros may have joined several lines."""
+    """Yield the records of a line, and None for parts that are no records.
+
+    A line may hold several records, joined by NUL bytes that a crash has left.
+    """
     try:
         yield line, decode(line)
     except NotJson:

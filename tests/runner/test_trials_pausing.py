@@ -18,7 +18,7 @@ from sweep.schedulers import Pausing
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.spec import Spec, parse_spec
 from sweep.store import log as store_log
-from sweep.store.ledger import Ledger, number_in_search
+from sweep.store.ledger import Ledger, renumber_for_search
 from sweep.store.log import Log
 
 RULES = {
@@ -132,7 +132,7 @@ def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed
             assert place is not None
             assert fresh.holds(place) is None or fresh.last() == place
             del told[event.trial]
-        heard = number_in_search(ledger.observe(event))
+        heard = renumber_for_search(ledger.observe(event))
         if heard is not None:
             fresh.observe(heard)
 

@@ -28,7 +28,7 @@ from sweep.store.ledger import (
     Started,
     TrialState,
     naming,
-    number_in_search,
+    renumber_for_search,
 )
 from sweep.store.ledger import (
     Tested as OfATest,
@@ -115,7 +115,7 @@ def test_the_place_of_a_trial_in_the_search(role: Role, index: int | None, place
 def test_the_search_hears_of_its_own_trials_by_their_places() -> None:
     ledger = Ledger()
     log = [replace(started(5), index=2), replace(started(6), role=Role.CONFIRM), started(7), reported(5, 1, loss=1.0)]
-    heard = [number_in_search(ledger.observe(event)) for event in [*log, reported(6, 1, loss=1.0)]]
+    heard = [renumber_for_search(ledger.observe(event)) for event in [*log, reported(6, 1, loss=1.0)]]
     second = replace(started(5), trial=2, index=2)
     assert heard == [second, None, started(7), reported(2, 1, loss=1.0), None]
 

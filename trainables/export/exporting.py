@@ -275,7 +275,10 @@ def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, s
 
 
 def _encode_leaf(leaf: Any) -> dict[str, Any]:
-    """Return the arrays from which `fresh_process` makes a leaf; texts as bytes, because they would be pickled."""
+    """Return a leaf of the examples as arrays for `fresh_process`.
+
+    Texts become the bytes of all and the length of each, because NumPy would pickle them.
+    """
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
         return {"": array}

@@ -211,7 +211,7 @@ def format_predict_call(inputs: Signature) -> str:
 
 
 def _format_inputs(structure: Any, inputs: Signature) -> str:
-    """Return the code of a structure of inputs, in which each input is a variable with its name."""
+    """Return Python code that builds the structure of a model's inputs from variables named after them."""
     if isinstance(structure, int):
         name = _name_variable(inputs.names[structure])
         return f"keras.ops.convert_to_tensor({name})" if inputs.dtypes[structure] == "string" else name

@@ -345,9 +345,9 @@ class GraphProgram(Program):
         return [v for average in self.averages for v in average.state]
 
     def _metrics(self, *, training: bool) -> dict[str, Any]:
-        """Return the metrics since the last call and reset them.
+        """Return the metrics since the last call and reset them; empty if the step counts none in this mode.
 
-        Each output's loss is among them, as Keras averages it over slices.
+        The loss of each output is among them, averaged over slices as Keras averages it over batches.
         """
         found = self._read_metrics() if self._graph.step.counts_metrics(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}

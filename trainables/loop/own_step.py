@@ -113,9 +113,9 @@ class AuthorStep(Step):
         raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions to the values of a turn, and a function that does nothing.
+        """Return what a slice contributes to the values of a turn of the step.
 
-        Metrics have been counted by `Batch.measure`.
+        The second value, which other steps use to count metrics, does nothing here: `Batch.measure` has counted them.
         """
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 

@@ -236,7 +236,7 @@ def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
         with _placing_on_device(graph):
             return function(batch, rate, seed, number)
 
-    return update, _compile_for_batch(update)
+    return update, _call_with_batch(update)
 
 
 def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
@@ -259,7 +259,7 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
         with _placing_on_device(graph):
             return function(taken, rate, seed, number)
 
-    return update, _compile_for_batch(update)
+    return update, _call_with_batch(update)
 
 
 def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
@@ -287,5 +287,6 @@ def _placing_on_device(graph: Graph) -> Any:
     return tf.device(graph.replicas.devices[0])
 
 
-def _compile_for_batch(update: Update) -> OneBatch:
+def _call_with_batch(update: Update) -> OneBatch:
+    """Return a function that calls the update with one batch, a learning rate of 0 and one seed for all draws."""
     return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)

@@ -172,16 +172,16 @@ def install_draws() -> None:
     _replace_draw(v2, "stateless_random_normal_v2", _draw_normal, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_int_v2", _draw_unchanged, rows="counted")
     _replace_draw(v2, "stateless_random_uniform_full_int_v2", _draw_unchanged, rows="counted")
-    _replace_draw(v2, "stateless_truncated_normal_v2", _refuse_draw, rows="cut")
+    _replace_draw(v2, "stateless_truncated_normal_v2", _fail_in_xla, rows="cut")
     for name in ("stateless_random_gamma_v3", "stateless_shuffle"):
-        _replace_draw(v2, name, _refuse_draw)
+        _replace_draw(v2, name, _fail_in_xla)
     for name in (
         "stateless_multinomial",
         "stateless_random_binomial",
         "stateless_random_poisson",
         "stateless_parameterized_truncated_normal",
     ):
-        _replace_draw(tensorflow_private.gen_stateless_random_ops, name, _refuse_draw)
+        _replace_draw(tensorflow_private.gen_stateless_random_ops, name, _fail_in_xla)
 
 
 def _replace_draw(
@@ -233,7 +233,8 @@ def _draw_by_philox(original: Callable[..., Any], arguments: dict[str, Any]) -> 
     return original(**{**arguments, "alg": "philox"})
 
 
-def _refuse_draw(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+def _fail_in_xla(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Raise CannotCompile: XLA would draw other numbers than this operation does outside of it."""
     raise CannotCompile(f"XLA would not draw the numbers of {original.__name__}")
 
 

@@ -189,7 +189,10 @@ class _ModeTest:
     # ---- one computation
 
     def _compute_results(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
-        """Return the results for examples, whole or cut at these ``edges``; the state is restored."""
+        """Return the results for all ``size`` examples at once or, with ``edges``, for the parts between them.
+
+        The state of the model and its metrics is restored.
+        """
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:

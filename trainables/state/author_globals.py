@@ -168,10 +168,10 @@ def without_model_changes() -> Iterator[None]:
 
 @contextmanager
 def making_model(author: object) -> Iterator[ModelChanges]:
-    """Run `model` and the related methods inside the block, with modules as if they had not run before.
+    """Run the block, which makes a model, after undoing what the last one that was made has changed in modules.
 
-    Yields what they leave, which is complete after the block. It stays in the modules until a model is made again or
-    another trial begins, because hooks of this trial may read it.
+    Yields the changes that the block makes to modules and settings, complete after the block. They stay until a model
+    is made again or another trial begins, because hooks of this trial may read them.
     """
     undo_model_changes()
     recorded = RecordedValues()

@@ -402,7 +402,7 @@ class RoomWaitReporter(Callback):
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
-        """Report it after some time, and again if other sweeps occupy the room then."""
+        """Report what the sweep waits for, after some time, and again when other sweeps occupy the cluster."""
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:
             self._since = math.inf
