@@ -86,7 +86,7 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def _is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function passes its report to code outside ``author_trees``, or does more than call and read it."""
+    """Return whether a function passes its report to code outside ``author_trees``, or uses it in another way."""
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     known: set[str] = set()
