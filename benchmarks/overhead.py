@@ -2,6 +2,7 @@
 
     python benchmarks/overhead.py                              # everything: about an hour on two CPU cores
     python benchmarks/overhead.py --only sweep,fit --json      # see --help
+    python benchmarks/overhead.py --timeline 5                 # where the time until the first epoch goes
 
 Every row is a process of its own and its wall time is from its start to its exit. `fit` is the bare time of all
 epochs in one compiled, warmed-up `Model.fit`; nothing is started, built or traced in it. `imports` is TensorFlow's
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rivals
+import timeline
 
 ROOT = Path(__file__).parents[1]
 ROWS = ("sweep", *rivals.RIVALS)
@@ -55,7 +57,13 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--quick", action="store_true", help="3 trials of 2 epochs: says that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="JSON in place of the table")
+    parser.add_argument("--timeline", type=int, metavar="RUNS", help="see timeline.py")
+    parser.add_argument("--beside", type=Path, metavar="ROOT", help="with --timeline: another checkout with a .venv")
     given = parser.parse_args()
+    if given.timeline:
+        checkouts = [ROOT] if given.beside is None else [given.beside.resolve(), ROOT]
+        print(timeline.compare_checkouts(checkouts, _timeline_command, given.timeline))
+        return
     sizes, epochs = ([3], 2) if given.quick else (given.trials, given.epochs)
     rows = given.only.split(",") if given.only else list(ROWS)
     if unknown := set(rows) - set(ROWS):
@@ -113,6 +121,11 @@ def sweep_command(trials: int, structures: int, epochs: int, results: Path) -> l
     for key, value in {**given, "parameters.batch_size.value": rivals.BATCH_SIZE, "epochs": epochs}.items():
         command += ["--set", f"{key}={json.dumps(value)}"]
     return command
+
+
+def _timeline_command(results: Path) -> list[str]:
+    """Return the command of 27 trials, with what it says."""
+    return [word for word in sweep_command(27, 1, EPOCHS, results) if word != "-q"]
 
 
 def _has_epoch(results: Path) -> bool:

@@ -106,7 +106,7 @@ def plan(
         if not timed:
             return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
         with runner.silence_libraries():
-            return pricing.measure_epoch_times(spec, planning.devices(spec, simulate_gpus), folders, sample)
+            return pricing.measure_epoch_times(spec, spec.resources.devices(simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
         taken = methods.take_warm_start(spec.warm_start, results)
@@ -118,14 +118,14 @@ def plan(
     room = None
     if address is not None:
         with runner.silence_libraries():
-            room = connecting.count_concurrent_trials(address, planning.devices(spec, simulate_gpus), spec.resources)
+            room = connecting.count_concurrent_trials(address, spec.resources.devices(simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
         with runner.silence_libraries():
             curves = lr_range_test.find_learning_rates(
-                spec, planning.devices(spec, simulate_gpus), folders, planned.sample
+                spec, spec.resources.devices(simulate_gpus), folders, planned.sample
             )
     speeds = None
     if tune_throughput:
@@ -139,10 +139,10 @@ def plan(
 def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
     """Measure the examples per second, with at most as many replicas as this machine has GPUs."""
     from sweep import runner
-    from sweep.runner import planning, throughput
+    from sweep.runner import throughput
     from sweep.store import sweep_info
 
-    share = planning.devices(spec, simulate_gpus)
+    share = spec.resources.devices(simulate_gpus)
     max_replicas = 1
     if share.gpus >= 1:
         max_replicas = simulate_gpus or len(sweep_info.gpus())

@@ -80,6 +80,7 @@ def _run(
     if not detach and not goes_on:
         startup.announce(describe_work(spec))
         startup.step(f"checking {spec.trainable}")
+        _import_early(spec, how)
     from sweep.runner import planning, resuming, session  # these take longer than all of the above
 
     if detach:
@@ -195,15 +196,29 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     return driver.process
 
 
+def _import_early(spec: Spec, how: Options) -> None:
+    """Begin to import what workers need, in a process of its own, until the command ends.
+
+    Meanwhile this one checks the code and starts Ray.
+    """
+    if how.inline or how.address is not None:
+        return
+    from sweep.backends.ray_tune import forking
+
+    devices = spec.resources.devices(how.simulated_gpus)
+    click.get_current_context().with_resource(forking.starting_early(devices))
+
+
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool) -> None:
     """Resume a sweep for one more session."""
     from sweep.runner import planning, session
 
     startup.announce(describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
+    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
+    _import_early(reopened.spec, how)
     where, folders = str(reopened.folder.info), reopened.import_folders
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
-    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
     conclude(outcome, how, as_json=as_json)

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,11 +19,12 @@ from sweep import backends, interruption
 from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Crowded, Driver, Job, Order, Outgrown, SweepStatus, is_released, orders, refill
 from sweep.backends.group import WorkerGroup
+from sweep.backends.ray_tune import forking
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Status
 from sweep.inspection import Source
-from sweep.runner import Options, View, planning
+from sweep.runner import Options, View
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 
@@ -38,38 +39,41 @@ def backend(
         with backends.sending_messages(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
-    from sweep.backends.ray_tune import cluster, dashboard, local_ray
+    devices = spec.resources.devices(options.simulated_gpus)
+    is_local = options.address is None
+    view.step("starting Ray" if is_local else f"connecting to Ray at {options.address}")
+    with forking.serving(devices, source.first_imports, say) if is_local else nullcontext() as fork_server:
+        from sweep.backends.ray_tune import cluster, dashboard, local_ray
 
-    def imports() -> None:
-        import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
-
-    devices = planning.devices(spec, options.simulated_gpus)
-    most = find_most(spec.resources.max_concurrent, options)
-    start = cluster.Start(
-        lost=partial(leave, "Ray has died"),
-        meanwhile=imports,
-        ahead=local_ray.importing_in_advance(source.first_imports, devices, most),
-        about=dashboard.make_job_metadata(job.sweep, job.session, say),
-    )
-    view.step("starting Ray" if options.address is None else f"connecting to Ray at {options.address}")
-    with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
-        from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
-
-        trains = RayTune(
-            cluster=found,
-            job=job,
-            devices=devices,
-            most=most,
-            max_share=spec.resources.max_share,
-            reuse=options.reuse,
-            notice=notice,
-            sweep_status=lambda: sweep_status(view.standing),
+        most = find_most(spec.resources.max_concurrent, options)
+        start = cluster.Start(
+            lost=partial(leave, "Ray has died"),
+            meanwhile=_import_ray_tune,
+            ahead=local_ray.importing_in_advance(source.first_imports, devices, most, fork_server, say),
+            about=dashboard.make_job_metadata(job.sweep, job.session, say),
         )
-        if job.workers + job.aside > 1:
-            say(OPEN_PORT)
-        with found.shared(job, devices), backends.sending_messages(job):
-            view.step("starting workers: they import the code, load the data, and build the first model")
-            yield trains
+        with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
+            from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
+
+            trains = RayTune(
+                cluster=found,
+                job=job,
+                devices=devices,
+                most=most,
+                max_share=spec.resources.max_share,
+                reuse=options.reuse,
+                notice=notice,
+                sweep_status=lambda: sweep_status(view.standing),
+            )
+            if job.workers + job.aside > 1:
+                say(OPEN_PORT)
+            with found.shared(job, devices), backends.sending_messages(job):
+                view.step("starting workers: they import the code, load the data, and build the first model")
+                yield trains
+
+
+def _import_ray_tune() -> None:
+    import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
 
 def find_most(max_concurrent: int | Literal["auto"], options: Options) -> int | None:

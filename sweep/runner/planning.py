@@ -161,13 +161,6 @@ def list_notes(spec: Spec, source: Source) -> list[str]:
     return [printable(f"note: {note}") for note in found]
 
 
-def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
-    """Return the devices of each trial."""
-    resources = spec.resources
-    gpus = resources.most_gpus
-    return Devices(resources.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
     """Information for a plan that is not in the sweep file."""
@@ -183,7 +176,7 @@ class Basis:
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
-    share = devices(spec, simulated_gpus)
+    share = spec.resources.devices(simulated_gpus)
     gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
     trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
     concurrent = trial.fits(cpus(), gpus) if room is None else room

@@ -257,7 +257,7 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.
     """
     sweep = kept.sweep
-    devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
+    devices, training = sweep.spec.resources.devices(sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""
     if devices.real_gpus and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"

@@ -294,7 +294,7 @@ class Session:
                 inherit=partial(inherit, folder, spec.objectives[0]),
                 memo=Memo(folder, info, spec.objectives[0], view.say) if self._uses_memo() else None,
             )
-            devices = planning.devices(spec, options.simulated_gpus)
+            devices = spec.resources.devices(options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
             view.replay(self._replay(coordinator, keeper, data))
             keeper.begin()

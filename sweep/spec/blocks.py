@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from sweep.contract import aside
+from sweep.contract import Devices, aside
 from sweep.events import Value
 from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
@@ -217,6 +217,11 @@ class Resources(Block):
     def most_gpus(self) -> float:
         """GPUs of a worker; 1 for a trial that shares a GPU as measured."""
         return 1.0 if self.gpus == "auto" else self.gpus
+
+    def devices(self, simulated_gpus: int | None) -> Devices:
+        """Return the devices of each worker; ``simulated_gpus`` CPU devices stand in for GPUs, unless it is None."""
+        gpus = self.most_gpus
+        return Devices(self.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 
     @property
     def trial_gpus(self) -> float:

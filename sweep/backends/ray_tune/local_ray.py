@@ -13,7 +13,8 @@ from queue import Queue
 from typing import Any
 
 from sweep import contract
-from sweep.backends.ray_tune import dashboard, ray_private_api
+from sweep.backends.ray_tune import dashboard, fork_client, ray_private_api
+from sweep.backends.ray_tune.forking import ForkServer
 from sweep.contract import Devices
 from sweep.errors import first_line
 
@@ -25,23 +26,59 @@ _NICENESS = 10  # what starts in the background must not slow down workers
 
 
 @contextmanager
-def importing_in_advance(modules: Sequence[str], devices: Devices, most: int | None) -> Iterator[None]:
-    """Make the processes that a local Ray starts in advance, inside the block, import what the trainable will import.
+def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> Iterator[bool]:
+    """Make a local Ray that is started inside the block start its workers in the fork server.
 
-    This is left out if trials use GPUs or many cores each, because most of these processes would never get a trial.
-    Libraries read their number of threads when they are imported, so it is set as Ray sets it for the worker of a
-    trial.
+    Yields whether it does.
     """
-    cores = contract.cpus()
-    at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
-    wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
-    given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
-    os.environ.update(given)
+    if server is None or not ray_private_api.is_usable(ray_private_api.FORKED_WORKERS, say):
+        yield False
+        return
+    node_class: Any = ray_private_api.import_private("ray._private.node").Node
+    original = node_class.start_raylet
+
+    def start_raylet(node: Any, *arguments: Any, **options: Any) -> Any:
+        vars(node)["_ray_params"].worker_path = fork_client.__file__
+        return original(node, *arguments, **options)
+
+    os.environ[fork_client.SERVER_VARIABLE] = server.name
+    node_class.start_raylet = start_raylet
     try:
-        yield
+        yield True
     finally:
-        for name in given:
-            del os.environ[name]
+        node_class.start_raylet = original
+        del os.environ[fork_client.SERVER_VARIABLE]
+
+
+@contextmanager
+def importing_in_advance(
+    modules: Sequence[str],
+    devices: Devices,
+    most: int | None,
+    server: ForkServer | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[None]:
+    """Make the workers of a local Ray that is started inside the block import early what the trainable will import.
+
+    With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import these modules
+    themselves; this is left out if trials use GPUs or many cores each, because most of these processes would never get
+    a trial. Libraries read their number of threads when they are imported, so it is set as Ray sets it for the worker
+    of a trial.
+    """
+    with forking_workers(server, say) as are_forked:
+        if are_forked:
+            yield
+            return
+        cores = contract.cpus()
+        at_once = 0 if devices.real_gpus else min(cores / max(devices.cpus, 1), most or cores)
+        wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
+        given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
+        os.environ.update(given)
+        try:
+            yield
+        finally:
+            for name in given:
+                del os.environ[name]
 
 
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:

@@ -35,6 +35,16 @@ FASTER_START = Use(
     ),
     "Ray starts more slowly",
 )
+FORKED_WORKERS = Use(
+    (
+        "ray._private.node:Node.start_raylet",
+        "ray._private.parameter:RayParams.update_if_absent",
+        "ray._private.workers:__path__",
+        "ray._raylet:AuthenticationTokenLoader.instance",
+        "ray._raylet:Config.initialize",
+    ),
+    "each worker imports its libraries by itself, and starts more slowly",
+)
 PATIENT_START = Use(
     ("ray._private.services:get_node",), "a machine that is very busy may give Ray too little time to start"
 )
@@ -98,6 +108,7 @@ KEEPING = Use(KILLING.names, "a worker trains one trial at a time, whatever trai
 OF_RAY = (
     *(
         FASTER_START,
+        FORKED_WORKERS,
         PATIENT_START,
         OWN_MACHINE,
         MEMORY_KILLS,

@@ -1,0 +1,98 @@
+"""The program that Ray starts as a worker: it lets the fork server start the worker and ends when that has ended.
+
+Without a fork server it is Ray's own worker. It imports nothing of sweep, so that it starts at once.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import resource
+import runpy
+import signal
+import socket
+import struct
+import sys
+
+SERVER_VARIABLE = "SWEEP_FORK_SERVER"
+"""Environment variable with the name of the fork server's socket, an abstract one of Linux."""
+
+LENGTH = struct.Struct("!Q")
+"""What comes before a request: its length in bytes, with the standard output and error of the worker as descriptors."""
+
+
+LOOK_S = 1.0
+"""Seconds between looks whether Ray still runs."""
+
+STARTED = b"started "
+"""The first answer to a request. The second one is the exit code of the worker."""
+
+
+def main() -> None:
+    """Start a worker with the arguments of this program."""
+    connection = _connect(os.environ.get(SERVER_VARIABLE, ""))
+    if connection is not None and _request_worker(connection):
+        sys.exit(_wait_for_end(connection))
+    run_worker(sys.argv[1:])
+
+
+def run_worker(arguments: list[str]) -> None:
+    """Be Ray's worker: run its program in this process."""
+    from ray._private.workers import default_worker
+
+    os.environ.pop(SERVER_VARIABLE, None)  # nothing for the author's code
+    program = default_worker.__file__
+    sys.argv = [program, *arguments]
+    sys.path[0] = os.path.dirname(program)  # noqa: PTH120  # as Python does for a program
+    runpy.run_path(program, run_name="__main__")
+
+
+def _connect(name: str) -> socket.socket | None:
+    if not name:
+        return None
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(f"\0{name}")
+    except OSError:  # it has ended
+        connection.close()
+        return None
+    return connection
+
+
+def _request_worker(connection: socket.socket) -> bool:
+    """Send what the worker is to take over from this process; return False if the server ends without starting it."""
+    request = {
+        "arguments": sys.argv[1:],
+        "environment": dict(os.environ),
+        "folder": os.getcwd(),  # noqa: PTH109  # pathlib would take longer to import than all of this
+        "blocked_signals": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+        "process_group": os.getpgrp(),
+        "open_files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    }
+    content = json.dumps(request).encode()
+    descriptors = array.array("i", [1, 2])
+    try:
+        connection.sendmsg([LENGTH.pack(len(content))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        connection.sendall(content)
+        return connection.recv(len(STARTED)) == STARTED
+    except OSError:
+        return False
+
+
+def _wait_for_end(connection: socket.socket) -> int:
+    """Return the exit code of the worker; 1 if the server ends before it, or Ray, which has started this process."""
+    connection.settimeout(LOOK_S)
+    parent = os.getppid()
+    while os.getppid() == parent:
+        try:
+            return int(connection.recv(64) or 1)
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+    return 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""The fork server: a process that imports what all workers need once, and starts each worker as a fork of itself.
+
+A worker of Ray that starts by itself imports Ray, Ray Tune and TensorFlow, which takes a core for seconds, and all
+workers of a machine do so at the same time. Python's ``multiprocessing`` has the same under the name *forkserver*.
+
+Ray starts `fork_client.py` in place of its worker. It connects to the socket of this process and passes on what the
+worker is to have: arguments, environment, working folder, standard output and error, process group and blocked signals.
+The worker ends as any other, and `fork_client.py` with it.
+
+Run as ``python -m sweep.backends.ray_tune.fork_server NAME``, with the name of an abstract socket. Only processes of
+the same user are served. Standard input has the names of further modules to import, one a line, up to an empty line;
+the server ends when it is closed.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.backends.ray_tune.fork_client import LENGTH, STARTED, run_worker
+
+ALWAYS = ("sweep.backends.ray_tune.trial_actor", "ray._private.workers.default_worker")
+"""Modules that every worker needs."""
+
+_PEER = struct.Struct("3i")  # process, user and group
+_QUIET_THREADS = frozenset({"jemalloc_bg_thd"})  # of pyarrow's memory allocator, which prepares for forks
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker takes over from the process that Ray has started for it."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    blocked_signals: list[int]
+    process_group: int
+    open_files: tuple[int, int]  # soft and hard limit
+    descriptors: list[int]  # standard output and error
+
+
+def main() -> None:
+    """Import, then serve until standard input is closed. In a fork, be the worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(f"\0{sys.argv[1]}")
+    listener.listen(_BACKLOG)  # whoever connects from now on waits for the imports
+    os.environ.update(get_worker_identity())
+    import_modules(ALWAYS)
+    while (line := sys.stdin.buffer.readline()) != b"\n":
+        if not line:
+            return
+        import_modules([line.decode().strip()])
+    threads = list_lasting_threads()
+    if threads:
+        sys.exit(f"libraries have started threads, which a fork would not have: {', '.join(threads)}")
+    gc.collect()
+    gc.freeze()  # otherwise each collection in a worker would copy all pages
+    request = serve(listener)
+    if request is not None:
+        take_over(request)
+        run_worker(request.arguments)
+
+
+def get_worker_identity() -> dict[str, str]:
+    """Return the environment variables that Ray's library reads once, when it is imported, as they are for all workers.
+
+    They belong to no job until they get work, as those do that Ray starts in advance. They end when this process ends;
+    if Ray itself ends, `fork_client.py` does, and this process then ends the worker.
+    """
+    return {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": str(os.getpid())}
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules; an error of one is left to the worker, which imports it again and reports the error."""
+    for name in names:
+        with suppress(Exception):
+            importlib.import_module(name)
+
+
+def list_lasting_threads() -> list[str]:
+    """Return the names of threads, besides this one, that do not prepare for forks.
+
+    Those of OpenBLAS end before a fork and begin again when they are needed.
+    """
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    names: list[str] = []
+    for task in Path("/proc/self/task").iterdir():
+        if int(task.name) != os.getpid():
+            with suppress(OSError):  # it has ended
+                names.append((task / "comm").read_text().strip())
+    return [name for name in names if name not in _QUIET_THREADS]
+
+
+def serve(listener: socket.socket) -> Request | None:
+    """Fork a worker for each request. Return its request in the worker, and None when standard input is closed."""
+    woken, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno())
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    clients: dict[int, socket.socket] = {}  # by worker
+    with selectors.DefaultSelector() as selector:
+        for source in (0, listener, woken):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in selector.select()]
+            if 0 in ready:
+                return None  # the driver has closed it, or has died
+            if woken in ready:
+                woken.recv(4096)
+                _report_ended_workers(clients, selector)
+            for client in [one for one in clients.values() if one in ready]:
+                _end_worker_of(client, clients, selector)
+            if listener in ready:
+                connection = listener.accept()[0]
+                request = _receive_request(connection)
+                if request is None:
+                    connection.close()
+                elif _fork_worker(connection, request, clients, selector):
+                    for other in (listener, woken, wakes):
+                        other.close()
+                    return request
+
+
+def _fork_worker(
+    connection: socket.socket,
+    request: Request,
+    clients: dict[int, socket.socket],
+    selector: selectors.BaseSelector,
+) -> bool:
+    """Fork a worker; return whether this process is the fork."""
+    worker = os.fork()
+    if worker == 0:
+        for other in (connection, *clients.values()):
+            other.close()
+        return True
+    for descriptor in request.descriptors:
+        os.close(descriptor)
+    clients[worker] = connection
+    selector.register(connection, selectors.EVENT_READ)
+    with suppress(OSError):  # the client has ended, which the next turn sees
+        connection.send(STARTED)
+    return False
+
+
+def _receive_request(connection: socket.socket) -> Request | None:
+    """Return what a process of the same user asks for; None for others, or if it has ended meanwhile."""
+    user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
+    if user != os.getuid():
+        return None
+    head, descriptors, _, _ = socket.recv_fds(connection, LENGTH.size, 2)
+    if len(head) < LENGTH.size:
+        return None
+    (missing,) = LENGTH.unpack(head)
+    parts: list[bytes] = []
+    while missing:
+        part = connection.recv(min(missing, 65536))
+        if not part:
+            return None
+        parts.append(part)
+        missing -= len(part)
+    fields: dict[str, Any] = json.loads(b"".join(parts))
+    fields["open_files"] = tuple(fields["open_files"])
+    return Request(**fields, descriptors=list(descriptors))
+
+
+def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+    """Tell the clients of workers that have ended their exit codes."""
+    while clients:
+        worker, status = os.waitpid(-1, os.WNOHANG)
+        if not worker:
+            return
+        client = clients.pop(worker)
+        with suppress(KeyError):  # `_end_worker_of` has ended it
+            selector.unregister(client)
+        code = os.waitstatus_to_exitcode(status)
+        with client, suppress(OSError):  # the client may be gone
+            client.send(str(code if code >= 0 else 128 - code).encode())
+
+
+def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+    """End the worker of a client that was ended, because Ray takes the client for the worker until it registers."""
+    workers = [worker for worker, one in clients.items() if one is client]
+    if workers:  # otherwise it has just ended
+        selector.unregister(client)
+        os.kill(workers[0], signal.SIGKILL)  # it exists until `os.waitpid` has returned it
+
+
+def take_over(request: Request) -> None:
+    """Give this process what the one has that Ray has started."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, number in zip((nothing, *request.descriptors), (0, 1, 2), strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    with suppress(OSError):  # it has ended, or is in another session
+        os.setpgid(0, request.process_group)
+    resource.setrlimit(resource.RLIMIT_NOFILE, request.open_files)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    _read_ray_settings()
+    import numpy as np
+
+    np.random.seed()  # Python's own generator does this by itself; otherwise all workers would draw the same numbers
+    signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked_signals)
+
+
+def _read_ray_settings() -> None:
+    """Make Ray read its environment variables again: it has done so when it was imported, before Ray was started."""
+    from sweep.backends.ray_tune.ray_private_api import import_private
+
+    raylet: Any = import_private("ray._raylet")
+    raylet.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""The fork server and its client, with a worker that runs the code in its first argument."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.backends.ray_tune import fork_client, forking, local_ray
+from sweep.backends.ray_tune.forking import ForkServer
+from sweep.contract import Devices
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone")
+
+SERVER = """
+import json, os, signal, sys, time
+from sweep.backends.ray_tune import fork_server
+fork_server.ALWAYS = ()
+fork_server._read_ray_settings = lambda: None
+fork_server.run_worker = lambda arguments: exec(arguments[0], {**globals(), "asked": arguments[1:]})
+fork_server.main()
+"""
+CLIENT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv.pop(1)).parent))
+import fork_client
+fork_client.run_worker = lambda arguments: print("by itself", *arguments)
+fork_client.main()
+"""
+
+Popen = subprocess.Popen[str]
+
+
+class Served:
+    """A server and its clients."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.name = f"sweep-test-{uuid.uuid4().hex}"
+        self.server: Popen | None = None
+
+    def start(self, *modules: str, path: Path | None = None) -> Popen:
+        found = {**os.environ, "PYTHONPATH": str(path)} if path else None
+        self.server = subprocess.Popen(
+            [sys.executable, "-c", SERVER, self.name],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=found,
+        )
+        self._stack.callback(self.end, self.server)
+        assert self.server.stdin is not None
+        self.server.stdin.write("".join(f"{name}\n" for name in (*modules, "")))
+        self.server.stdin.flush()
+        until = time.monotonic() + 60
+        while f"@{self.name}\n" not in Path("/proc/net/unix").read_text():
+            assert time.monotonic() < until
+            assert self.server.poll() is None
+            time.sleep(0.02)
+        return self.server
+
+    def client(self, *arguments: str, **options: Any) -> Popen:
+        environment = {**options.pop("env", os.environ), fork_client.SERVER_VARIABLE: self.name}
+        client = subprocess.Popen(
+            [sys.executable, "-S", "-c", CLIENT, fork_client.__file__, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            **options,
+        )
+        self._stack.callback(self.end, client)
+        return client
+
+    @staticmethod
+    def end(process: Popen) -> None:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with ExitStack() as stack:
+        yield Served(stack)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def is_alive(process: int) -> bool:
+    """A process that exists and has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+ABOUT = """
+print(json.dumps({
+    "asked": asked, "folder": os.getcwd(), "x": os.environ.get("X"), "home": os.environ.get("HOME"),
+    "group": os.getpgrp(), "parent": os.getppid(), "input": sys.stdin.read(),
+    "blocked": [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+    "interrupts": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+}))
+print("told", file=sys.stderr)
+sys.exit(7)
+"""
+
+
+def test_a_worker_has_what_its_client_has(served: Served, tmp_path: Path) -> None:
+    server = served.start()
+    client = served.client(ABOUT, "--a=1", "b c", cwd=tmp_path, env={"X": "ä\udc80"}, process_group=0)
+    output, errors = client.communicate(timeout=60)
+    assert (client.returncode, errors) == (7, "told\n")
+    found = json.loads(output)
+    assert found["asked"] == ["--a=1", "b c"]
+    assert (found["folder"], found["x"], found["home"], found["input"]) == (str(tmp_path), "ä\udc80", None, "")
+    assert (found["group"], found["parent"]) == (client.pid, server.pid)
+    assert (found["blocked"], found["interrupts"]) == ([], True)
+
+
+def test_signals_that_a_client_blocks_are_blocked(served: Served) -> None:
+    served.start()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        client = served.client(ABOUT)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert json.loads(client.communicate(timeout=60)[0])["blocked"] == [signal.SIGINT]
+
+
+def test_workers_run_beside_each_other_and_have_random_numbers_of_their_own(served: Served) -> None:
+    served.start("numpy")
+    draw = "import random, numpy; print(random.random(), numpy.random.rand()); sys.stdout.flush(); time.sleep(0.3)"
+    clients = [served.client(draw) for _ in range(3)]
+    outputs = [client.communicate(timeout=60)[0] for client in clients]
+    numbers = {number for output in outputs for number in output.split()}
+    assert [client.returncode for client in clients] == [0, 0, 0]
+    assert len(numbers) == 6
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("pass", 0),
+        ("raise RuntimeError", 1),
+        ("os._exit(3)", 3),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+    ],
+)
+def test_a_client_ends_as_its_worker(served: Served, code: str, expected: int) -> None:
+    served.start()
+    client = served.client(code)
+    client.communicate(timeout=60)
+    assert client.returncode == expected
+
+
+def sleeper(served: Served, **options: Any) -> tuple[Popen, int]:
+    """A client and its worker, which sleeps."""
+    client = served.client("print(os.getpid()); sys.stdout.flush(); time.sleep(300)", **options)
+    assert client.stdout is not None
+    return client, int(client.stdout.readline())
+
+
+def test_a_worker_ends_with_its_client(served: Served) -> None:
+    served.start()
+    (first, worker), (second, other) = sleeper(served), sleeper(served)
+    first.kill()
+    wait_until(lambda: not is_alive(worker))
+    assert is_alive(other)
+    assert second.poll() is None
+
+
+def test_a_client_ends_with_its_parent(served: Served) -> None:
+    served.start()
+    script = f"import subprocess, sys; subprocess.run({[sys.executable, '-S', '-c', CLIENT, fork_client.__file__]!r} + "
+    script += "['print(os.getpid()); sys.stdout.flush(); time.sleep(300)'])"
+    environment = {**os.environ, fork_client.SERVER_VARIABLE: served.name}
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    wait_until(lambda: not is_alive(worker))
+    Served.end(parent)
+
+
+def test_the_server_ends_when_its_input_is_closed_and_clients_see_it(served: Served) -> None:
+    server = served.start()
+    client, worker = sleeper(served)
+    assert server.stdin is not None
+    server.stdin.close()
+    assert server.wait(30) == 0
+    assert client.wait(30) == 1
+    assert is_alive(worker)  # Ray's workers look whether RAY_RAYLET_PID lives, which is the server
+    os.kill(worker, signal.SIGKILL)
+
+
+def test_without_a_server_the_client_is_the_worker(served: Served) -> None:
+    assert served.client("a").communicate(timeout=60)[0] == "by itself a\n"
+
+
+def test_a_module_that_cannot_be_imported_is_left_to_the_worker(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise OSError")
+    (tmp_path / "whole.py").write_text("import os\nprocess = os.getpid()")
+    server = served.start("broken", "missing", "whole", path=tmp_path)
+    client = served.client("import whole; print(whole.process)")
+    assert client.communicate(timeout=60)[0] == f"{server.pid}\n"
+
+
+def test_after_threads_were_started_nothing_is_forked(served: Served, tmp_path: Path) -> None:
+    text = "import threading, time\nthreading.Thread(target=time.sleep, args=(300,), daemon=True).start()"
+    (tmp_path / "threaded.py").write_text(text)
+    server = served.start("threaded", path=tmp_path)
+    assert served.client("a").communicate(timeout=60)[0] == "by itself a\n"
+    assert server.wait(30) == 1
+    assert server.stderr is not None
+    assert "libraries have started threads, which a fork would not have: python" in server.stderr.read()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_other_users_are_not_served(served: Served, tmp_path: Path) -> None:
+    served.start()
+    script = "import os, socket, sys; os.setuid(65534)\n"
+    script += "one = socket.socket(socket.AF_UNIX); one.connect('\\0' + sys.argv[1]); print(one.recv(9))"
+    found = subprocess.run([sys.executable, "-c", script, served.name], capture_output=True, text=True, timeout=60)
+    assert found.stdout == "b''\n"
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (Devices(), True),
+        (Devices(gpus=1, simulated=True), True),
+        (Devices(gpus=1), False),
+        (Devices(gpus=0.5), False),
+    ],
+)
+def test_workers_with_gpus_are_no_forks(devices: Devices, expected: bool) -> None:
+    assert forking.can_fork(devices) is expected
+    with forking.serving(Devices(gpus=1), (), print) as server, local_ray.forking_workers(server, print) as forked:
+        assert (server, forked) == (None, False)
+
+
+class Recorded:
+    """A fork server that starts no process."""
+
+    def __init__(self, devices: Devices) -> None:
+        self.calls: list[Any] = [devices]
+        self.failure = ""
+
+    def import_modules(self, modules: Any) -> None:
+        self.calls.append(modules)
+
+    def describe_failure(self) -> str:
+        return self.failure
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+def test_a_server_that_was_started_early_is_used_and_ends_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forking, "ForkServer", Recorded)
+    said: list[str] = []
+    with forking.starting_early(Devices(cpus=2)):
+        with forking.serving(Devices(cpus=2), ("keras",), said.append) as first:
+            pass
+        with forking.serving(Devices(cpus=2), ("keras",), said.append) as second:
+            assert second is first
+        assert isinstance(first, Recorded)
+        first.failure = "no memory"
+        with forking.serving(Devices(), (), said.append):
+            pass
+        assert first.calls == [Devices(cpus=2), ("keras",), ("keras",), ()]
+    assert first.calls[-1] == "closed"
+    assert said == ["workers have imported their libraries by themselves, which takes longer: no memory"]
+    with forking.serving(Devices(), (), said.append) as third:
+        assert third is not first
+    assert isinstance(third, Recorded)
+    assert third.calls == [Devices(), (), "closed"]
+
+
+def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    server = ForkServer(Devices())
+    wait_until(lambda: server.describe_failure() != "")
+    assert server.describe_failure() == "exit code 1"
+    server.import_modules(["keras"])
+    server.close()
