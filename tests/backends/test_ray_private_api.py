@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +131,21 @@ def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: py
         assert dict(vars(node)) == before
         end()
     assert (said, done) == ([line + ray_private_api.FASTER_START.loss], [True])
+
+
+@pytest.mark.parametrize("name", ["ray._private.node:Node.start_raylet", "ray._raylet:Config.initialize"])
+def test_workers_that_cannot_be_forked_are_ray_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune import local_ray
+
+    monkeypatch.setattr(import_module("ray._raylet"), "Config", SimpleNamespace(initialize=None))
+    line = without(monkeypatch, name)
+    node, before, said = import_module("ray._private.node").Node, dict(os.environ), list[str]()
+    theirs = vars(node).get("start_raylet")
+    server: Any = SimpleNamespace(name="nobody")
+    with local_ray.forking_workers(server, said.append) as are_forked:
+        assert not are_forked
+        assert (vars(node).get("start_raylet"), dict(os.environ)) == (theirs, before)
+    assert said == [line + ray_private_api.FORKED_WORKERS.loss]
 
 
 @pytest.mark.parametrize("name", STAND_INS)

@@ -18,6 +18,9 @@ import sys
 SERVER_VARIABLE = "SWEEP_FORK_SERVER"
 """Environment variable with the name of the fork server's socket, an abstract one of Linux."""
 
+PROGRAM_VARIABLE = "SWEEP_RAY_WORKER"
+"""Environment variable with the path of Ray's own worker."""
+
 LENGTH = struct.Struct("!Q")
 """What comes before a request: its length in bytes, with the standard output and error of the worker as descriptors."""
 
@@ -39,10 +42,8 @@ def main() -> None:
 
 def run_worker(arguments: list[str]) -> None:
     """Be Ray's worker: run its program in this process."""
-    from ray._private.workers import default_worker
-
+    program = os.environ.pop(PROGRAM_VARIABLE)
     os.environ.pop(SERVER_VARIABLE, None)  # nothing for the author's code
-    program = default_worker.__file__
     sys.argv = [program, *arguments]
     sys.path[0] = os.path.dirname(program)  # noqa: PTH120  # as Python does for a program
     runpy.run_path(program, run_name="__main__")

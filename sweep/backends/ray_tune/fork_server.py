@@ -32,7 +32,7 @@ from typing import Any
 
 from sweep.backends.ray_tune.fork_client import LENGTH, STARTED, run_worker
 
-ALWAYS = ("sweep.backends.ray_tune.trial_actor", "ray._private.workers.default_worker")
+ALWAYS = ("sweep.backends.ray_tune.trial_actor",)
 """Modules that every worker needs."""
 
 _PEER = struct.Struct("3i")  # process, user and group

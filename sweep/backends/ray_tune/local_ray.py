@@ -38,7 +38,9 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
     original = node_class.start_raylet
 
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> Any:
-        vars(node)["_ray_params"].worker_path = fork_client.__file__
+        parameters = vars(node)["_ray_params"]
+        os.environ[fork_client.PROGRAM_VARIABLE] = parameters.worker_path
+        parameters.worker_path = fork_client.__file__
         return original(node, *arguments, **options)
 
     os.environ[fork_client.SERVER_VARIABLE] = server.name
@@ -48,6 +50,7 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
     finally:
         node_class.start_raylet = original
         del os.environ[fork_client.SERVER_VARIABLE]
+        os.environ.pop(fork_client.PROGRAM_VARIABLE, None)
 
 
 @contextmanager

@@ -39,7 +39,6 @@ FORKED_WORKERS = Use(
     (
         "ray._private.node:Node.start_raylet",
         "ray._private.parameter:RayParams.update_if_absent",
-        "ray._private.workers:__path__",
         "ray._raylet:AuthenticationTokenLoader.instance",
         "ray._raylet:Config.initialize",
     ),
