@@ -22,7 +22,7 @@ from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
-from sweep.ui.access import Access, Asked, Refusal
+from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
 from sweep.ui.jobs import Jobs
 from sweep.ui.known_trainables import KnownTrainables
@@ -133,7 +133,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     except SweepError as error:
         answer = _refuse(request, Refusal(_find_status(error), printable(str(error))), error)
     if not answer.prepared:
-        for name, value in access.HEADERS.items():
+        for name, value in access.make_headers(request.app[PAGE].access).items():
             answer.headers.setdefault(name, value)
     return answer
 
@@ -141,17 +141,19 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
-    refusal = access.find_refusal_of_place(asked)
-    if refusal is not None:
-        return _refuse(request, refusal)
+    refusal = access.find_refusal_of_form(asked)
+    given = request.query.get("pass")
+    if refusal is None and secrets.frames is not None and given is not None and request.method == "GET":
+        return _answer_pass(request, given, secrets.frames)
+    refusal = refusal or access.find_refusal_of_place(asked, secrets)
     token = request.query.get("token")
-    if token is not None and request.method == "GET":
+    if refusal is None and token is not None and request.method == "GET":
         return _exchange_token(request, token)
-    refusal = access.find_refusal(asked, secrets)
+    refusal = refusal or access.find_refusal(asked, secrets)
+    if refusal is None and request.method == "POST" and secrets.read_only and request.path not in READING_POSTS:
+        refusal = Refusal(403, "this page was started with --read-only")
     if refusal is not None:
         return _refuse(request, refusal)
-    if request.method == "POST" and secrets.read_only and request.path not in READING_POSTS:
-        return _refuse(request, Refusal(403, "this page was started with --read-only"))
     return await handler(request)
 
 
@@ -185,6 +187,31 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
     answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
     answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
+    return answer
+
+
+def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
+    """Let the frame of a notebook's cell in, or only say to its script that this server can be reached."""
+    secrets = request.app[PAGE].access
+    if not access.is_pass(given, secrets.token):
+        return _refuse(request, Refusal(403, "this is the page of another kernel; run the cell again"))
+    if request.path == "/-/here":
+        return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
+    forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
+    answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
+    if given in frames.used:  # the notebook has made its frame anew
+        if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
+            return answer
+        return _refuse(request, Refusal(403, "this cell has opened the page in another browser; run the cell again"))
+    origin, ancestors = request.query.get("origin", ""), request.query.getall("ancestor", [])
+    wrong = access.find_wrong_origin([origin, *ancestors])
+    if wrong is not None or len(ancestors) > access.MOST_ANCESTORS:
+        what = f"the page cannot be shown in a frame of {printable(wrong or 'so many pages')[:100]}"
+        return _refuse(request, Refusal(400, f"{what}; open it in a tab, or with python -m sweep ui"))
+    frames.admit(given, request.headers.get("Host", ""), origin, ancestors)
+    # Without a path, browsers take that of this address as they see it, which a proxy may have made longer.
+    kind = "SameSite=Strict" if access.is_same_site(origin, ancestors) else "SameSite=None; Secure; Partitioned"
+    answer.headers["Set-Cookie"] = f"{_name_cookie(request)}={secrets.cookie}; HttpOnly; {kind}"
     return answer
 
 
@@ -368,7 +395,8 @@ def _find_watch(request: web.Request) -> Watch:
 
 
 async def _open_stream(request: web.Request) -> web.StreamResponse:
-    stream = web.StreamResponse(headers={**access.HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+    headers = access.make_headers(request.app[PAGE].access)
+    stream = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
     await stream.prepare(request)
     return stream
 
@@ -568,12 +596,15 @@ async def _run_draft(request: web.Request) -> web.Response:
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
-def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
-    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
-    asyncio.run(_serve(page, listening, beside))
+def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
+    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while.
+
+    With ``within``, the number of the parent process, until that one has ended, whatever is open.
+    """
+    asyncio.run(_serve(page, listening, beside, within))
 
 
-async def _serve(page: Page, listening: socket.socket, beside: int | None) -> None:
+async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
@@ -582,6 +613,8 @@ async def _serve(page: Page, listening: socket.socket, beside: int | None) -> No
         seen = time.monotonic()
         while beside is None or time.monotonic() - seen < LINGER_S:
             await asyncio.sleep(SETTLED_S)
+            if within is not None and os.getppid() != within:  # true at once, even of a process that nobody waits for
+                break
             if page.browsers or (beside is not None and _is_alive(beside)):
                 seen = time.monotonic()
     finally:

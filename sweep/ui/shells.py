@@ -71,6 +71,11 @@ def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
     )
 
 
+def draw_cell(script: str, **values: object) -> str:
+    """Return the output of a notebook's cell; ``values`` are attributes of its element that the script reads."""
+    return _environment().get_template("cell.html.jinja").render(script=script, values=values)
+
+
 def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0) -> str:
     """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while."""
     template = _environment().get_template("message.html.jinja")
