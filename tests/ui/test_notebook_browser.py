@@ -302,6 +302,19 @@ def test_a_frame_on_another_site_keeps_its_cookie(browser: Any, jupyter: Jupyter
     thief.context.close()
 
 
+def test_a_saved_page_of_the_notebook_has_a_link(browser: Any, kernel: Kernel, tmp_path: Path) -> None:
+    file = tmp_path / "notebook.html"
+    output = kernel.run("sweep.show('done')")
+    file.write_text(f"<!DOCTYPE html><body>{output}</body>")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    with page.context.expect_page() as opened:
+        page.click("text=open in a tab")
+    opened.value.wait_for_selector("html[data-ready]", state="attached")
+    assert page.query_selector("iframe") is None
+    page.context.close()
+
+
 def test_the_page_ends_with_the_kernel(browser: Any, jupyter: Jupyter, project: Path) -> None:
     kernel = Kernel(project)
     jupyter.outputs = [kernel.run("import sweep; sweep.show('done')")]

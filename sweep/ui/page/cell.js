@@ -30,15 +30,18 @@ function makeAddress(way, given, sweep, ancestors) {
 }
 
 function makeFrame(way, { framePass, tabPass, sweep, height }) {
-  const frame = document.createElement("iframe");
-  frame.title = sweep ? `The sweep ${sweep}` : "Sweeps";
-  frame.style.cssText = `display: block; width: 100%; height: ${height}px; border: 0`;
-  frame.src = makeAddress(way, framePass, sweep, new Set([location.origin, ...(location.ancestorOrigins ?? [])]));
   const link = document.createElement("a");
   link.textContent = "open in a tab";
   link.target = "_blank";
   link.rel = "noreferrer";
   link.href = makeAddress(way, tabPass, sweep, []);
+  const ancestors = new Set([location.origin, ...(location.ancestorOrigins ?? [])]);
+  const canBeNamed = [...ancestors].every((origin) => /:\/\/./.test(origin)); // in a policy; a file cannot, nor "null"
+  if (!canBeNamed) return [link];
+  const frame = document.createElement("iframe");
+  frame.title = sweep ? `The sweep ${sweep}` : "Sweeps";
+  frame.style.cssText = `display: block; width: 100%; height: ${height}px; border: 0`;
+  frame.src = makeAddress(way, framePass, sweep, ancestors);
   return [frame, link];
 }
 
