@@ -142,9 +142,8 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_form(asked)
-    given = request.query.get("pass")
-    if refusal is None and secrets.frames is not None and given is not None and request.method == "GET":
-        return _answer_pass(request, given, secrets.frames)
+    if refusal is None and secrets.frames is not None and _brings_pass(request):
+        return _answer_pass(request, request.query["pass"], secrets.frames)
     refusal = refusal or access.find_refusal_of_place(asked, secrets)
     token = request.query.get("token")
     if refusal is None and token is not None and request.method == "GET":
@@ -188,6 +187,10 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
     answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
     answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
     return answer
+
+
+def _brings_pass(request: web.Request) -> bool:
+    return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
 
 
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:

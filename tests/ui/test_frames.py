@@ -51,7 +51,8 @@ async def bring(client: Client, given: str, *ancestors: str, **more: str) -> Cli
 def test_a_pass_opens_the_page_once(project: Path) -> None:
     async def work(client: Client) -> None:
         given = make_pass("the-token")
-        assert (await client.get("/one", headers=HUB)).status == 403
+        for path in ("/one", "/-/shelf.json", "/-/here/more"):
+            assert (await client.get(path, headers=HUB, params={"pass": given, "origin": ORIGIN})).status == 403
         answer = await bring(client, given, ORIGIN, host="hub.example", sweep="a:b ü")
         assert answer.status == 200
         assert 'content="0;url=./a%3Ab%20%C3%BC"' in await answer.text()
