@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from sweep.api import LoadedSweep, load
     from sweep.api.running import confirm, resume, retrain, run
     from sweep.errors import InputError, SweepError
+    from sweep.ui.notebook import show
 
-__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run"]
+__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run", "show"]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 """TensorFlow reads this once, at import.
@@ -33,6 +34,7 @@ _HOMES = {
     "resume": "sweep.api.running",
     "retrain": "sweep.api.running",
     "run": "sweep.api.running",
+    "show": "sweep.ui.notebook",
 }
 
 

@@ -18,10 +18,10 @@ needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on 
 
 
 @contextmanager
-def launched() -> Iterator[Any]:
-    """Yield the browser, as Playwright drives it."""
+def launched(*switches: str) -> Iterator[Any]:
+    """Yield the browser, as Playwright drives it, with more switches."""
     api = pytest.importorskip("playwright.sync_api", reason="an extra of its own")
     with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=list(SWITCHES))
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=[*SWITCHES, *switches])
         yield browser
         browser.close()

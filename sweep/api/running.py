@@ -70,6 +70,14 @@ def display() -> Callable[[str], None]:
     return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]  # IPython is untyped there
 
 
+def show_html(html: str) -> None:
+    """Show HTML in the output of the present cell."""
+    from IPython.display import HTML
+    from IPython.display import display as show
+
+    show(HTML(html))  # type: ignore[no-untyped-call]  # IPython is untyped there
+
+
 class NotebookView:
     """Shows a sweep in one output area of a cell; a thread redraws it."""
 

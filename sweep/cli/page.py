@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
 import tempfile
 import webbrowser
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from sweep.ui.acts import Commands
 
 PORT = 8421
-_ADDRESS = re.compile(r"http://[^\s\"]+")
 
 
 @click.command()
@@ -44,20 +41,28 @@ _ADDRESS = re.compile(r"http://[^\s\"]+")
     metavar="PID",
     help="End when this process has ended and no page has been open for a minute.",
 )
+@click.option("--within", type=click.IntRange(min=1), hidden=True)  # the process of a notebook, which started this one
 @options.as_json
 def ui(
-    sweep: str, results: Path, port: int | None, no_open: bool, read_only: bool, beside: int | None, as_json: bool
+    sweep: str,
+    results: Path,
+    port: int | None,
+    no_open: bool,
+    read_only: bool,
+    beside: int | None,
+    within: int | None,
+    as_json: bool,
 ) -> None:
     """Show sweeps in a browser while they run, and act on them, until Ctrl-C.
 
     It reads the results folder from a process of its own, which no sweep waits for.
     """
     from sweep.ui import address
-    from sweep.ui.access import Access
+    from sweep.ui.access import Access, Frames
     from sweep.ui.places import find_folder
 
     name = find_folder(results, sweep).name if sweep and beside is None else sweep
-    secrets = Access(read_only=read_only)
+    secrets = Access(read_only=read_only, frames=None if within is None else Frames())
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
@@ -68,7 +73,7 @@ def ui(
 
     page = server.Page(results, secrets, _list_commands(), expected=name)
     with suppress(KeyboardInterrupt):
-        server.serve(page, listening, beside)
+        server.serve(page, listening, beside, within)
 
 
 def _say_address(url: str, *, as_json: bool) -> None:
@@ -108,25 +113,11 @@ def say_address_beside(results: Path, sweep: str, process: int) -> None:
 
     It ends when that process has ended and no page has been open for a minute.
     """
-    command = [sys.executable, "-m", "sweep", "ui", "--results", str(results), "--no-open", "--json"]
-    started = subprocess.Popen(
-        [*command, "--beside", str(process), "--", sweep],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C ends the run alone
-    )
-    output = started.stdout
-    if output is None:
-        raise TypeError("the output of the page's process is a pipe")
-    text = ""
-    with output:
-        for line in output:
-            text += line.decode("ascii", "replace")
-            if line == b"}\n":  # the end of its document; it goes on
-                break
+    from sweep.ui import address
+
+    options = ["--results", str(results), "--beside", str(process), "--", sweep]
+    started, url = address.start_process(options)
     started.returncode = 0  # it outlives this process, which must not wait for it or warn about it
-    url = _ADDRESS.search(text)
-    if url is None:
+    if not url:
         raise InputError.one("--ui", "the page's process did not start", "see python -m sweep ui")
-    click.echo(f"page     {url[0]}", err=True)
+    click.echo(f"page     {url}", err=True)

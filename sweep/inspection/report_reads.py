@@ -1,6 +1,7 @@
 """What a trainable other than `KerasTrainable` reads of its trial besides hyperparameters: the fold, and settings.
 
-A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``.
+A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``. What
+a function reports is here as well.
 """
 
 from __future__ import annotations
@@ -80,6 +81,29 @@ def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
                 case _:
                     return None
     return keys
+
+
+NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
+"""Arguments of a report that are no metrics."""
+
+
+def list_reported_metrics(function: Function) -> list[str]:
+    """Return the metrics that a function visibly reports: by keyword, or in a mapping that it writes in the call."""
+    arguments = list_positional(function)
+    report = arguments[1].arg if len(arguments) > 1 else ""
+    found: dict[str, None] = {}
+    for node in ast.walk(function):
+        if not (report and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == report):
+            continue
+        for given in node.args:
+            if isinstance(given, ast.Dict):
+                found.update(dict.fromkeys(text for key in given.keys if key for text in _list_texts(key)))
+        found.update(dict.fromkeys(one.arg for one in node.keywords if one.arg and one.arg not in NO_METRICS))
+    return list(found)
+
+
+def _list_texts(key: ast.expr) -> list[str]:
+    return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
 
 
 HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})

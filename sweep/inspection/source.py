@@ -17,6 +17,8 @@ from sweep.inspection.unconditional import NameUse
 
 OURS = ("trainables", "sweep")
 KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
+DEFAULT_METRICS = ("loss", "accuracy", "mean_absolute_error")
+"""What a `KerasTrainable` reports by default, depending on its data."""
 HERE = "__main__"  # stands for the module of a class or function that no module contains
 
 
@@ -135,6 +137,19 @@ class Source:
         if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
             return []
         return report_reads.list_surely_unread(definition, theirs, names, group)
+
+    def reported_metrics(self) -> tuple[str, ...]:
+        """Return the metrics that the trainable reports as far as its source says: those of a function, by name.
+
+        Those of a `KerasTrainable` that overrides no method depend on its data: accuracy for labels, absolute error for
+        numbers.
+        """
+        if self.derives_from(KERAS_TRAINABLE):
+            return tuple(f"{prefix}{name}" for name in DEFAULT_METRICS for prefix in ("val_", ""))
+        definition = unconditional.find_definition(self.trainable, self.trees)
+        if definition is None or isinstance(definition, ast.ClassDef):
+            return ()
+        return tuple(report_reads.list_reported_metrics(definition))
 
     @property
     def is_function(self) -> bool:

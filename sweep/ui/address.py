@@ -1,13 +1,18 @@
-"""Where the page answers. Imports nothing heavy, so that the address is said at once."""
+"""Where the page answers, and how its process starts. Imports nothing heavy, so that the address is said at once."""
 
 from __future__ import annotations
 
+import re
 import socket
+import subprocess
+import sys
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from sweep.errors import InputError
 from sweep.ui.access import HOST, Access
 
+_ADDRESS = re.compile(r"http://[^\s\"]+")
 TRIED = 20  # ports, where the first is not free
 
 
@@ -35,3 +40,28 @@ def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> 
     """Return the address to open, with its token."""
     port = listening.getsockname()[1]
     return f"http://{HOST}:{port}/{quote(sweep, safe='')}?token={secrets.token}"
+
+
+def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
+    """Start the page as a process that Ctrl-C here does not end; return it, and its address with the token.
+
+    The address is "" if it has ended at once.
+    """
+    started = subprocess.Popen(
+        [sys.executable, "-m", "sweep", "ui", "--no-open", "--json", *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    output = started.stdout
+    if output is None:
+        raise TypeError("the output of the page's process is a pipe")
+    text = ""
+    with output:
+        for line in output:
+            text += line.decode("ascii", "replace")
+            if line == b"}\n":  # the end of its document; it goes on
+                break
+    found = _ADDRESS.search(text)
+    return started, found[0] if found else ""

@@ -1,9 +1,9 @@
-"""Sweep files that are being written on the page: their mistakes, each with its line, and a copy of an old one."""
+"""Sweep files that are being written on the page: mistakes, each with its line, proposals, and copies of old ones."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.documents.mistakes import Mistake, describe_problems
@@ -11,6 +11,10 @@ from sweep.errors import InputError, RefusedError
 from sweep.runner import planning, sweep_files
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
+from sweep.ui.completion import Proposal, propose, propose_in
+from sweep.ui.known_trainables import KnownTrainables
+from sweep.ui.outline import read_outline
+from sweep.ui.places import list_names
 
 FILE = "sweep.yaml"  # what an unnamed draft is called
 _PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
@@ -46,6 +50,41 @@ class DraftFacts:
     mistakes: tuple[DraftMistake, ...]
     name: str
     work: str  # how much it may train, in a line; "" if it has mistakes
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftProposals:
+    """What may replace so many characters before and after the cursor, as browsers count them, in 16 bits."""
+
+    before: int
+    after: int
+    proposals: tuple[Proposal, ...]
+    unread: str  # a trainable whose source is being read; there may be more proposals then
+
+
+def complete_draft(before: str, after: str, trainables: KnownTrainables, results: Path) -> DraftProposals:
+    """Return what may stand at the cursor between two parts of a text. It must not take long."""
+    outline = read_outline(before + after, len(before))
+    trainable = outline.find_scalar(("trainable",))
+    known, has_more = trainables.find(trainable)
+    if outline.place is not None and outline.place.path[:1] == ("warm_start",):
+        known = replace(known, sweeps=list_names(results))
+    found = propose_in(outline, known)
+    return DraftProposals(
+        before=_count_units(before[found.start :]),
+        after=_count_units(after[: found.end - len(before)]),
+        proposals=found.proposals,
+        unread=trainable if has_more else "",
+    )
+
+
+def prepare_proposals() -> None:
+    """Make what all proposals need, so that the first one does not take longer."""
+    propose("", 0)
+
+
+def _count_units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def check_draft(text: str, file: str) -> DraftFacts:

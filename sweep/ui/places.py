@@ -1,4 +1,4 @@
-"""Finds a sweep by the name in an address. Imports nothing heavy."""
+"""Finds sweeps by their names. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
     folder = ResultsFolder(results / name)
     if is_plain and len(name.encode("utf-8", "replace")) <= 200 and (folder.info.is_file() or folder.log.is_file()):
         return folder
-    known = []
-    if results.is_dir():
-        known = [path.name for path in results.iterdir() if (path / "sweep.json").is_file()]
+    known = list_names(results)
     hint = did_you_mean(name, known) if known else ""
     raise UnknownNameError.one(name, f"no such sweep in {results}", hint)
+
+
+def list_names(results: Path) -> list[str]:
+    """Return the names of the sweeps in a results folder."""
+    if not results.is_dir():
+        return []
+    return sorted(path.name for path in results.iterdir() if (path / "sweep.json").is_file())

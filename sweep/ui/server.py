@@ -7,10 +7,11 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
@@ -21,9 +22,10 @@ from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
-from sweep.ui.access import Access, Asked, Refusal
+from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
 from sweep.ui.jobs import Jobs
+from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
 from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, as_line, make_comparison
 
@@ -31,6 +33,8 @@ KEEP_ALIVE_S = 15.0
 LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
 SETTLED_S = 2.0  # between looks whether it has
 MOST_COMPARED = 20  # sweeps
+
+READING_POSTS = ("/-/new/check", "/-/new/complete")  # they change nothing
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -45,15 +49,23 @@ class Page:
     expected: str = ""  # a sweep that may not have begun yet
     folder: Path = field(default_factory=Path.cwd)  # where command lines run and drafts are saved
     reading: Reading = field(default_factory=Reading)
+    trainables: KnownTrainables = field(default_factory=KnownTrainables)
     watches: Watches = field(init=False)
     shelf: ShelfWatch = field(init=False)
     jobs: Jobs = field(init=False)
     ends: asyncio.Event = field(default_factory=asyncio.Event)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)  # that no request waits for
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.reading)
         self.shelf = ShelfWatch(self.results, self.reading)
         self.jobs = Jobs(self.folder)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that no request waits for."""
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     @property
     def offered(self) -> Mapping[str, acts.Act]:
@@ -83,6 +95,7 @@ def make_app(page: Page) -> web.Application:
             web.get("/-/compare.json", _send_comparison),
             web.get("/-/new", _show_draft),
             web.post("/-/new/check", _check_draft),
+            web.post("/-/new/complete", _complete_draft),
             web.post("/-/new/plan", _plan_draft),
             web.post("/-/new/run", _run_draft),
             web.get("/-/jobs/{job:[0-9]{1,9}}", _send_job),
@@ -120,7 +133,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     except SweepError as error:
         answer = _refuse(request, Refusal(_find_status(error), printable(str(error))), error)
     if not answer.prepared:
-        for name, value in access.HEADERS.items():
+        for name, value in access.make_headers(request.app[PAGE].access).items():
             answer.headers.setdefault(name, value)
     return answer
 
@@ -128,17 +141,18 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
-    refusal = access.find_refusal_of_place(asked)
-    if refusal is not None:
-        return _refuse(request, refusal)
+    refusal = access.find_refusal_of_form(asked)
+    if refusal is None and secrets.frames is not None and _brings_pass(request):
+        return _answer_pass(request, request.query["pass"], secrets.frames)
+    refusal = refusal or access.find_refusal_of_place(asked, secrets)
     token = request.query.get("token")
-    if token is not None and request.method == "GET":
+    if refusal is None and token is not None and request.method == "GET":
         return _exchange_token(request, token)
-    refusal = access.find_refusal(asked, secrets)
+    refusal = refusal or access.find_refusal(asked, secrets)
+    if refusal is None and request.method == "POST" and secrets.read_only and request.path not in READING_POSTS:
+        refusal = Refusal(403, "this page was started with --read-only")
     if refusal is not None:
         return _refuse(request, refusal)
-    if request.method == "POST" and secrets.read_only and request.path != "/-/new/check":
-        return _refuse(request, Refusal(403, "this page was started with --read-only"))
     return await handler(request)
 
 
@@ -169,9 +183,38 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
     if not access.is_same(token, secrets.token):
         return _refuse(request, Refusal(403, "the token is not that of this server; it may have been started again"))
     rest = {name: value for name, value in request.query.items() if name != "token"}
-    forward = str(request.rel_url.with_query(rest))
+    forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
     answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
     answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
+    return answer
+
+
+def _brings_pass(request: web.Request) -> bool:
+    return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
+
+
+def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
+    """Let the frame of a notebook's cell in, or only say to its script that this server can be reached."""
+    secrets = request.app[PAGE].access
+    if not access.is_pass(given, secrets.token):
+        return _refuse(request, Refusal(403, "this is the page of another kernel; run the cell again"))
+    if request.path == "/-/here":
+        return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
+    forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
+    answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
+    if given in frames.used:  # the notebook has made its frame anew
+        if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
+            return answer
+        return _refuse(request, Refusal(403, "this cell has opened the page in another browser; run the cell again"))
+    origin, ancestors = request.query.get("origin", ""), request.query.getall("ancestor", [])
+    wrong = access.find_wrong_origin([origin, *ancestors])
+    if wrong is not None or len(ancestors) > access.MOST_ANCESTORS:
+        what = f"the page cannot be shown in a frame of {printable(wrong or 'so many pages')[:100]}"
+        return _refuse(request, Refusal(400, f"{what}; open it in a tab, or with python -m sweep ui"))
+    frames.admit(given, request.headers.get("Host", ""), origin, ancestors)
+    # Without a path, browsers take that of this address as they see it, which a proxy may have made longer.
+    kind = "SameSite=Strict" if access.is_same_site(origin, ancestors) else "SameSite=None; Secure; Partitioned"
+    answer.headers["Set-Cookie"] = f"{_name_cookie(request)}={secrets.cookie}; HttpOnly; {kind}"
     return answer
 
 
@@ -205,8 +248,14 @@ def _open_folder(request: web.Request, name: str) -> ResultsFolder:
     return find_folder(request.app[PAGE].results, name)
 
 
-def _read_only(request: web.Request) -> str:
-    return "yes" if request.app[PAGE].access.read_only else ""
+def _draw(request: web.Request, page: str, title: str, **values: object) -> web.Response:
+    read_only = "yes" if request.app[PAGE].access.read_only else ""
+    return _html(shells.draw_shell(page, title, root=_find_root(request), read_only=read_only, **values))
+
+
+def _find_root(request: web.Request) -> str:
+    """Return how a browser gets from this page to ``/`` of this server, also where a proxy has it below a path."""
+    return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
 
 
 async def _send_file(request: web.Request) -> web.Response:
@@ -221,7 +270,7 @@ async def _send_file(request: web.Request) -> web.Response:
 
 async def _show_shelf(request: web.Request) -> web.Response:
     page = request.app[PAGE]
-    return _html(shells.draw_shell("shelf", "sweeps", results=str(page.results), read_only=_read_only(request)))
+    return _draw(request, "shelf", "sweeps", results=str(page.results))
 
 
 async def _send_shelf(request: web.Request) -> web.Response:
@@ -239,9 +288,13 @@ async def _show_sweep(request: web.Request) -> web.Response:
     except UnknownNameError:
         if name != request.app[PAGE].expected:
             raise
-        return _html(shells.draw_message(name, "The sweep has not begun yet ...", forward=request.path, after_s=1))
+        return _html(
+            shells.draw_message(
+                name, "The sweep has not begun yet ...", forward=f"./{request.rel_url.raw_path[1:]}", after_s=1
+            )
+        )
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
-    return _html(shells.draw_shell("sweep", name, sweep=name, state=state, read_only=_read_only(request)))
+    return _draw(request, "sweep", name, sweep=name, state=state)
 
 
 async def _send_status(request: web.Request) -> web.Response:
@@ -300,9 +353,7 @@ def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
 async def _show_trial(request: web.Request) -> web.Response:
     name, trial = request.match_info["name"], request.match_info["trial"]
     _open_folder(request, name)
-    return _html(
-        shells.draw_shell("trial", f"{name} · trial {trial}", sweep=name, trial=trial, read_only=_read_only(request))
-    )
+    return _draw(request, "trial", f"{name} · trial {trial}", sweep=name, trial=trial)
 
 
 async def _send_trial(request: web.Request) -> web.Response:
@@ -331,7 +382,7 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
 async def _show_comparison(request: web.Request) -> web.Response:
     names = [folder.name for folder in _list_compared(request)]
-    return _html(shells.draw_shell("compare", " · ".join(names), read_only=_read_only(request)))
+    return _draw(request, "compare", " · ".join(names))
 
 
 async def _send_comparison(request: web.Request) -> web.Response:
@@ -347,7 +398,8 @@ def _find_watch(request: web.Request) -> Watch:
 
 
 async def _open_stream(request: web.Request) -> web.StreamResponse:
-    stream = web.StreamResponse(headers={**access.HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+    headers = access.make_headers(request.app[PAGE].access)
+    stream = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
     await stream.prepare(request)
     return stream
 
@@ -506,14 +558,22 @@ async def _show_draft(request: web.Request) -> web.Response:
         folder = _open_folder(request, source)
         name = free_name(page.results, folder.name)
         text, file = drafts.copy_file(folder, name), f"{name}.yaml"
-    return _html(
-        shells.draw_shell("draft", "new sweep", text=text, file=file, folder=page.folder, read_only=_read_only(request))
-    )
+    page.begin(page.reading.run(drafts.prepare_proposals))
+    return _draw(request, "draft", "new sweep", text=text, file=file, folder=page.folder)
 
 
 async def _check_draft(request: web.Request) -> web.Response:
     given = await _read_fields(request)
     found = await request.app[PAGE].reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
+    return _json(found)
+
+
+async def _complete_draft(request: web.Request) -> web.Response:
+    """Send what may stand at the cursor by what is known now; what the trainable reads is found out meanwhile."""
+    page, given = request.app[PAGE], await _read_fields(request)
+    found = drafts.complete_draft(given.get("before", ""), given.get("after", ""), page.trainables, page.results)
+    if found.unread:
+        page.begin(page.reading.run(page.trainables.read, found.unread, given.get("file", "")))
     return _json(found)
 
 
@@ -539,12 +599,15 @@ async def _run_draft(request: web.Request) -> web.Response:
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
-def serve(page: Page, listening: socket.socket, beside: int | None = None) -> None:
-    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while."""
-    asyncio.run(_serve(page, listening, beside))
+def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
+    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while.
+
+    With ``within``, the number of the parent process, until that one has ended, whatever is open.
+    """
+    asyncio.run(_serve(page, listening, beside, within))
 
 
-async def _serve(page: Page, listening: socket.socket, beside: int | None) -> None:
+async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
@@ -553,6 +616,8 @@ async def _serve(page: Page, listening: socket.socket, beside: int | None) -> No
         seen = time.monotonic()
         while beside is None or time.monotonic() - seen < LINGER_S:
             await asyncio.sleep(SETTLED_S)
+            if within is not None and os.getppid() != within:  # true at once, even of a process that nobody waits for
+                break
             if page.browsers or (beside is not None and _is_alive(beside)):
                 seen = time.monotonic()
     finally:

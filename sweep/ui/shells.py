@@ -17,7 +17,7 @@ PAGES: Mapping[str, Sequence[str]] = {
     "sweep": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "sweep.js"),
     "compare": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "compare.js"),
     "trial": (*report.SCRIPTS, *OWN_SCRIPTS, "trial.js"),
-    "draft": (*OWN_SCRIPTS, "draft.js"),
+    "draft": (*OWN_SCRIPTS, "proposals.js", "draft.js"),
 }
 """The scripts of each page, in their order."""
 STYLES = ("report.css", "ui.css")
@@ -37,9 +37,9 @@ def read_file(name: str) -> bytes | None:
 
 @cache
 def _address_file(name: str) -> str:
-    """Return the address of a file, which changes when the file does."""
+    """Return the address of a file below the page's root; it changes when the file does."""
     digest = hashlib.sha256(read_file(name) or b"").hexdigest()[:12]
-    return f"/-/files/{name}?v={digest}"
+    return f"-/files/{name}?v={digest}"
 
 
 @cache
@@ -53,18 +53,27 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def draw_shell(page: str, title: str, **values: object) -> str:
-    """Return the frame of a page; ``values`` are attributes of its body that the scripts read."""
+def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
+    """Return the frame of a page; ``values`` are attributes of its body that the scripts read.
+
+    ``root`` leads from the page to its server's first page, which a proxy may have below another path.
+    """
     return (
         _environment()
         .get_template(f"{page}.html.jinja")
         .render(
             title=title,
+            root=root,
             scripts=[_address_file(name) for name in PAGES[page]],
             styles=[_address_file(name) for name in STYLES],
             values=values,
         )
     )
+
+
+def draw_cell(script: str, **values: object) -> str:
+    """Return the output of a notebook's cell; ``values`` are attributes of its element that the script reads."""
+    return _environment().get_template("cell.html.jinja").render(script=script, values=values)
 
 
 def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0) -> str:

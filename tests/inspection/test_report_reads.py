@@ -9,7 +9,7 @@ import pytest
 
 from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
-from sweep.inspection.report_reads import list_surely_unread
+from sweep.inspection.report_reads import list_reported_metrics, list_surely_unread
 from sweep.runner import planning
 from sweep.spec import parse_spec
 
@@ -107,3 +107,25 @@ def test_what_the_file_asks_of_a_trainable_that_does_not_look_is_refused(
     tmp_path: Path, name: str, more: str, places: list[str]
 ) -> None:
     assert refused(tmp_path, name, more) == [f"s.yaml: {place}" for place in places]
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("report(loss=1, checkpoint=save, learning_rate=2, examples_per_s=3)", ["loss"]),
+        ("report({'top 5': 1, key: 2, 3: 4, **more}, val_loss=5, **others)", ["top 5", "val_loss"]),
+        ("while report(a=1): report(b=2)", ["a", "b"]),
+        ("report(values)", []),
+        ("other(loss=1)", []),
+    ],
+)
+def test_metrics_that_a_function_reports(body: str, found: list[str]) -> None:
+    function = ast.parse(f"def train(hp, report):\n    {body}\n").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert list_reported_metrics(function) == found
+
+
+def test_a_function_without_a_report_reports_nothing() -> None:
+    function = ast.parse("def train(hp):\n    report(loss=1)\n").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert list_reported_metrics(function) == []

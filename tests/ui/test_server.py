@@ -73,7 +73,7 @@ def test_the_token_is_exchanged_for_a_cookie(project: Path) -> None:
     async def work(client: Client) -> None:
         assert (await client.get("/")).status == 403
         answer = await client.get("/one?token=the-token&beside=2")
-        assert 'content="0;url=/one?beside=2"' in await answer.text()
+        assert 'content="0;url=./one?beside=2"' in await answer.text()
         cookie = answer.headers["Set-Cookie"]
         assert cookie == f"sweep_ui_{client.port}=the-cookie; HttpOnly; Path=/; SameSite=Strict"
         page = await client.get("/")
@@ -176,9 +176,39 @@ def test_read_only_shows_all_and_does_nothing(project: Path) -> None:
         for path in ("/one/-/acts/resume", "/-/new/run", "/-/new/plan"):
             assert (await post(client, path, {})).status == 403
         assert (await post(client, "/-/new/check", {"text": "", "file": "a.yaml"})).status == 200
+        assert (await post(client, "/-/new/complete", {"before": "", "after": ""})).status == 200
         assert 'data-read-only="yes"' in await (await client.get("/one")).text()
 
     visit(work, read_only=True)
+
+
+def test_proposals_come_from_the_text_and_change_nothing(project: Path) -> None:
+    (project / "typed.py").write_text("def train(hp, report):\n    report(loss=hp.depth)\n")
+    before = sorted(path.name for path in project.rglob("*"))
+
+    async def work(client: Client) -> None:
+        given = {"before": "trainable: typed:train\nparameters:\n  de", "after": "\nepochs: 3", "file": "new.yaml"}
+        labels: list[str] = []
+        deadline = time.monotonic() + 30
+        while "depth" not in labels and time.monotonic() < deadline:  # its source is read meanwhile
+            answer = await post(client, "/-/new/complete", given)
+            assert answer.status == 200
+            found = await answer.json()
+            labels = [one["label"] for one in found["proposals"]]
+            await asyncio.sleep(0.05)
+        assert labels == ["depth"]
+        assert (found["before"], found["after"], found["unread"]) == (2, 0, "")
+        assert found["proposals"][0] == {
+            "label": "depth",
+            "insert": "depth: ",
+            "about": "Read by the trainable.",
+            "default": "",
+        }
+        assert (await client.post("/-/new/complete", json=given)).status == 403
+        assert (await post(client, "/-/new/complete", {"before": ["a"]})).status == 400
+
+    visit(work)
+    assert sorted(path.name for path in project.rglob("*")) == before
 
 
 def test_names_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

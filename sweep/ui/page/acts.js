@@ -7,7 +7,7 @@ const PRIMARY = ["stop", "resume", "add", "change"]; // of a sweep, and not belo
 
 // `done`: to what, {sweep, trial}.
 async function openActs(done) {
-  acts.address = `/${encodeURIComponent(done.sweep)}/-/acts`;
+  acts.address = `${ROOT}${encodeURIComponent(done.sweep)}/-/acts`;
   acts.done = done;
   acts.offered = await getJson(`${acts.address}.json`);
   showActs();
@@ -165,7 +165,7 @@ function followJob(job, title, ended = () => {}) {
   const again = async () => {
     let running = true;
     try {
-      running = show(await getJson(`/-/jobs/${job.job}`));
+      running = show(await getJson(`${ROOT}-/jobs/${job.job}`));
     } catch (error) {
       tell(outcome, error.message || "cannot be asked for");
     }

@@ -5,7 +5,7 @@
   const names = new URLSearchParams(location.search).getAll("sweep");
   tell(find("command"), `python -m sweep compare ${names.join(" ")}`);
   try {
-    showReport(await getJson(`/-/compare.json${location.search}`));
+    showReport(await getJson(`${ROOT}-/compare.json${location.search}`));
     if (!N) openTheme();
   } catch (error) {
     find("answer-place").replaceChildren(make("p", { class: "wrong", role: "alert" }, error.message));

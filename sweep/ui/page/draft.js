@@ -10,6 +10,7 @@ text.addEventListener("input", () => {
   checkSoon();
 });
 text.addEventListener("scroll", () => (find("numbers").scrollTop = text.scrollTop));
+offerProposals(text);
 text.addEventListener("keydown", indent);
 find("file").addEventListener("input", () => {
   checkSoon();
@@ -27,6 +28,7 @@ showRunLine();
 
 // Two spaces, as in sweep files; Escape and then Tab leaves the editor.
 function indent(event) {
+  if (event.defaultPrevented) return; // a proposal was chosen
   if (event.key === "Escape") draft.leaving = true;
   else if (event.key === "Tab" && !event.shiftKey && !draft.leaving) {
     event.preventDefault();
@@ -59,7 +61,7 @@ function checkSoon() {
 async function check() {
   const number = ++draft.number;
   try {
-    const found = await post("/-/new/check", { text: text.value, file: find("file").value || "sweep.yaml" });
+    const found = await post(`${ROOT}-/new/check`, { text: text.value, file: find("file").value || "sweep.yaml" });
     if (number === draft.number) showMistakes(found);
   } catch (error) {
     tell(find("verdict"), error.message);
@@ -95,20 +97,20 @@ function goTo(line, column) {
 
 async function planDraft() {
   find("hint").hidden = true;
-  await attempt("Plan", "/-/new/plan", {});
+  await attempt("Plan", "-/new/plan", {});
 }
 
 async function runDraft() {
   find("hint").hidden = true;
-  await attempt("Run", "/-/new/run", {}, (facts) => {
+  await attempt("Run", "-/new/run", {}, (facts) => {
     const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
-    if (facts.exit_code === 0 && name) find("jobs").prepend(make("p", {}, make("a", { class: "button", href: `/${encodeURIComponent(name)}` }, `Watch ${name}`)));
+    if (facts.exit_code === 0 && name) find("jobs").prepend(make("p", {}, make("a", { class: "button", href: `${ROOT}${encodeURIComponent(name)}` }, `Watch ${name}`)));
   });
 }
 
 async function attempt(title, address, more, ended) {
   try {
-    followJob(await post(address, { text: text.value, file: find("file").value, ...more }), title, ended);
+    followJob(await post(`${ROOT}${address}`, { text: text.value, file: find("file").value, ...more }), title, ended);
   } catch (error) {
     hear(error.message);
     find("jobs").hidden = false;
@@ -119,7 +121,7 @@ async function attempt(title, address, more, ended) {
 async function showRunLine() {
   if (document.body.dataset.readOnly) return;
   try {
-    tell(find("command"), (await post("/-/new/run", { file: find("file").value, preview: "yes" })).command);
+    tell(find("command"), (await post(`${ROOT}-/new/run`, { file: find("file").value, preview: "yes" })).command);
   } catch (error) {
     tell(find("command"), error.message);
   }

@@ -1,6 +1,9 @@
 "use strict";
 // Elements and texts that all pages make. What comes from a sweep is only ever text.
 
+// Where the page begins: below a proxy it is no "/".
+const ROOT = new URL(document.body.dataset.root, location.href).pathname;
+
 function find(id) {
   return document.getElementById(id);
 }

@@ -4,7 +4,7 @@
 const shelf = { rows: [], items: new Map(), selected: new Set() };
 
 openPlainTheme();
-openStream("/-/events", {
+openStream(`${ROOT}-/events`, {
   shelf: (data) => {
     shelf.rows = JSON.parse(data);
     showShelf();
@@ -15,7 +15,7 @@ find("filter").addEventListener("input", showShelf);
 find("state").addEventListener("change", showShelf);
 find("compare").addEventListener("click", () => {
   const query = new URLSearchParams([...shelf.selected].map((name) => ["sweep", name]));
-  location.assign(`/-/compare?${query}`);
+  location.assign(`${ROOT}-/compare?${query}`);
 });
 
 // Notes that a version of sweep may keep, as one text.
@@ -102,7 +102,7 @@ function rowParts(row, checked) {
   if (row.started) facts.push(new Date(1000 * row.started).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }));
   const lines = [
     make("span", { class: "pick" }, check),
-    make("span", { class: "name" }, make("a", { href: `/${encodeURIComponent(row.name)}`, "data-hold": "name" }, row.name), statusMark(word, told)),
+    make("span", { class: "name" }, make("a", { href: `${ROOT}${encodeURIComponent(row.name)}`, "data-hold": "name" }, row.name), statusMark(word, told)),
     make("span", { class: "done" }, progress, row.share === null || row.share === undefined ? null : shareBar(row.share)),
     make("span", { class: "top-score" }, make("strong", {}, best), row.verdict ? make("span", { class: "note" }, row.verdict) : null),
     make("span", { class: "rest note" }, facts.join(" · ")),
@@ -112,7 +112,7 @@ function rowParts(row, checked) {
   if (word === "killed") words.push(`its driver was killed; go on with: python -m sweep resume ${row.name}`);
   if (words.length) lines.push(make("span", { class: "words note" }, words.join(" · ")));
   if (!document.body.dataset.readOnly && word !== "damaged") {
-    lines.push(make("a", { class: "copy note", href: `/-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate"));
+    lines.push(make("a", { class: "copy note", href: `${ROOT}-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate"));
   }
   return lines;
 }

@@ -2,7 +2,7 @@
 // One sweep: where it stands, and its report, which grows as the log does.
 
 const NAME = document.body.dataset.sweep;
-const BASE = `/${encodeURIComponent(NAME)}/-`;
+const BASE = `${ROOT}${encodeURIComponent(NAME)}/-`;
 const QUIET = 12; // seconds without an event until it is said
 const GROW_MS = 250; // least pause between two drawings of what has grown
 
@@ -232,7 +232,7 @@ function showProgress(facts) {
 }
 
 function trialLink(number, text = `trial ${number}`) {
-  return make("a", { href: `/${encodeURIComponent(NAME)}/${number}` }, text);
+  return make("a", { href: `${ROOT}${encodeURIComponent(NAME)}/${number}` }, text);
 }
 
 function showBest(facts) {

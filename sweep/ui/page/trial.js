@@ -19,14 +19,14 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintCurve
 find("beside").addEventListener("submit", (event) => {
   event.preventDefault();
   const other = find("beside-number").value;
-  location.assign(`/${encodeURIComponent(SWEEP)}/${TRIAL}${other === "" ? "" : `?beside=${other}`}`);
+  location.assign(`${ROOT}${encodeURIComponent(SWEEP)}/${TRIAL}${other === "" ? "" : `?beside=${other}`}`);
 });
 if (QUERY) {
   find("beside-number").value = BESIDE;
   find("alone").hidden = false;
-  find("alone").href = `/${encodeURIComponent(SWEEP)}/${TRIAL}`;
+  find("alone").href = `${ROOT}${encodeURIComponent(SWEEP)}/${TRIAL}`;
 }
-openStream(`/${encodeURIComponent(SWEEP)}/-/events`, {
+openStream(`${ROOT}${encodeURIComponent(SWEEP)}/-/events`, {
   facts: (data) => {
     const facts = JSON.parse(data);
     acts.state = facts.state;
@@ -52,7 +52,7 @@ function takeSoon() {
 
 async function takeTrial() {
   try {
-    const content = await getJson(`/${encodeURIComponent(SWEEP)}/${TRIAL}.json${QUERY}`);
+    const content = await getJson(`${ROOT}${encodeURIComponent(SWEEP)}/${TRIAL}.json${QUERY}`);
     const text = JSON.stringify(content);
     if (text !== page.known) showTrial(content);
     page.known = text;

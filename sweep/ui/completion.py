@@ -1,0 +1,486 @@
+"""What may stand at the cursor of a sweep file that is being typed, by the schema that also validates it.
+
+A pure function of the text, the cursor and what is known of the trainable. Nothing in the text is evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+from sweep.space.draws import CONFIDENCES
+from sweep.spec import json_schema
+from sweep.spec.distributions import DISTRIBUTIONS
+from sweep.spec.search_methods import METHODS
+from sweep.spec.sweep_file import SERVER_KEYS
+from sweep.spec.validation import KeyPath, flow
+from sweep.standard_hyperparameters import STANDARD, Flag, Words, expected, get_standard_bounds, is_standard
+from sweep.ui.outline import Outline, read_outline, remove_quotes
+
+Json: TypeAlias = dict[str, Any]
+
+MOST = 100  # proposals of an answer
+ABOUT = 240  # characters of a description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """Something that may stand at the cursor: what the list shows, what is inserted, and what it means."""
+
+    label: str
+    insert: str
+    about: str = ""
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What may replace a part of the text, given by its offsets."""
+
+    start: int
+    end: int
+    proposals: tuple[Proposal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beyond the text.
+
+    ``parameters`` are the hyperparameters that the trainable reads, None if that is not known; ``metrics`` the metrics
+    that it reports, as far as its source says so; ``sweeps`` the names in the results folder.
+    """
+
+    parameters: frozenset[str] | None = None
+    metrics: Sequence[str] = ()
+    sweeps: Sequence[str] = ()
+
+
+NOTHING = Known()
+
+LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epochs of the file."}
+"""Parameters that sweep itself reads."""
+
+
+def propose(text: str, cursor: int, known: Known = NOTHING) -> Completion:
+    """Return what may stand at an offset of a text."""
+    return propose_in(read_outline(text, cursor), known)
+
+
+def propose_in(outline: Outline, known: Known = NOTHING) -> Completion:
+    """Return what may stand at the cursor of an outline."""
+    place = outline.place
+    if place is None:
+        return Completion(start=outline.cursor, end=outline.cursor)
+    expression = _find_expression(outline, known)
+    if expression is not None:
+        return expression
+    found: list[Proposal] = []
+    if place.kind in ("key", "item"):
+        found += _list_keys(outline, known)
+    if place.kind in ("value", "item"):
+        found += _list_values(outline, known)
+    elif not place.key:
+        found += _list_first_items(outline, known)
+    if place.needs_space:
+        found = [replace(one, insert=f" {one.insert}") for one in found]
+    chosen = _choose_by_text(found, outline.typed)
+    return Completion(start=place.start, end=place.end, proposals=tuple(chosen[:MOST]))
+
+
+def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
+    """Return those that begin with what is typed, then those that contain it; none that is typed already."""
+    word = typed.strip().lower()
+    once = {one.label: one for one in reversed(found)}
+    labels = list(dict.fromkeys(one.label for one in found))
+    beginning = [once[label] for label in labels if label.lower().startswith(word)]
+    containing = [once[label] for label in labels if word in label.lower() and not label.lower().startswith(word)]
+    chosen = beginning + containing
+    return [] if len(chosen) == 1 and chosen[0].insert == typed else chosen
+
+
+# ---- the schema -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _schema() -> Json:
+    return json_schema()
+
+
+def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
+    """Return the schemas of what may stand at a path, given what else the text has."""
+    found = [_schema()]
+    for depth, part in enumerate(path):
+        outer = _list_alternatives(found, path[:depth], outline)
+        found = [inner for node in outer for inner in _enter(node, part)]
+    return found
+
+
+def _enter(node: Json, part: str | int) -> Iterator[Json]:
+    """Yield the schema of an item of a list, or of the value of a key."""
+    if isinstance(part, int):
+        inner = node.get("items")
+    else:
+        inner = node.get("properties", {}).get(part, node.get("additionalProperties"))
+    if isinstance(inner, dict):
+        yield inner
+
+
+def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -> list[Json]:
+    """Return the schemas that others consist of, without those that the text at the path rules out."""
+    found = []
+    for node in nodes:
+        for part in _flatten(node):
+            constants = _find_constants(part)
+            given = {key: outline.find_scalar((*path, key)) for key in constants}
+            if all(text in ("", constants[key]) for key, text in given.items()):
+                found.append(part)
+    return found
+
+
+def _flatten(node: Json) -> Iterator[Json]:
+    if "$ref" in node:
+        yield from _flatten(_schema()["$defs"][node["$ref"].rpartition("/")[2]])
+        return
+    parts = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    if not parts or "properties" in node:
+        yield node
+        return
+    for part in parts:
+        yield from _flatten(part)
+
+
+def _find_constants(node: Json) -> dict[str, str]:
+    """Return the keys of a mapping that tell it from its alternatives, such as the type of a rule."""
+    properties = node.get("properties", {})
+    return {key: inner["const"] for key, inner in properties.items() if "const" in inner}
+
+
+def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+    """Return whether a mapping that has the keys ``given`` may have another one."""
+    exclusive = node.get("not", {}).get("required", ())
+    if key in exclusive and given & set(exclusive):
+        return False
+    for rule in node.get("allOf", ()):
+        branch = rule.get("then" if _is_met(rule["if"], given, path, outline) else "else", {})
+        allowed = branch.get("propertyNames", {}).get("enum")
+        if allowed is not None and key not in allowed:
+            return False
+    return not (key == "parameters" and given and "allOf" in node)  # a group has nothing else but a condition
+
+
+def _is_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+    if not set(condition.get("required", ())) <= given:
+        return False
+    if "not" in condition and _is_met(condition["not"], given, path, outline):
+        return False
+    constants = _find_constants(condition)
+    return all(outline.find_scalar((*path, key)) == value for key, value in constants.items())
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+def _list_keys(outline: Outline, known: Known) -> list[Proposal]:
+    """Return the keys that the mapping at the cursor does not have yet."""
+    place = outline.place
+    if place is None:
+        return []
+    keys = outline.list_keys(place.path)
+    if place.key in keys:
+        keys.remove(place.key)
+    given = frozenset(keys)
+    found = [*_list_schema_keys(place.path, given, outline), *_list_named_keys(place.path, outline, known)]
+    left = [one for one in found if one.label not in given]
+    if place.key:  # it has its colon
+        return [replace(one, insert=one.label) for one in left]
+    return left
+
+
+def _list_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
+    nodes = [node for node in _list_alternatives(_find_schemas(path, outline), path, outline) if "properties" in node]
+    constants = {key for node in nodes for key in _find_constants(node)}
+    undecided = len(nodes) > 1 and not constants & given
+    for node in nodes:
+        for key, inner in node["properties"].items():
+            if (path == () and key in SERVER_KEYS) or (undecided and key not in constants):
+                continue
+            if _is_allowed(node, key, given, path, outline):
+                about = _describe(inner) if key not in constants else _describe_constants(nodes, key)
+                yield Proposal(label=key, insert=f"{key}: ", about=about, default=_find_default(inner))
+
+
+def _describe(node: Json) -> str:
+    return " ".join(str(node.get("description", "")).split())[:ABOUT]
+
+
+def _describe_constants(nodes: Sequence[Json], key: str) -> str:
+    values = [_find_constants(node)[key] for node in nodes if key in _find_constants(node)]
+    return f"One of {', '.join(dict.fromkeys(values))}."
+
+
+def _find_default(node: Json) -> str:
+    """Return the default of a scalar; "" if there is none that a person would write."""
+    default = node.get("default")
+    return "" if default is None or isinstance(default, dict | list) else flow(default)
+
+
+def _list_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
+    """Yield the keys that are names of hyperparameters: new ones, or those of the file."""
+    group = _split_parameter(path)
+    match path:
+        case _ if group is not None and group[1] == ("parameters",):
+            yield from _list_new_parameters(group[0], known)
+        case _ if group is not None and group[1] == ("when",):
+            yield from _list_parameters_of_file(outline, but=group[0])
+        case ("start_with", int()) | ("prior",) | ("baseline",):
+            yield from _list_parameters_of_file(outline)
+
+
+def _list_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
+    """Yield what the trainable reads, then the standard hyperparameters; ``group`` is the name around them."""
+    names = list(STANDARD)
+    if known.parameters is not None:
+        own = sorted(known.parameters - STANDARD.keys())
+        names = [*own, *(name for name in STANDARD if name in known.parameters)]
+    beginning = f"{group}." if group else ""
+    for name in dict.fromkeys([*names, *LENGTHS]):
+        inner = name.removeprefix(beginning)
+        if name.startswith(beginning) and inner and not inner.startswith("*"):
+            yield _make_parameter(name, inner)
+
+
+def _make_parameter(name: str, inner: str) -> Proposal:
+    about = "Read by the trainable."
+    if name in LENGTHS:
+        about = LENGTHS[name]
+    elif is_standard(name):
+        about = f"Standard hyperparameter: {expected(get_standard_bounds(name))}."
+    if inner.endswith("*"):  # one for each layer or loss
+        return Proposal(label=f"{inner[:-1]}", insert=inner[:-1], about=about)
+    return Proposal(label=inner, insert=f"{inner}: ", about=about)
+
+
+def _list_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
+    for name in _find_parameters(outline):
+        if name != but and not but.startswith(f"{name}."):
+            yield Proposal(label=name, insert=f"{name}: ", about="A parameter of this file.")
+
+
+def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
+    """Return the parameter that a path leads into by its dotted name, and the rest of the path; None for others.
+
+    The rest is ``("parameters",)`` where the path is that of a block of parameters.
+    """
+    if path[:1] != ("parameters",):
+        return None
+    names = []
+    rest = path
+    while len(rest) > 1 and rest[0] == "parameters":
+        names.append(str(rest[1]))
+        rest = rest[2:]
+    return ".".join(names), rest
+
+
+def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
+    """Return the paths of the parameters of a file by their dotted names, in their order."""
+    found: dict[str, KeyPath] = {}
+    groups = {path[:-2] for path in outline.values if path[-2:-1] == ("parameters",)}
+    for path in outline.values:
+        split = _split_parameter(path)
+        if split is not None and split[1] == () and path not in groups:
+            found.setdefault(split[0], path)
+    return found
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+def _list_values(outline: Outline, known: Known) -> list[Proposal]:
+    """Return the values that may stand at the cursor."""
+    place = outline.place
+    if place is None:
+        return []
+    schemas = _find_schemas(place.path, outline)
+    found = [*_list_named_values(place.path, outline, known), *_list_schema_values(place.path, schemas, outline)]
+    if place.in_quotes:
+        return [replace(one, insert=one.label) for one in found if one.label[:1] not in ("[", "{")]
+    return found
+
+
+def _list_first_items(outline: Outline, known: Known) -> list[Proposal]:
+    """Return the items that may stand in a new line, where the block is a list."""
+    place = outline.place
+    if place is None or place.in_flow:
+        return []
+    nodes = _list_alternatives(_find_schemas(place.path, outline), place.path, outline)
+    if not any(node.get("type") == "array" for node in nodes):
+        return []
+    number = len(outline.list_items(place.path))
+    inner = replace(outline, place=replace(place, kind="item", path=(*place.path, number)))
+    return [replace(one, insert=f"- {one.insert}") for one in (*_list_keys(inner, known), *_list_values(inner, known))]
+
+
+def _list_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline) -> Iterator[Proposal]:
+    for schema in schemas:
+        default = _find_default(schema)
+        for node in _list_alternatives([schema], path, outline):
+            yield from _list_enumerated(node, default)
+            constants = _find_constants(node)
+            if constants and "properties" in node:
+                yield _make_plain({**constants}, _describe(node))
+        if default:
+            yield Proposal(label=default, insert=default, about="The default.", default=default)
+        for example in schema.get("examples", ()):
+            yield _make_plain(example, "An example.")
+
+
+def _list_enumerated(node: Json, default: str) -> Iterator[Proposal]:
+    values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
+    if node.get("type") == "boolean":
+        values = [True, False]
+    for value in values:
+        text = flow(value)
+        about = _describe_value(value) or _describe(node)
+        yield Proposal(label=text, insert=text, about=about, default=default if text == default else "")
+
+
+def _describe_value(value: object) -> str:
+    """Return what a method or a distribution does."""
+    if value in METHODS:
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", METHODS[str(value)].chooses)
+        return f"Chooses configurations: {plain.replace('`', '')}."
+    if value in DISTRIBUTIONS:
+        return DISTRIBUTIONS[value].meaning.replace("`", "")
+    return ""
+
+
+def _make_plain(value: Any, about: str) -> Proposal:
+    text = flow(value)
+    return Proposal(label=value if isinstance(value, str) else text, insert=text, about=about)
+
+
+FORMS = (
+    ("{values: [0.1, 0.01]}", "One of these."),
+    ("{distribution: log_uniform_values, min: 1e-4, max: 1e-1}", "A number between two bounds, on a log scale."),
+    ("{min: 0.0, max: 0.5}", "A number between two bounds."),
+    ("{min: 1, max: 8}", "A whole number between two bounds."),
+    ("{value: 0.1}", "The same in every trial."),
+)
+"""What a parameter may look like."""
+
+
+def _list_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
+    """Yield values that depend on what the file or the trainable names."""
+    names, about = _find_names(path, outline, known)
+    for name in names:
+        yield _make_plain(name, about)
+    match path:
+        case ("start_with", int(), str(name)) | ("baseline" | "prior", str(name)) | ("prior", str(name), "value"):
+            yield from _list_choices(name, outline)
+        case ("parameters", *_):
+            yield from _list_parameter_values(path, outline)
+
+
+def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence[str], str]:
+    """Return the names that may be the value at a path, and what they are."""
+    match path:
+        case ("metric", "name") | ("metrics", int(), "name"):
+            return known.metrics, "A metric that the trainable may report."
+        case ("warm_start", int()):
+            return known.sweeps, "A sweep of the results folder."
+        case ("population", "perturb", int()):
+            return [*_find_parameters(outline)], "A parameter of this file."
+        case ("prior", str(), "confidence"):
+            return [*CONFIDENCES], "How sure you are."
+    return (), ""
+
+
+def _list_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal]:
+    split = _split_parameter(path)
+    if split is None:
+        return
+    name, rest = split
+    match rest:
+        case () if name:
+            words = _list_words(name)
+            if words:
+                yield _make_plain({"values": words}, "All that this hyperparameter may be.")
+            yield from (Proposal(label=form, insert=form, about=about) for form, about in FORMS)
+        case ("values",):
+            if words := _list_words(name):
+                yield _make_plain(words, "All that this hyperparameter may be.")
+        case ("value",) | ("values", int()):
+            for word in _list_words(name):
+                yield _make_plain(word, expected(get_standard_bounds(name)))
+        case ("when", str(other)) | ("when", str(other), int()):
+            yield from _list_choices(other, outline)
+
+
+def _list_words(name: str) -> list[str | bool]:
+    """Return all that a standard hyperparameter may be; [] for numbers, and for other hyperparameters."""
+    if not is_standard(name):
+        return []
+    match get_standard_bounds(name):
+        case Words(words):
+            return list(words)
+        case Flag():
+            return [True, False]
+    return []
+
+
+def _list_choices(name: str, outline: Outline) -> Iterator[Proposal]:
+    """Yield the values that the file gives a parameter."""
+    path = _find_parameters(outline).get(name)
+    if path is None:
+        return
+    value = outline.values.get((*path, "value"), "")
+    listed = outline.list_items((*path, "values")) or ([value] if value else [])
+    for text in listed:
+        yield Proposal(label=remove_quotes(text), insert=text, about=f"A value of {name}.")
+
+
+# ---- expressions ----------------------------------------------------------------------------------------------------
+
+_WORD_BEFORE = re.compile(r"[A-Za-z_][\w.]*$")
+_WORD_AFTER = re.compile(r"[\w.]*")
+
+
+def _find_expression(outline: Outline, known: Known) -> Completion | None:
+    """Return the names that may stand at the cursor of an expression; None if there is none at the cursor."""
+    place = outline.place
+    if place is None:
+        return None
+    names = list(_find_parameters(outline))
+    split = _split_parameter(place.path)
+    is_tie = split is not None and split[1] == ("value",) and outline.typed.lstrip().startswith("=")
+    is_constraint = place.path[:1] == ("constraints",) and place.kind != "key"
+    if split is not None and is_tie:
+        names = [name for name in names if name != split[0]]
+    elif is_constraint:
+        names += [name for name in _list_metrics(outline, known) if name not in names]
+    else:
+        return None
+    found = _WORD_BEFORE.search(outline.typed)
+    word = found[0] if found else ""
+    after = _WORD_AFTER.match(outline.text, outline.cursor, place.end)
+    proposals = [_make_name(name, space=place.needs_space) for name in names]
+    return Completion(
+        start=outline.cursor - len(word),
+        end=after.end() if after else outline.cursor,
+        proposals=tuple(_choose_by_text(proposals, word)[:MOST]),
+    )
+
+
+def _list_metrics(outline: Outline, known: Known) -> list[str]:
+    named = [
+        text for path, text in outline.values.items() if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
+    ]
+    return list(dict.fromkeys([*map(remove_quotes, named), *known.metrics]))
+
+
+def _make_name(name: str, *, space: bool) -> Proposal:
+    written = name if name.replace(".", "_").isidentifier() else f"`{name}`"
+    return Proposal(label=name, insert=f" {written}" if space else written, about="A name in this expression.")

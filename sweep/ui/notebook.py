@@ -1,0 +1,111 @@
+"""``sweep.show``: the live page in the output of a notebook's cell.
+
+The page's server is a process of this machine, which ends with the kernel. The browser may be on another machine, so a
+script in the output tries which way leads to the server: through Jupyter, where jupyter-server-proxy is installed, or
+straight to this machine. `sweep.ui.access` says who gets in.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+import subprocess
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from sweep.api import running
+from sweep.errors import InputError
+from sweep.store.folder import ResultsFolder
+from sweep.store.object_store import is_url
+from sweep.store.remote import local
+from sweep.ui import address, shells
+from sweep.ui.access import make_pass
+
+END_S = 5.0  # for a server to end before it is killed
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The page's process for a results folder."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    token: str
+
+
+servers: dict[str, Server] = {}
+"""The servers that this process has started, by results folder."""
+
+
+def show(name: str | Path = "", *, results: str | Path = "results", height: int = 700) -> None:
+    """Show the live page in the output of a notebook's cell: one sweep, or without a name the list of all.
+
+    ``name`` is a name in the results folder or the path of a sweep's folder, ``height`` that of the frame in pixels.
+    The page goes on while other cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, and
+    where no notebook is.
+    """
+    if not running.is_here():
+        hint = f"in a terminal: python -m sweep ui {name}".rstrip()
+        raise InputError.one("sweep.show", "this process is no kernel of a notebook", hint)
+    if height < 1:
+        raise InputError.one("sweep.show", f"height is {height}, expected a number of pixels above 0")
+    place, sweep = _find_sweep(name, results)
+    running.show_html(draw_cell(find_server(place), sweep, height))
+
+
+def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
+    """Return the results folder, or its URL, and the name of the sweep in it."""
+    if not str(name):
+        return str(results), ""
+    folder = ResultsFolder.open(local(results, "sweep.show"), name)
+    if is_url(name):
+        return str(name).rstrip("/").rpartition("/")[0], folder.name
+    is_inside = folder.path.parent == local(results)
+    return str(results) if is_inside else str(folder.path.parent), folder.name
+
+
+def find_server(results: str) -> Server:
+    """Return the server of a results folder; it is started if none runs."""
+    key = results if is_url(results) else str(Path(results).resolve())
+    known = servers.get(key)
+    if known is not None and known.process.poll() is None:
+        return known
+    options = ["--results", results, "--port", "0", "--within", str(os.getpid())]
+    process, url = address.start_process(options)
+    if not url:
+        raise InputError.one("sweep.show", "the page's process did not start", "see python -m sweep ui")
+    parts = urlsplit(url)
+    found = Server(process, parts.port or 0, parse_qs(parts.query)["token"][0])
+    servers[key] = found
+    return found
+
+
+@atexit.register
+def _end_servers() -> None:
+    """End the servers at once; where the kernel is killed, they notice it themselves."""
+    for server in servers.values():
+        server.process.terminate()
+    for server in servers.values():
+        try:
+            server.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            server.process.kill()
+
+
+def draw_cell(server: Server, sweep: str, height: int) -> str:
+    """Return the HTML of a cell's output, whose script opens the frame."""
+    script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
+    return shells.draw_cell(
+        script,
+        id=f"sweep-{secrets.token_hex(8)}",
+        port=server.port,
+        frame_pass=make_pass(server.token),
+        tab_pass=make_pass(server.token),
+        sweep=sweep,
+        height=height,
+        host=socket.gethostname(),
+    )

@@ -1,0 +1,385 @@
+"""What a sweep file has where, as far as a text that is still being typed says it, and what stands at the cursor.
+
+The reader of sweep files refuses a text that is no YAML. An editor is asked while a bracket is open or a colon is still
+missing, so this one takes whatever it can: block and flow style, comments and quotes. It never raises.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from sweep.spec.validation import KeyPath
+
+Kind: TypeAlias = Literal["key", "value", "item"]
+
+MAX_DEPTH = 50  # of brackets and of items in a line; what is deeper is not looked at
+MAX_CHARACTERS = 300_000  # of a text that is looked at
+
+_BLOCK_KEY = re.compile(
+    r"""(?P<key>"(?:[^"\\\n]|\\.)*"[ \t]*|'(?:[^'\n]|'')*'[ \t]*"""
+    r"""|[^\s'"\[\]{},#&*!|>%@`](?:(?!\s\#)[^\n:]|:(?!\s|$))*):(?=\s|$)"""
+)
+_WORD = re.compile(r"[A-Za-z_][\w.-]*[ \t]*")  # that may become a key
+_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")  # anchors and tags before a value
+_QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*("|(?=\n|$))|'(?:[^'\n]|'')*('|(?=\n|$))""")
+_PLAIN_IN_BLOCK = re.compile(r"(?:(?!\s\#)[^\n])*")
+_PLAIN_IN_FLOW = re.compile(r"(?:(?!\s\#|:(?:[\s,\[\]{}]|$))[^,\[\]{}\n])*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What stands at the cursor.
+
+    ``path`` is that of the mapping which a key belongs to, or that of a value. An item of a block list may be a value,
+    or be the first key of a mapping. ``start`` and ``end`` are the offsets of what a proposal replaces.
+    """
+
+    kind: Kind
+    path: KeyPath
+    start: int
+    end: int
+    key: str = ""  # that is there already, with its colon
+    in_quotes: bool = False
+    in_flow: bool = False
+    needs_space: bool = False  # before a value: it would touch the colon
+
+
+@dataclass(slots=True)
+class Outline:
+    """The keys and scalars of a text: the text of each scalar as it is written, by path; "" for all other values."""
+
+    text: str
+    cursor: int
+    values: dict[KeyPath, str] = field(default_factory=dict)
+    place: Place | None = None
+
+    @property
+    def typed(self) -> str:
+        """What stands before the cursor of the word at it."""
+        return "" if self.place is None else self.text[self.place.start : self.cursor]
+
+    def list_keys(self, path: KeyPath) -> list[str]:
+        """Return the keys of a mapping."""
+        return [inner[-1] for inner in self.values if inner[:-1] == path and inner and isinstance(inner[-1], str)]
+
+    def list_items(self, path: KeyPath) -> list[str]:
+        """Return the scalars of a list, as they are written."""
+        return [text for inner, text in self.values.items() if inner[:-1] == path and inner and text]
+
+    def find_scalar(self, path: KeyPath) -> str:
+        """Return the value at a path without its quotes; "" if there is none, or no scalar."""
+        return remove_quotes(self.values.get(path, ""))
+
+
+def remove_quotes(text: str) -> str:
+    """Return what a scalar says that may be quoted."""
+    if text[:1] in ("'", '"') and text[:1]:
+        return text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
+    return text
+
+
+def read_outline(text: str, cursor: int) -> Outline:
+    """Return the outline of a text with the cursor at an offset of it."""
+    outline = Outline(text, min(max(cursor, 0), len(text)))
+    if len(text) <= MAX_CHARACTERS:
+        _Reader(outline).read()
+    return outline
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """A key or an item of a block that may go on in the next line."""
+
+    column: int
+    path: KeyPath
+    is_item: bool
+
+
+class _Unclosed(Exception):
+    """A bracket is not closed before the next key of the block around it, which begins at ``at``."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
+class _Reader:
+    """Reads the lines of a block, and what is in brackets character by character."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._text, self._cursor = outline.text, outline.cursor
+        self._levels = [_Level(-1, (), is_item=False)]
+        self._items: dict[KeyPath, int] = {}  # of each list, so far
+        self._prose: int | None = None  # column of the key whose text goes on in deeper lines, after | or >
+        self._flow_column = 0  # of the line in which brackets have opened
+
+    def read(self) -> None:
+        at = 0
+        while at <= len(self._text):
+            at = self._read_line(at)
+
+    # ---- blocks ----
+
+    def _read_line(self, start: int) -> int:
+        """Read a line that begins at ``start``; return where the next one begins."""
+        end = self._find_line_end(start)
+        content = start
+        while content < end and self._text[content] == " ":
+            content += 1
+        column = content - start
+        if content == end:
+            self._note_blank_line(start, end)
+            return end + 1
+        if self._prose is not None and column > self._prose:
+            return end + 1
+        self._prose = None
+        if self._text[content] in "#%\t" or self._text.startswith(("---", "..."), start):
+            return end + 1
+        at = content
+        while self._text[at] == "-" and (at + 1 == end or self._text[at + 1] == " ") and len(self._levels) < MAX_DEPTH:
+            self._open_item(at - start)
+            dash = at
+            at += 1
+            while at < end and self._text[at] == " ":
+                at += 1
+            if at == end:
+                self._note_empty_item(dash, end)
+                return end + 1
+        return self._read_entry(at, end, at - start)
+
+    def _find_line_end(self, start: int) -> int:
+        end = self._text.find("\n", start)
+        return len(self._text) if end < 0 else end
+
+    def _note_blank_line(self, start: int, end: int) -> None:
+        if not start <= self._cursor <= end:
+            return
+        column = self._cursor - start
+        if self._prose is not None and column > self._prose:
+            return
+        path = self._find_parent(column)
+        self._note(kind="key", path=path, start=self._cursor, end=self._cursor)
+
+    def _find_parent(self, column: int) -> KeyPath:
+        """Return the path of the mapping that a key in this column belongs to."""
+        return next(level.path for level in reversed(self._levels) if level.column < column)
+
+    def _open_item(self, column: int) -> None:
+        while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
+            self._levels.pop()
+        parent = self._levels[-1].path
+        number = self._items.get(parent, 0)
+        self._items[parent] = number + 1
+        path = (*parent, number)
+        self._outline.values.setdefault(path, "")
+        self._levels.append(_Level(column, path, is_item=True))
+
+    def _note_empty_item(self, dash: int, end: int) -> None:
+        if dash < self._cursor <= end:
+            space = self._cursor == dash + 1
+            path = self._levels[-1].path
+            self._note(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+
+    def _read_entry(self, at: int, end: int, column: int) -> int:
+        """Read a key with its value, an item that is a value, or a word that may become a key."""
+        found = _BLOCK_KEY.match(self._text, at, end)
+        if found is None:
+            return self._read_word(at, end, column)
+        while self._levels[-1].column >= column:
+            self._levels.pop()
+        parent, written = self._levels[-1].path, found["key"].rstrip()
+        key = remove_quotes(written)
+        path = (*parent, key)
+        self._outline.values.setdefault(path, "")
+        self._levels.append(_Level(column, path, is_item=False))
+        self._note_key(parent, key, at, at + len(written), in_flow=False)
+        return self._read_value(path, found.end(), end, column)
+
+    def _read_word(self, at: int, end: int, column: int) -> int:
+        top = self._levels[-1]
+        is_item = top.is_item and top.column < column and self._is_in_this_line(at, top.column)
+        if self._text[at] in "[{":
+            path = top.path if is_item else self._find_parent(column)
+            return self._read_brackets(path, at, column)
+        word_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
+        if is_item:
+            self._outline.values[top.path] = self._text[at:word_end]
+            self._note_word("item", top.path, at, word_end, in_flow=False)
+        else:
+            self._note_word("key", self._find_parent(column), at, word_end, in_flow=False)
+        return end + 1
+
+    def _is_in_this_line(self, at: int, column: int) -> bool:
+        """Return whether the dash in a column is in the line of ``at``."""
+        start = self._text.rfind("\n", 0, at) + 1
+        return self._text[start + column] == "-"
+
+    def _read_value(self, path: KeyPath, colon: int, end: int, column: int) -> int:
+        """Read the value after a colon; return where the next line begins."""
+        at = colon
+        while at < end and self._text[at] in " \t":
+            at += 1
+        properties = _PROPERTIES.match(self._text, at, end)
+        if properties:
+            at = properties.end()
+        if at == end or self._text[at] == "#":
+            if colon <= self._cursor <= at:
+                space = self._cursor == colon
+                self._note(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+            return end + 1
+        if self._text[at] in "[{":
+            return self._read_brackets(path, at, column)
+        if self._text[at] in "|>":
+            self._prose = column
+            return end + 1
+        value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
+        self._outline.values[path] = self._text[at:value_end]
+        self._note_word("value", path, at, value_end, in_flow=False)
+        return end + 1
+
+    def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
+        """Return where the scalar at ``at`` ends, without the spaces after it."""
+        found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
+        return at + len(found[0].rstrip(" \t\r")) if found else at
+
+    # ---- brackets ----
+
+    def _read_brackets(self, path: KeyPath, at: int, column: int) -> int:
+        """Read what is in brackets; return where the line after it begins."""
+        self._flow_column = column
+        try:
+            closed = self._read_node(path, at, 0)
+        except _Unclosed as unclosed:
+            return unclosed.at
+        return self._find_line_end(closed) + 1
+
+    def _read_node(self, path: KeyPath, at: int, depth: int) -> int:
+        """Read a value in brackets; return where it ends, which is behind ``at``."""
+        if depth > MAX_DEPTH:
+            return len(self._text)
+        if self._text[at] == "{":
+            return self._read_mapping(path, at + 1, depth)
+        if self._text[at] == "[":
+            return self._read_list(path, at + 1, depth)
+        end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
+        self._outline.values[path] = self._text[at:end]
+        self._note_word("value", path, at, end, in_flow=True)
+        return max(end, at + 1)
+
+    def _read_mapping(self, path: KeyPath, at: int, depth: int) -> int:
+        while True:
+            begin, at = at, self._skip_blanks(at)
+            self._note_slot("key", path, begin, at, after="{,")
+            if at == len(self._text):
+                return at
+            if self._text[at] in "}]":
+                return at + 1
+            if self._text[at] in ",:[{":
+                at += 1
+                continue
+            at = self._read_pair(path, at, depth)
+
+    def _read_pair(self, path: KeyPath, at: int, depth: int) -> int:
+        """Read a key in braces with its value, or the word that may become one."""
+        end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
+        key = remove_quotes(self._text[at:end])
+        colon = self._skip_spaces(end)
+        if not self._text.startswith(":", colon):
+            self._note_word("key", path, at, end, in_flow=True)
+            return max(end, at + 1)
+        self._note_key(path, key, at, end, in_flow=True)
+        inner = (*path, key)
+        self._outline.values.setdefault(inner, "")
+        begin = colon + 1
+        value = self._skip_blanks(begin)
+        properties = _PROPERTIES.match(self._text, value)
+        if properties:
+            value = properties.end()
+        if value == len(self._text) or self._text[value] in ",}]":
+            self._note_slot("value", inner, begin, value, after=":")
+            return value
+        return self._read_node(inner, value, depth + 1)
+
+    def _read_list(self, path: KeyPath, at: int, depth: int) -> int:
+        number = 0
+        while True:
+            begin, at = at, self._skip_blanks(at)
+            inner = (*path, number)
+            self._note_slot("value", inner, begin, at, after="[,")
+            if at == len(self._text):
+                return at
+            if self._text[at] in "]}":
+                return at + 1
+            if self._text[at] == ",":
+                number += 1
+                at += 1
+                continue
+            at = self._read_node(inner, at, depth + 1)
+
+    def _skip_spaces(self, at: int) -> int:
+        while at < len(self._text) and self._text[at] in " \t":
+            at += 1
+        return at
+
+    def _skip_blanks(self, at: int) -> int:
+        """Return where the next word in brackets begins. Raises `_Unclosed` if the block around them goes on."""
+        while at < len(self._text):
+            if self._text[at] == "#" and (at == 0 or self._text[at - 1] in " \t\n"):
+                at = self._find_line_end(at)
+            elif self._text[at] == "\n":
+                self._check_closed(at + 1)
+                at += 1
+            elif self._text[at] in " \t\r":
+                at += 1
+            else:
+                break
+        return at
+
+    def _check_closed(self, start: int) -> None:
+        content = self._skip_spaces(start)
+        if content - start > self._flow_column or self._text[content : content + 1] in ("", "\n", "#"):
+            return
+        end = self._find_line_end(content)
+        is_item = self._text.startswith("- ", content)
+        if is_item or _BLOCK_KEY.match(self._text, content, end) or _WORD.fullmatch(self._text, content, end):
+            raise _Unclosed(start)
+
+    # ---- what is at the cursor ----
+
+    def _note(
+        self, *, kind: Kind, path: KeyPath, start: int, end: int, in_flow: bool = False, needs_space: bool = False
+    ) -> None:
+        self._outline.place = Place(
+            kind=kind, path=path, start=start, end=end, in_flow=in_flow, needs_space=needs_space
+        )
+
+    def _note_slot(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
+        """Note the cursor in the blanks from ``begin`` to ``end``, if they follow one of the characters ``after``."""
+        if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
+            return
+        line = self._text[self._text.rfind("\n", 0, self._cursor) + 1 : self._cursor]
+        if "#" in line[max(0, len(line) - (self._cursor - begin)) :]:
+            return
+        space = after == ":" and self._cursor == begin
+        self._note(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
+
+    def _note_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
+        if start <= self._cursor <= end:
+            self._outline.place = Place(kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow)
+
+    def _note_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
+        """Note the cursor in a word; of one in quotes, what is in the quotes is replaced."""
+        if not start <= self._cursor <= end:
+            return
+        in_quotes = self._text[start : start + 1] in ("'", '"')
+        if in_quotes:
+            quote = self._text[start]
+            start += 1
+            if end > start and self._text[end - 1] == quote:
+                end -= 1
+            if not start <= self._cursor <= end:
+                return
+        self._outline.place = Place(kind=kind, path=path, start=start, end=end, in_quotes=in_quotes, in_flow=in_flow)
