@@ -200,7 +200,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
     """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
 
-    Never raises. What cannot be deleted now is left to `delete_remains` or the next session's `CheckpointKeeper`.
+    Never raises. What cannot be deleted now is left to `finish_deletions` or the next session's `CheckpointKeeper`.
     """
     if (store := store_of(results_folder)) is not None:
         with suppress(StoreAway):
@@ -212,8 +212,8 @@ def delete_checkpoints(results_folder: Path, trial: int) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def delete_remains(results_folder: Path) -> None:
-    """Delete what `delete_checkpoints` could not."""
+def finish_deletions(results_folder: Path) -> None:
+    """Delete the checkpoints that `delete_checkpoints` has marked as deleted and could not delete."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -433,7 +433,7 @@ def _clean(folder: Path, job: Job | None = None) -> None:
             path.unlink(missing_ok=True)
     for name in [backends.shared_data_prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
         backends.remove_shared_data(name)
-    checkpoints.delete_remains(folder)
+    checkpoints.finish_deletions(folder)
 
 
 def describe_source(source: Source) -> dict[str, object]:

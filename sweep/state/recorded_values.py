@@ -12,7 +12,7 @@ from sweep.state.namespaces import Namespace
 from sweep.state.values import Same, Snapshot
 
 Digests: TypeAlias = "dict[str, object]"
-"""Digests by name, equal if the values are equal."""
+"""The digest of each value, by name. Equal values have equal digests."""
 
 
 SHOWN = 3  # names in a line

@@ -120,7 +120,7 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
         over.set()
         writer.join()
     checkpoints.delete_checkpoints(tmp_path, 3)
-    checkpoints.delete_remains(tmp_path)
+    checkpoints.finish_deletions(tmp_path)
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 

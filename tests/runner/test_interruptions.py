@@ -101,7 +101,7 @@ LEFT = {  # after the last trial, too
 
 ON_RAY = {
     "Ray is about to start": "ray_tune/cluster.py:_start_ray",
-    "Ray has started": "ray_tune/cluster.py:_watching_servers",
+    "Ray has started": "ray_tune/cluster.py:_start_watching_servers",
     "workers are about to start": "ray_tune/backend.py:train_trials",
     "the first ask": "ray_tune/adapters.py:DriverSearcher.suggest",
     "the first result": "runner/coordinator.py:Coordinator.take",

@@ -163,7 +163,7 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
 
 
 def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """Return a chunk of these rows of arrays, of which the first one begins a batch."""
+    """Return a chunk with these rows of arrays; the first row must be the first of a batch."""
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: gather_array_rows(leaf, rows[places]), arrays)

@@ -233,7 +233,7 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 @contextmanager
 def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
-    over = threading.Event()
+    is_ending = threading.Event()
     dashboard.protect_token()
     with (
         ray_folder.ensure_usable_folder(say),
@@ -254,11 +254,11 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
                     logging_level="ERROR",
                 )
             if ray_private_api.is_usable(ray_private_api.WATCH, say):
-                _watching_servers(over, start.lost)
+                _start_watching_servers(is_ending, start.lost)
             yield
         finally:
             end_starting()
-            over.set()
+            is_ending.set()
             _shut_down_ray(say)
 
 
@@ -308,15 +308,18 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
     ray.shutdown()
 
 
-def _watching_servers(over: threading.Event, lost: Callable[[], None]) -> None:
-    """Call ``lost`` if one of Ray's two servers ends; without them, a driver hangs or dies without a message."""
+def _start_watching_servers(is_ending: threading.Event, report_loss: Callable[[], None]) -> None:
+    """Call ``report_loss`` from a thread if one of Ray's two servers ends before ``is_ending`` is set.
+
+    Without them, a driver hangs or dies without a message.
+    """
     node = ray_private_api.import_private("ray._private.worker")._global_node
     servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
     def watch() -> None:
-        while not over.wait(1.0):
+        while not is_ending.wait(1.0):
             if any(server.poll() is not None for server in servers):
-                lost()
+                report_loss()
                 return
 
     threading.Thread(target=watch, name="sweep-ray-watch", daemon=True).start()
