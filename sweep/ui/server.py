@@ -226,7 +226,7 @@ async def _show_shelf(request: web.Request) -> web.Response:
 
 async def _send_shelf(request: web.Request) -> web.Response:
     shelf = request.app[PAGE].shelf
-    async with shelf.looked_at():
+    async with shelf.keep_up_to_date():
         while not shelf.version:
             await shelf.news.wait(KEEP_ALIVE_S)
     return web.Response(text=shelf.content or "[]", content_type="application/json")
@@ -258,7 +258,7 @@ async def _send_status(request: web.Request) -> web.Response:
 async def _send_report(request: web.Request) -> web.Response:
     """Send the latest report; the first one is waited for."""
     watch = _find_watch(request)
-    async with watch.looked_at():
+    async with watch.keep_up_to_date():
         while watch.report is None:
             if watch.problem:
                 raise StoreError(watch.problem)
@@ -365,7 +365,7 @@ async def _stream_shelf(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     sent = 0
     with suppress(ConnectionError):
-        async with shelf.looked_at():
+        async with shelf.keep_up_to_date():
             while not page.ends.is_set():
                 if shelf.version != sent:
                     sent = shelf.version
@@ -395,7 +395,7 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     reader = _StreamReader(watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None)
     with suppress(ConnectionError):
-        async with watch.looked_at():
+        async with watch.keep_up_to_date():
             while not page.ends.is_set():
                 await reader.send_news(page.reading)
                 if not await _wait(page, watch.news.wait(KEEP_ALIVE_S)):
