@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,6 +21,7 @@ from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
 from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
+from sweep.store.object_store import store_of
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
 from sweep.ui.access import Access, Asked, Refusal
@@ -54,6 +57,12 @@ class Page:
         self.watches = Watches(self.reading)
         self.shelf = ShelfWatch(self.results, self.reading)
         self.jobs = Jobs(self.folder)
+
+    @property
+    def place(self) -> str:
+        """Where the results are: a folder, or the URL of a place in an object store."""
+        store = store_of(self.results)
+        return str(self.results) if store is None else store.url
 
     @property
     def offered(self) -> Mapping[str, acts.Act]:
@@ -184,7 +193,8 @@ def _find_status(error: SweepError) -> int:
 def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
     """Say no: as the document of an error to a script, as a page to a person."""
     if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
-        page = shells.draw_message(f"{refusal.status}", refusal.reason)
+        title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
+        page = shells.draw_message(title, refusal.reason, is_let_in=refusal.status != HTTPStatus.FORBIDDEN)
         return web.Response(text=page, content_type="text/html", status=refusal.status)
     content = describe_error(error or SweepError(refusal.reason))
     return web.Response(text=as_line(content), content_type="application/json", status=refusal.status)
@@ -209,6 +219,11 @@ def _read_only(request: web.Request) -> str:
     return "yes" if request.app[PAGE].access.read_only else ""
 
 
+def _results_option(request: web.Request) -> str:
+    """Return what follows each command line that a page shows."""
+    return shlex.join(acts.make_results_option(request.app[PAGE].place))
+
+
 async def _send_file(request: web.Request) -> web.Response:
     name = request.match_info["file"]
     content = shells.read_file(name)
@@ -220,8 +235,10 @@ async def _send_file(request: web.Request) -> web.Response:
 
 
 async def _show_shelf(request: web.Request) -> web.Response:
-    page = request.app[PAGE]
-    return _html(shells.draw_shell("shelf", "sweeps", results=str(page.results), read_only=_read_only(request)))
+    place, option = request.app[PAGE].place, _results_option(request)
+    return _html(
+        shells.draw_shell("shelf", "sweeps", results=place, results_option=option, read_only=_read_only(request))
+    )
 
 
 async def _send_shelf(request: web.Request) -> web.Response:
@@ -241,7 +258,10 @@ async def _show_sweep(request: web.Request) -> web.Response:
             raise
         return _html(shells.draw_message(name, "The sweep has not begun yet ...", forward=request.path, after_s=1))
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
-    return _html(shells.draw_shell("sweep", name, sweep=name, state=state, read_only=_read_only(request)))
+    option = _results_option(request)
+    return _html(
+        shells.draw_shell("sweep", name, sweep=name, state=state, results_option=option, read_only=_read_only(request))
+    )
 
 
 async def _send_status(request: web.Request) -> web.Response:
@@ -331,7 +351,8 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
 async def _show_comparison(request: web.Request) -> web.Response:
     names = [folder.name for folder in _list_compared(request)]
-    return _html(shells.draw_shell("compare", " · ".join(names), read_only=_read_only(request)))
+    option = _results_option(request)
+    return _html(shells.draw_shell("compare", " · ".join(names), results_option=option, read_only=_read_only(request)))
 
 
 async def _send_comparison(request: web.Request) -> web.Response:
@@ -476,14 +497,14 @@ async def _act(request: web.Request) -> web.Response:
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
-        return _json(_preview(act, {**given, "sweep": folder.name}, page.results))
-    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.results)
+        return _json(_preview(act, {**given, "sweep": folder.name}, page.place))
+    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
     return _json(page.jobs.start(arguments).look())
 
 
-def _preview(act: acts.Act, given: acts.Given, results: Path) -> dict[str, str]:
+def _preview(act: acts.Act, given: acts.Given, place: str) -> dict[str, str]:
     try:
-        return {"command": acts.show_command(acts.make_arguments(act, given, results)), "wrong": ""}
+        return {"command": acts.show_command(acts.make_arguments(act, given, place)), "wrong": ""}
     except InputError as error:
         return {"command": "", "wrong": str(error)}
 
@@ -520,7 +541,7 @@ async def _check_draft(request: web.Request) -> web.Response:
 async def _plan_draft(request: web.Request) -> web.Response:
     """Price a draft that may not have been saved: `plan` reads it from its standard input."""
     page, given = request.app[PAGE], await _read_fields(request)
-    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    more = acts.make_results_option(page.place)
     shown = ["plan", given.get("file", "") or drafts.FILE, *more]
     job = page.jobs.start(["plan", "/dev/stdin", *more], given.get("text", ""), shown)
     return _json(job.look())
@@ -528,7 +549,7 @@ async def _plan_draft(request: web.Request) -> web.Response:
 
 async def _run_draft(request: web.Request) -> web.Response:
     page, given = request.app[PAGE], await _read_fields(request)
-    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    more = acts.make_results_option(page.place)
     arguments = ["run", given.get("file", ""), *more, "--detach"]
     if given.get("preview"):
         return _json({"command": acts.show_command(arguments)})

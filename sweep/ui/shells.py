@@ -67,7 +67,11 @@ def draw_shell(page: str, title: str, **values: object) -> str:
     )
 
 
-def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0) -> str:
-    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while."""
+def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0, is_let_in: bool = True) -> str:
+    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while.
+
+    A browser that is not let in gets neither the styles nor a link, for it could load neither.
+    """
     template = _environment().get_template("message.html.jinja")
-    return template.render(title=title, text=text, forward=forward, after_s=after_s)
+    styles = [_address_file(name) for name in STYLES] if is_let_in else []
+    return template.render(title=title, text=text, forward=forward, after_s=after_s, styles=styles)

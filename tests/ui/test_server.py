@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from living import SCRIPT, driving, end, epoch, finished, make_sweep, some_trial
 from yarl import URL
 
 from sweep.events import SessionEnded, Status
+from sweep.store import object_store
 from sweep.ui import acts, server, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
@@ -179,6 +181,32 @@ def test_read_only_shows_all_and_does_nothing(project: Path) -> None:
         assert 'data-read-only="yes"' in await (await client.get("/one")).text()
 
     visit(work, read_only=True)
+
+
+def test_a_page_that_only_says_something_has_the_styles_and_leads_back(project: Path) -> None:
+    async def work(client: Client) -> None:
+        answer = await client.get("/nothing")
+        text = await answer.text()
+        assert answer.status == 404
+        assert "<h1>404 Not Found</h1>" in text
+        assert '<a href="/">sweeps</a>' in text
+        for style in re.findall(r'<link rel="stylesheet" href="([^"]+)">', text):
+            assert (await client.get(style)).status == 200
+        client.session.cookie_jar.clear()
+        text = await (await client.get("/nothing")).text()
+        assert "<h1>403 Forbidden</h1>" in text
+        assert "stylesheet" not in text  # which would be refused as well
+
+    visit(work)
+
+
+def test_command_lines_name_the_place_in_an_object_store(tmp_path: Path) -> None:
+    object_store.stand_for(tmp_path / "copy", object_store.ObjectStore("s3://bucket/team"))
+    page = server.Page(tmp_path / "copy", ACCESS, COMMANDS)
+    assert page.place == "s3://bucket/team"
+    assert acts.make_results_option(page.place) == ["--results", "s3://bucket/team"]
+    assert server.Page(Path("results"), ACCESS, COMMANDS).place == "results"
+    assert acts.make_results_option("results") == []
 
 
 def test_names_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
