@@ -188,14 +188,21 @@ class Watch(KeptUpToDate):
         self._renew_report()
         if sweep.behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01
-        if sweep.behind or sweep.running:  # of a large log, the report comes first
+        if sweep.behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
+            return IDLE_LOOK_S
+        if sweep.behind or sweep.running:
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
+
+    @property
+    def _is_reporting(self) -> bool:
+        """True while a report is being made."""
+        return self._report_task is not None and not self._report_task.done()
 
     def _renew_report(self) -> None:
         """Start to make a new report if the log has grown since the last one and enough time has passed."""
         sweep = self.sweep
-        if sweep is None or (self._report_task is not None and not self._report_task.done()):
+        if sweep is None or self._is_reporting:
             return
         if sweep.behind and sweep.lines.end < SMALL_BYTES:
             return

@@ -17,6 +17,7 @@ from object_stores import Server
 from visiting import Visit, Visitor, events_of, press_act, serving
 from waiting import until
 
+from sweep.store import remote
 from sweep.store.folder import ResultsFolder
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -152,15 +153,16 @@ def test_in_an_object_store(
         one.has_text("#events", "noted on the sweep: kept")
         one.context.close()
         assert one.troubles == []
-    folder = ResultsFolder.open(Path(place), "real")
+    folder = ResultsFolder.open(remote.local(place), "real")
     assert events_of(folder)[-1]["text"] == "kept"
 
 
 SUBMIT = """
-import os, subprocess, sys, time
+import os, secrets, subprocess, sys, time
 from pathlib import Path
 root = Path.cwd()
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+(root / "token").write_text(secrets.token_hex(32))
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(root / "token"), RAY_USAGE_STATS_ENABLED="0")
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the drivers as well
 start = "start --head --block --node-ip-address=127.0.0.1 --port=26379 --dashboard-host=127.0.0.1 --num-cpus=2"
 start += " --dashboard-port=28265 --object-store-memory=200000000 --min-worker-port=0 --max-worker-port=0"
@@ -168,8 +170,9 @@ command = [sys.executable, "-m", "ray.scripts.scripts", *start.split(), f"--temp
 head = subprocess.Popen(command, stdout=open(root / "head.log", "a"), stderr=subprocess.STDOUT)
 sweep = [sys.executable, "-m", "sweep"]
 address = ["--address", "http://127.0.0.1:28265"]
-while subprocess.run([*sweep, "list", *address], capture_output=True).returncode:
-    assert head.poll() is None
+deadline = time.monotonic() + 300
+while (listed := subprocess.run([*sweep, "list", *address], capture_output=True)).returncode:
+    assert head.poll() is None and time.monotonic() < deadline, listed
     time.sleep(0.5)
 results = ["--results", str(root / "results")]
 subprocess.run([*sweep, "submit", "real.yaml", *results, *address, "--wait"], cwd=root / "project", check=True)
@@ -192,6 +195,7 @@ def test_submitted(browser: Any, project: Path, tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as cluster:
         try:
             until(lambda: log.exists() or cluster.poll() is not None)
+            assert cluster.poll() is None, cluster.stdout and cluster.stdout.read()
             with serving(tmp_path) as address:
                 one = Visitor(browser, address)
                 one.open("/real")

@@ -310,7 +310,7 @@ function showFailures(facts) {
       return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
-  list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
 }
 
 // A text about a trial, in which the trial's name is a link.
