@@ -73,5 +73,6 @@ def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0, 
     A browser that is not let in gets neither the styles nor a link, for it could load neither.
     """
     template = _environment().get_template("message.html.jinja")
-    styles = [_address_file(name) for name in STYLES] if is_let_in else []
+    names = STYLES if is_let_in else ()
+    styles = [_address_file(name) for name in names]
     return template.render(title=title, text=text, forward=forward, after_s=after_s, styles=styles)
