@@ -280,8 +280,9 @@ async def _send_report(request: web.Request) -> web.Response:
     watch = _find_watch(request)
     async with watch.keep_up_to_date():
         while watch.report is None:
-            if watch.problem:
-                raise StoreError(watch.problem)
+            problem = watch.problem or watch.report_problem
+            if problem:
+                raise StoreError(problem)
             await watch.news.wait(KEEP_ALIVE_S)
         content = watch.report.content
     return web.Response(body=content, content_type="application/json")
@@ -438,8 +439,9 @@ class _StreamReader:
     async def send_news(self, reading: Reading) -> None:
         """Send what is new since the last call."""
         watch = self._watch
-        if watch.problem != self._problem:
-            self._problem = watch.problem
+        problem = watch.problem or watch.report_problem
+        if problem != self._problem:
+            self._problem = problem
             await _send(self._stream, "problem", json.dumps(printable(self._problem)))
         if watch.sweep is None:
             return

@@ -166,6 +166,7 @@ class Watch(KeptUpToDate):
         self.facts = ""  # as JSON; "" before the first look
         self.facts_version = 0
         self.report: LiveReport | None = None
+        self.report_problem = ""  # why the latest report could not be made
         self._reading = reading
         self._report_task: asyncio.Task[None] | None = None
         self._report_due = 0.0
@@ -179,7 +180,7 @@ class Watch(KeptUpToDate):
         changed = await self._reading.run(sweep.look)
         now = time.monotonic()
         is_due = sweep.running and now - self._told > TICK_S
-        if changed or not self.facts or is_due:
+        if changed or not self.facts or is_due or self.problem:
             self._told = now
             self.facts = as_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
@@ -215,13 +216,14 @@ class Watch(KeptUpToDate):
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)
             cost_s = self.report.cost_s
+            self.report_problem = ""
         except SweepError as error:
-            self._fail(str(error))
+            self.report_problem = str(error)
         except Exception as error:  # as above
             logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
-            self._fail(in_short(error))
+            self.report_problem = in_short(error)
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
-        self.news.tell()
+        self._tell()
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:

@@ -18,6 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from living import SCRIPT, driving, end, epoch, finished, make_sweep, some_trials, start, trial
 from yarl import URL
 
+from sweep.errors import StoreError
 from sweep.events import SessionEnded, Status
 from sweep.store import object_store
 from sweep.ui import acts, server, watching
@@ -362,6 +363,30 @@ def test_a_damaged_sweep_is_said(project: Path) -> None:
         answer = await client.get("/one/-/report.json")
         assert answer.status == 500
         assert "damaged record" in (await answer.json())["error"][0]["is"]
+
+    visit(work)
+
+
+def test_a_problem_that_is_over_is_said_to_be_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was away comes back, and meanwhile nothing has changed."""
+    look = watching.FollowedSweep.look
+    away = False
+
+    def look_if_it_is_there(sweep: watching.FollowedSweep) -> bool:
+        if away:
+            raise StoreError("the store is away")
+        return look(sweep)
+
+    monkeypatch.setattr(watching.FollowedSweep, "look", look_if_it_is_there)
+
+    async def work(client: Client) -> None:
+        nonlocal away
+        stream = Stream(await client.get("/two/-/events"))
+        await stream.next("report")
+        away = True
+        assert (await stream.next("problem"))[1] == '"the store is away"'
+        away = False
+        assert (await stream.next("problem"))[1] == '""'
 
     visit(work)
 
