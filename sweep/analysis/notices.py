@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from sweep.analysis.live_status import Best, Standing, get_error_type
 from sweep.analysis.outline import Outline
-from sweep.events import Event, SessionEnded, Status, TrialEnded
+from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.text import counted, score, trials_named
 
 Kind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "worker_lost"]
@@ -36,9 +36,15 @@ class Notice:
 
 
 class NoticeWatch:
-    """Observes the events of a sweep, and says what is to be told. Each thing is told once in a session."""
+    """Observes the events of a sweep, and says what is to be told. Each thing is told once in a session.
 
-    def __init__(self, outline: Outline) -> None:
+    With ``is_confirmed_next``, a search that ends at a limit is followed by a session that confirms its finalists. Then
+    the end of the search is ``withheld``, and that of the confirmation is told.
+    """
+
+    def __init__(self, outline: Outline, *, is_confirmed_next: bool = False) -> None:
+        self.withheld: Notice | None = None  # the end of the search, until the confirmation begins
+        self._is_confirmed_next = is_confirmed_next
         self._standing = Standing(outline)
         self._told_best: Best | None = None
         self._near: set[str] = set()  # budgets that are nearly spent
@@ -80,8 +86,10 @@ class NoticeWatch:
 
     def _tell_event(self, event: Event) -> Iterator[Notice]:
         ended = self._standing.observe(event)
+        if isinstance(event, SessionStarted):
+            self.withheld = None
         if isinstance(event, SessionEnded):
-            yield self._tell_end(event)
+            yield from self._tell_end(event)
         if ended is None or not isinstance(event, TrialEnded) or ended.status is not Status.FAILED:
             return
         if event.worker_lost:
@@ -92,7 +100,15 @@ class NoticeWatch:
             self._failures.add(kind)
             yield self._make("failed", f"trial {ended.trial} failed: {ended.reason}")
 
-    def _tell_end(self, event: SessionEnded) -> Notice:
+    def _tell_end(self, event: SessionEnded) -> Iterator[Notice]:
+        notice = self._describe_end(event)
+        is_at_limit = self._standing.has_finished and event.reason != "finished"
+        if self._is_confirmed_next and is_at_limit:
+            self.withheld = notice
+        else:
+            yield notice
+
+    def _describe_end(self, event: SessionEnded) -> Notice:
         standing = self._standing
         completed = standing.ended[Status.COMPLETED]
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"

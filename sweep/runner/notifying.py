@@ -55,17 +55,36 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
     refuse(problems)
 
 
-def list_notifiers(spec: Spec) -> list[Callable[[ResultsFolder], Notifier]]:
-    """Return a list with the function that makes the notifier of a sweep; empty for a file without `notify`."""
-    return [partial(Notifier, spec)] if spec.notify else []
+def list_notifiers(spec: Spec, *, confirming: bool) -> list[Callable[[ResultsFolder], Notifier]]:
+    """Return a list with the function that makes the notifier of a session; empty for a file without `notify`.
+
+    ``confirming`` is whether the session only confirms finalists.
+    """
+    is_confirmed_next = spec.confirm is not None and not confirming
+    return [partial(Notifier, spec, is_confirmed_next=is_confirmed_next)] if spec.notify else []
+
+
+def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
+    """Tell that the search has ended, if its end was withheld for a confirmation that has not begun."""
+    if not spec.notify:
+        return
+    watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
+    for event in log.read(folder.log):
+        watch.skip(event)
+    if watch.withheld is None:
+        return
+    receivers = [Receiver(receiver) for receiver in spec.notify]
+    for receiver in receivers:
+        receiver.put(watch.withheld)
+    _close_receivers(receivers)
 
 
 class Notifier(Follower):
     """A thread that reads the log, and one for each receiver that tells it what is new. Used as a follower."""
 
-    def __init__(self, spec: Spec, folder: ResultsFolder) -> None:
+    def __init__(self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False) -> None:
         self._folder = folder
-        self._watch = NoticeWatch(Outline.of(spec))
+        self._watch = NoticeWatch(Outline.of(spec), is_confirmed_next=is_confirmed_next)
         self._offset = 0
         self._skip_bytes = folder.log.stat().st_size if folder.log.exists() else 0
         self._receivers = [Receiver(receiver) for receiver in spec.notify]
@@ -99,9 +118,7 @@ class Notifier(Follower):
             super().close()
         except Exception:
             logging.getLogger(__name__).exception("the last notices could not be made")
-        deadline = time.monotonic() + CLOSING_S
-        for receiver in self._receivers:
-            receiver.close(max(deadline - time.monotonic(), 0.0))
+        _close_receivers(self._receivers)
 
 
 class Receiver:
@@ -142,6 +159,13 @@ class Receiver:
                     _log(f"{self._name}: not sent, {_describe_failure(error)}: {notice.text}")
                 if pause_s is not None:
                     time.sleep(pause_s)
+
+
+def _close_receivers(receivers: Sequence[Receiver]) -> None:
+    """Wait, for a limited time, until what is in the queues was sent."""
+    deadline = time.monotonic() + CLOSING_S
+    for receiver in receivers:
+        receiver.close(max(deadline - time.monotonic(), 0.0))
 
 
 def describe_receiver(asked: Notify) -> str:

@@ -36,7 +36,7 @@ from sweep.runner import (
 )
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
-from sweep.runner.notifying import check_variables, list_notifiers
+from sweep.runner.notifying import check_variables, list_notifiers, tell_withheld_end
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.stop_requests import Ending
 from sweep.spec import Spec
@@ -169,6 +169,15 @@ class Session:
         If a limit ended the search, the confirmation runs in a second session of its own.
         """
         outcome = self._drive()
+        if self.options.confirming or self.spec.confirm is None:
+            return self._confirm_and_test(outcome)
+        try:
+            return self._confirm_and_test(outcome)
+        finally:
+            tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
+
+    def _confirm_and_test(self, outcome: Outcome) -> Outcome:
+        """Confirm the finalists of a search that a limit has ended, test the best models, and return the outcome."""
         cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:
@@ -337,7 +346,8 @@ class Session:
 
     def _list_followers(self) -> list[Callable[[ResultsFolder], AbstractContextManager[object]]]:
         """Return what makes each reader of the log: of the tables, of notices, and those of the options."""
-        return [TableWriter, *list_notifiers(self.spec), *self.options.followers]
+        notifiers = list_notifiers(self.spec, confirming=self.options.confirming)
+        return [TableWriter, *notifiers, *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:
         """Replay the logged events in the coordinator and yield each; there may be too many to keep."""

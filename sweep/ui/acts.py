@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sweep.errors import Problem, UnknownNameError, refuse
@@ -237,8 +236,13 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
     return offered[name]
 
 
-def make_arguments(act: Act, given: Given, results: Path) -> list[str]:
-    """Return the words after ``python -m sweep``.
+def make_results_option(place: str) -> list[str]:
+    """Return the option that names where the results are, a folder or a URL; none for the default folder."""
+    return [] if place == "results" else ["--results", place]
+
+
+def make_arguments(act: Act, given: Given, place: str) -> list[str]:
+    """Return the words after ``python -m sweep`` for results at a place.
 
     ``given`` has the fields, and what it is done to as ``sweep`` and ``trial``. Raises `InputError` with all mistakes.
     """
@@ -248,8 +252,7 @@ def make_arguments(act: Act, given: Given, results: Path) -> list[str]:
     options: list[str] = []
     for group in act.options:
         options += _fill_group(group, given, kinds)
-    if results != Path("results"):
-        options += ["--results", str(results)]
+    options += make_results_option(place)
     if any(word.startswith("-") for word in words):
         return [act.command, *options, "--", *words]
     return [act.command, *words, *options]

@@ -246,7 +246,8 @@ def _describe(event: Event | Record, standing: Standing) -> str:
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
-            return f"trial {number} started{why}: {format_settings(event.params, standing.outline.varying)}"
+            settings = format_settings(event.params, standing.outline.varying)
+            return f"trial {number} started{why}: {settings}" if settings else f"trial {number} started{why}"
         case TrialEnded():
             return _describe_end(event, standing)
         case ModelTested(trial=number, metrics=metrics):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +22,7 @@ from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
 from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
+from sweep.store.object_store import store_of
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
@@ -66,6 +69,12 @@ class Page:
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+    @property
+    def place(self) -> str:
+        """Where the results are: a folder, or the URL of a place in an object store."""
+        store = store_of(self.results)
+        return str(self.results) if store is None else store.url
 
     @property
     def offered(self) -> Mapping[str, acts.Act]:
@@ -184,7 +193,7 @@ def _exchange_token(request: web.Request, token: str) -> web.Response:
         return _refuse(request, Refusal(403, "the token is not that of this server; it may have been started again"))
     rest = {name: value for name, value in request.query.items() if name != "token"}
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
-    answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
+    answer = _html(shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward))
     answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
     return answer
 
@@ -201,7 +210,7 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
     if request.path == "/-/here":
         return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
     forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
-    answer = _html(shells.draw_message("sweep", "Opening the page ...", forward=forward))
+    answer = _html(shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward))
     if given in frames.used:  # the notebook has made its frame anew
         if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
             return answer
@@ -227,7 +236,9 @@ def _find_status(error: SweepError) -> int:
 def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
     """Say no: as the document of an error to a script, as a page to a person."""
     if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
-        page = shells.draw_message(f"{refusal.status}", refusal.reason)
+        title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
+        is_let_in = refusal.status != HTTPStatus.FORBIDDEN
+        page = shells.draw_message(title, refusal.reason, root=_find_root(request), is_let_in=is_let_in)
         return web.Response(text=page, content_type="text/html", status=refusal.status)
     content = describe_error(error or SweepError(refusal.reason))
     return web.Response(text=as_line(content), content_type="application/json", status=refusal.status)
@@ -250,12 +261,19 @@ def _open_folder(request: web.Request, name: str) -> ResultsFolder:
 
 def _draw(request: web.Request, page: str, title: str, **values: object) -> web.Response:
     read_only = "yes" if request.app[PAGE].access.read_only else ""
-    return _html(shells.draw_shell(page, title, root=_find_root(request), read_only=read_only, **values))
+    option = _results_option(request)
+    root = _find_root(request)
+    return _html(shells.draw_shell(page, title, root=root, read_only=read_only, results_option=option, **values))
 
 
 def _find_root(request: web.Request) -> str:
     """Return how a browser gets from this page to ``/`` of this server, also where a proxy has it below a path."""
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
+
+
+def _results_option(request: web.Request) -> str:
+    """Return what follows each command line that a page shows."""
+    return shlex.join(acts.make_results_option(request.app[PAGE].place))
 
 
 async def _send_file(request: web.Request) -> web.Response:
@@ -269,13 +287,12 @@ async def _send_file(request: web.Request) -> web.Response:
 
 
 async def _show_shelf(request: web.Request) -> web.Response:
-    page = request.app[PAGE]
-    return _draw(request, "shelf", "sweeps", results=str(page.results))
+    return _draw(request, "shelf", "sweeps", results=request.app[PAGE].place)
 
 
 async def _send_shelf(request: web.Request) -> web.Response:
     shelf = request.app[PAGE].shelf
-    async with shelf.looked_at():
+    async with shelf.keep_up_to_date():
         while not shelf.version:
             await shelf.news.wait(KEEP_ALIVE_S)
     return web.Response(text=shelf.content or "[]", content_type="application/json")
@@ -288,11 +305,8 @@ async def _show_sweep(request: web.Request) -> web.Response:
     except UnknownNameError:
         if name != request.app[PAGE].expected:
             raise
-        return _html(
-            shells.draw_message(
-                name, "The sweep has not begun yet ...", forward=f"./{request.rel_url.raw_path[1:]}", after_s=1
-            )
-        )
+        text, forward = "The sweep has not begun yet ...", f"./{request.rel_url.raw_path[1:]}"
+        return _html(shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1))
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
     return _draw(request, "sweep", name, sweep=name, state=state)
 
@@ -311,10 +325,11 @@ async def _send_status(request: web.Request) -> web.Response:
 async def _send_report(request: web.Request) -> web.Response:
     """Send the latest report; the first one is waited for."""
     watch = _find_watch(request)
-    async with watch.looked_at():
+    async with watch.keep_up_to_date():
         while watch.report is None:
-            if watch.problem:
-                raise StoreError(watch.problem)
+            problem = watch.problem or watch.report_problem
+            if problem:
+                raise StoreError(problem)
             await watch.news.wait(KEEP_ALIVE_S)
         content = watch.report.content
     return web.Response(body=content, content_type="application/json")
@@ -417,7 +432,7 @@ async def _stream_shelf(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     sent = 0
     with suppress(ConnectionError):
-        async with shelf.looked_at():
+        async with shelf.keep_up_to_date():
             while not page.ends.is_set():
                 if shelf.version != sent:
                     sent = shelf.version
@@ -447,7 +462,7 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
     stream = await _open_stream(request)
     reader = _StreamReader(watch, stream, int(after) if after.isdecimal() and len(after) < 16 else None)
     with suppress(ConnectionError):
-        async with watch.looked_at():
+        async with watch.keep_up_to_date():
             while not page.ends.is_set():
                 await reader.send_news(page.reading)
                 if not await _wait(page, watch.news.wait(KEEP_ALIVE_S)):
@@ -469,8 +484,9 @@ class _StreamReader:
     async def send_news(self, reading: Reading) -> None:
         """Send what is new since the last call."""
         watch = self._watch
-        if watch.problem != self._problem:
-            self._problem = watch.problem
+        problem = watch.problem or watch.report_problem
+        if problem != self._problem:
+            self._problem = problem
             await _send(self._stream, "problem", json.dumps(printable(self._problem)))
         if watch.sweep is None:
             return
@@ -528,14 +544,14 @@ async def _act(request: web.Request) -> web.Response:
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
-        return _json(_preview(act, {**given, "sweep": folder.name}, page.results))
-    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.results)
+        return _json(_preview(act, {**given, "sweep": folder.name}, page.place))
+    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
     return _json(page.jobs.start(arguments).look())
 
 
-def _preview(act: acts.Act, given: acts.Given, results: Path) -> dict[str, str]:
+def _preview(act: acts.Act, given: acts.Given, place: str) -> dict[str, str]:
     try:
-        return {"command": acts.show_command(acts.make_arguments(act, given, results)), "wrong": ""}
+        return {"command": acts.show_command(acts.make_arguments(act, given, place)), "wrong": ""}
     except InputError as error:
         return {"command": "", "wrong": str(error)}
 
@@ -580,7 +596,7 @@ async def _complete_draft(request: web.Request) -> web.Response:
 async def _plan_draft(request: web.Request) -> web.Response:
     """Price a draft that may not have been saved: `plan` reads it from its standard input."""
     page, given = request.app[PAGE], await _read_fields(request)
-    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    more = acts.make_results_option(page.place)
     shown = ["plan", given.get("file", "") or drafts.FILE, *more]
     job = page.jobs.start(["plan", "/dev/stdin", *more], given.get("text", ""), shown)
     return _json(job.look())
@@ -588,7 +604,7 @@ async def _plan_draft(request: web.Request) -> web.Response:
 
 async def _run_draft(request: web.Request) -> web.Response:
     page, given = request.app[PAGE], await _read_fields(request)
-    more = [] if page.results == Path("results") else ["--results", str(page.results)]
+    more = acts.make_results_option(page.place)
     arguments = ["run", given.get("file", ""), *more, "--detach"]
     if given.get("preview"):
         return _json({"command": acts.show_command(arguments)})

@@ -76,7 +76,15 @@ def draw_cell(script: str, **values: object) -> str:
     return _environment().get_template("cell.html.jinja").render(script=script, values=values)
 
 
-def draw_message(title: str, text: str, *, forward: str = "", after_s: int = 0) -> str:
-    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while."""
+def draw_message(
+    title: str, text: str, *, root: str, forward: str = "", after_s: int = 0, is_let_in: bool = True
+) -> str:
+    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while.
+
+    ``root`` is described in `draw_shell`. A browser that is not let in gets neither the styles nor a link, because it
+    could load neither.
+    """
     template = _environment().get_template("message.html.jinja")
-    return template.render(title=title, text=text, forward=forward, after_s=after_s)
+    names = STYLES if is_let_in else ()
+    styles = [_address_file(name) for name in names]
+    return template.render(title=title, text=text, root=root, forward=forward, after_s=after_s, styles=styles)

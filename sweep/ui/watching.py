@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -24,10 +25,10 @@ from sweep.ui.following import FollowedSweep
 from sweep.ui.shelf import Shelf
 
 LOOK_S = 0.5
-"""Seconds between looks at the log of a running sweep."""
+"""Pause between two looks at the log of a sweep that is running."""
 IDLE_LOOK_S = 2.0
-"""Seconds between looks at the log of a sweep that does not run, and at the list."""
-AFAR_LOOK_S = 5.0  # of one in an object store that does not run on this machine
+"""Pause between two looks at the log of a sweep that is not running, and between two looks at the results folder."""
+AFAR_LOOK_S = 5.0  # between two looks at a sweep in an object store that is not running
 TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
 FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
 REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
@@ -101,43 +102,35 @@ def import_libraries() -> None:
     import sweep.store.reading  # noqa: F401  # imported for what comes later
 
 
-class Watch:
-    """A sweep that at least one browser looks at."""
+class KeptUpToDate(ABC):
+    """Something that is read again and again while at least one browser shows it."""
 
-    def __init__(self, folder: ResultsFolder, reading: Reading) -> None:
-        self.folder = folder
+    def __init__(self, name: str) -> None:
         self.news = News()
-        self.sweep: FollowedSweep | None = None
-        self.facts = ""  # as JSON; "" before the first look
-        self.facts_version = 0
-        self.problem = ""  # why the sweep cannot be read
-        self.report: LiveReport | None = None
+        self.problem = ""  # why it cannot be read
         self.browsers = 0
-        self._reading = reading
-        self._left = time.monotonic()
+        self._name = name  # in the server's log
+        self._left = time.monotonic()  # when the last browser went away
         self._task: asyncio.Task[None] | None = None
-        self._report_task: asyncio.Task[None] | None = None
-        self._report_due = 0.0
-        self._told = 0.0
-
-    @property
-    def is_forgotten(self) -> bool:
-        """True if nobody has looked at it for a while."""
-        return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
 
     @asynccontextmanager
-    async def looked_at(self) -> AsyncIterator[None]:
-        """Keep the sweep up to date inside the block."""
+    async def keep_up_to_date(self) -> AsyncIterator[None]:
+        """Count a browser, and read what is new as long as there is one."""
         self.browsers += 1
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._follow())
+            self._task = asyncio.create_task(self._look_repeatedly())
         try:
             yield
         finally:
             self.browsers -= 1
             self._left = time.monotonic()
 
-    async def _follow(self) -> None:
+    @property
+    def is_forgotten(self) -> bool:
+        """True if no browser has shown it for a while."""
+        return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
+
+    async def _look_repeatedly(self) -> None:
         while self.browsers:
             pause_s = IDLE_LOOK_S
             try:
@@ -145,14 +138,39 @@ class Watch:
             except SweepError as error:
                 self._fail(str(error))
             except Exception as error:  # the page says it, and the next look may succeed
-                logging.getLogger(__name__).exception("%s could not be read", self.folder.name)
+                logging.getLogger(__name__).exception("%s could not be read", self._name)
                 self._fail(in_short(error))
             await asyncio.sleep(pause_s)
+
+    @abstractmethod
+    async def _look(self) -> float:
+        """Read once; return the seconds until the next look."""
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem:
             self.problem = problem
-            self.news.tell()
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the browsers that there is something new."""
+        self.news.tell()
+
+
+class Watch(KeptUpToDate):
+    """A sweep that at least one browser shows."""
+
+    def __init__(self, folder: ResultsFolder, reading: Reading) -> None:
+        super().__init__(folder.name)
+        self.folder = folder
+        self.sweep: FollowedSweep | None = None
+        self.facts = ""  # as JSON; "" before the first look
+        self.facts_version = 0
+        self.report: LiveReport | None = None
+        self.report_problem = ""  # why the latest report could not be made
+        self._reading = reading
+        self._report_task: asyncio.Task[None] | None = None
+        self._report_due = 0.0
+        self._told = 0.0
 
     async def _look(self) -> float:
         """Read on once; return the seconds until the next look."""
@@ -162,23 +180,30 @@ class Watch:
         changed = await self._reading.run(sweep.look)
         now = time.monotonic()
         is_due = sweep.running and now - self._told > TICK_S
-        if changed or not self.facts or is_due:
+        if changed or not self.facts or is_due or self.problem:
             self._told = now
             self.facts = as_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
             self.problem = ""
-            self.news.tell()
+            self._tell()
         self._renew_report()
         if sweep.behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01
-        if sweep.behind or sweep.running:  # of a large log, the report comes first
+        if sweep.behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
+            return IDLE_LOOK_S
+        if sweep.behind or sweep.running:
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
+
+    @property
+    def _is_reporting(self) -> bool:
+        """True while a report is being made."""
+        return self._report_task is not None and not self._report_task.done()
 
     def _renew_report(self) -> None:
         """Start to make a new report if the log has grown since the last one and enough time has passed."""
         sweep = self.sweep
-        if sweep is None or (self._report_task is not None and not self._report_task.done()):
+        if sweep is None or self._is_reporting:
             return
         if sweep.behind and sweep.lines.end < SMALL_BYTES:
             return
@@ -191,13 +216,14 @@ class Watch:
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)
             cost_s = self.report.cost_s
+            self.report_problem = ""
         except SweepError as error:
-            self._fail(str(error))
+            self.report_problem = str(error)
         except Exception as error:  # as above
             logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
-            self._fail(in_short(error))
+            self.report_problem = in_short(error)
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
-        self.news.tell()
+        self._tell()
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
@@ -226,46 +252,27 @@ def encode_report(line: int, found: Any) -> bytes:
     return as_json({"line": line, "html": found.html, "data": found.data}).encode("ascii")
 
 
-class ShelfWatch:
+class ShelfWatch(KeptUpToDate):
     """The list of sweeps, while at least one browser shows it."""
 
     def __init__(self, results: Path, reading: Reading) -> None:
-        self.news = News()
+        super().__init__("the results folder")
         self.content = ""
-        self.problem = ""
         self.version = 0
-        self.browsers = 0
         self._shelf = Shelf(results)
         self._reading = reading
-        self._task: asyncio.Task[None] | None = None
 
-    @asynccontextmanager
-    async def looked_at(self) -> AsyncIterator[None]:
-        """Keep the list up to date inside the block."""
-        self.browsers += 1
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._follow())
-        try:
-            yield
-        finally:
-            self.browsers -= 1
+    async def _look(self) -> float:
+        began = time.monotonic()
+        content = as_line(await self._reading.run(self._shelf.list_rows))
+        if content != self.content or self.problem:
+            self.content, self.problem = content, ""
+            self._tell()
+        return max(IDLE_LOOK_S, REST * (time.monotonic() - began))
 
-    async def _follow(self) -> None:
-        while self.browsers:
-            began = time.monotonic()
-            try:
-                content = as_line(await self._reading.run(self._shelf.list_rows))
-                problem = ""
-            except SweepError as error:
-                content, problem = self.content, str(error)
-            except Exception as error:  # the page says it, and the next look may succeed
-                logging.getLogger(__name__).exception("the results folder could not be read")
-                content, problem = self.content, in_short(error)
-            if (content, problem) != (self.content, self.problem) or not self.version:
-                self.content, self.problem = content, problem
-                self.version += 1
-                self.news.tell()
-            await asyncio.sleep(max(IDLE_LOOK_S, REST * (time.monotonic() - began)))
+    def _tell(self) -> None:
+        self.version += 1
+        super()._tell()
 
 
 class Watches:
@@ -276,7 +283,7 @@ class Watches:
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch on a sweep; those that nobody has looked at for a while are forgotten."""
+        """Return the watch on a sweep; those that no browser has shown for a while are forgotten."""
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
             del self._watches[name]
         if folder.name not in self._watches:

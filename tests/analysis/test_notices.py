@@ -66,6 +66,24 @@ def test_the_end() -> None:
     assert end == ("failed", "s: has ended without a completed trial (finished)")
 
 
+def test_of_a_search_and_its_confirmation_the_end_of_the_second_is_told() -> None:
+    watch = NoticeWatch(OUTLINE, is_confirmed_next=True)
+    told(watch, *trial(0, 1.0))
+    assert told(watch, SessionEnded(time=9.0, reason="budget of 10 epochs", finished=True)) == []
+    assert watch.withheld is not None
+    assert watch.withheld.text == "s: budget of 10 epochs: 1 trial ended, 1 completed"
+    told(watch, SessionStarted(time=9.0, resumed=True, version="1"))
+    assert watch.withheld is None
+
+
+def test_without_a_confirmation_in_a_session_of_its_own_the_end_is_told_at_once() -> None:
+    for reason, finished in (("finished", True), ("stopped on request", False)):
+        watch = NoticeWatch(OUTLINE, is_confirmed_next=True)
+        told(watch, *trial(0, 1.0))
+        assert len(told(watch, SessionEnded(time=9.0, reason=reason, finished=finished))) == 1
+        assert watch.withheld is None
+
+
 def test_nothing_of_earlier_sessions_is_told() -> None:
     watch = NoticeWatch(OUTLINE)
     for event in (*trial(0, 1.0), *trial(1, 1.0, Status.FAILED, "ValueError: no")):

@@ -22,7 +22,7 @@ from walking import FILE, write_project
 
 from sweep.analysis.notices import Notice
 from sweep.cli import main
-from sweep.errors import InputError
+from sweep.errors import InputError, StoreError
 from sweep.runner import notifying
 from sweep.runner.notifying import Receiver, make_sender
 from sweep.spec import parse_spec
@@ -283,6 +283,40 @@ def test_a_sweep_tells_what_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ]
     assert found == []
     assert SECRET not in ran.output
+
+
+CONFIRMED = "confirm: {seeds: 2, finalists: 2, budget: null}\n"
+
+
+def run_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Run a sweep whose search ends at a limit and is confirmed; return its exit code and what was told of its end."""
+    hook = Hook()
+    monkeypatch.chdir(tmp_path)
+    entry = f"{{webhook: '{hook.url}', on: [finished, failed]}}"
+    write_project(tmp_path, file=f"{FILE}budget: {{epochs: 2}}\n{CONFIRMED}notify: [{entry}]\n", name="told")
+    with serving(hook):
+        ran = CliRunner().invoke(main, ["run", "told.yaml", "--inline"])
+    return [ran.exit_code, *((content["event"], content["text"]) for _, content in hook.got)]
+
+
+def test_a_sweep_with_a_confirmation_tells_its_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, *ends = run_confirmed(tmp_path, monkeypatch)
+    assert code == 0
+    assert [event for event, _ in ends] == ["finished"]
+    log = (tmp_path / "results" / "told" / "log.jsonl").read_text()
+    assert log.count('"session_ended"') == 2
+
+
+def test_the_end_of_a_search_is_told_if_its_confirmation_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("no confirmation today")
+
+    monkeypatch.setattr("sweep.runner.resuming.open_sweep", refuse)
+    code, *ends = run_confirmed(tmp_path, monkeypatch)
+    assert code != 0
+    assert [event for event, _ in ends] == ["finished"]
 
 
 def test_a_server_that_is_gone_fails_no_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

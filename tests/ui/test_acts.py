@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
 import click
 import pytest
@@ -15,7 +14,7 @@ from sweep.ui.acts import ACTS, find_act, find_offered, make_arguments, show_com
 
 ALL = {act.name: act for act in ACTS}
 EVERYTHING = {act.command: frozenset({group[0] for one in ACTS for group in one.options}) for act in ACTS}
-RESULTS = Path("results")
+RESULTS = "results"
 
 
 def _commands() -> acts.Commands:
@@ -63,7 +62,7 @@ def test_the_command_line_of_an_act(name: str, given: dict[str, str], line: str)
 
 
 def test_another_results_folder_is_named() -> None:
-    assert make_arguments(ALL["stop"], {"sweep": "a"}, Path("/all/see")) == ["stop", "a", "--results", "/all/see"]
+    assert make_arguments(ALL["stop"], {"sweep": "a"}, "/all/see") == ["stop", "a", "--results", "/all/see"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_the_parser_takes_what_an_act_makes(act: acts.Act) -> None:
     given = {
         field.name: {"number": "3", "lines": "a=1\nb=2", "flag": "yes"}.get(field.kind, "x") for field in act.fields
     }
-    arguments = make_arguments(act, {"sweep": "a", "trial": "1", **given}, Path("/elsewhere"))
+    arguments = make_arguments(act, {"sweep": "a", "trial": "1", **given}, "s3://bucket/place")
     command = main.commands[arguments[0]]
     context = command.make_context(arguments[0], arguments[1:], parent=click.Context(main))
     assert context.params["sweep"] == "a"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
@@ -27,6 +28,8 @@ STARTED = TrialStarted(trial=0, trial_id="t0", params={"units": 8, "rate": 0.1},
     [
         (SessionStarted(time=3.0, resumed=True, version="1"), "the sweep was resumed"),
         (SessionEnded(time=3.0, reason="finished"), "the session ended: finished"),
+        (structs.replace(STARTED, trial=1), "trial 1 started: units=8"),
+        (structs.replace(STARTED, trial=1, params={"rate": 0.1}), "trial 1 started"),
         (NoteWritten(text="second try", **BY_ADA), "ada noted on the sweep: second try"),
         (NoteWritten(trial=0, text="", **BY_ADA), "ada removed the note on trial 0"),
         (TrialStarred(trial=0, **BY_ADA), "ada gave trial 0 a star"),

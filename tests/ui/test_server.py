@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from living import SCRIPT, driving, end, epoch, finished, make_sweep, some_trials, start, trial
 from yarl import URL
 
+from sweep.errors import StoreError
 from sweep.events import SessionEnded, Status
+from sweep.store import object_store
 from sweep.ui import acts, server, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
@@ -211,6 +214,32 @@ def test_proposals_come_from_the_text_and_change_nothing(project: Path) -> None:
     assert sorted(path.name for path in project.rglob("*")) == before
 
 
+def test_a_page_that_only_says_something_has_the_styles_and_leads_back(project: Path) -> None:
+    async def work(client: Client) -> None:
+        answer = await client.get("/nothing")
+        text = await answer.text()
+        assert answer.status == 404
+        assert "<h1>404 Not Found</h1>" in text
+        assert '<a href="./">sweeps</a>' in text
+        for style in re.findall(r'<link rel="stylesheet" href="([^"]+)">', text):
+            assert (await client.get(style)).status == 200
+        client.session.cookie_jar.clear()
+        text = await (await client.get("/nothing")).text()
+        assert "<h1>403 Forbidden</h1>" in text
+        assert "stylesheet" not in text  # which would be refused as well
+
+    visit(work)
+
+
+def test_command_lines_name_the_place_in_an_object_store(tmp_path: Path) -> None:
+    object_store.stand_for(tmp_path / "copy", object_store.ObjectStore("s3://bucket/team"))
+    page = server.Page(tmp_path / "copy", ACCESS, COMMANDS)
+    assert page.place == "s3://bucket/team"
+    assert acts.make_results_option(page.place) == ["--results", "s3://bucket/team"]
+    assert server.Page(Path("results"), ACCESS, COMMANDS).place == "results"
+    assert acts.make_results_option("results") == []
+
+
 def test_names_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     name = '"><script>alert(1)<'
@@ -364,6 +393,30 @@ def test_a_damaged_sweep_is_said(project: Path) -> None:
         answer = await client.get("/one/-/report.json")
         assert answer.status == 500
         assert "damaged record" in (await answer.json())["error"][0]["is"]
+
+    visit(work)
+
+
+def test_a_problem_that_is_over_is_said_to_be_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that was away comes back, and meanwhile nothing has changed."""
+    look = watching.FollowedSweep.look
+    away = False
+
+    def look_if_it_is_there(sweep: watching.FollowedSweep) -> bool:
+        if away:
+            raise StoreError("the store is away")
+        return look(sweep)
+
+    monkeypatch.setattr(watching.FollowedSweep, "look", look_if_it_is_there)
+
+    async def work(client: Client) -> None:
+        nonlocal away
+        stream = Stream(await client.get("/two/-/events"))
+        await stream.next("report")
+        away = True
+        assert (await stream.next("problem"))[1] == '"the store is away"'
+        away = False
+        assert (await stream.next("problem"))[1] == '""'
 
     visit(work)
 

@@ -1,8 +1,7 @@
-"""The live page in a real browser: sweeps that run and are killed, two browsers at once, and every act pressed."""
+"""The live page in a real browser: what it shows, and a sweep that is run from it."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,120 +9,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsers import launched, needs_chromium
-from living import FILE, SCRIPT, driver_process, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+from browsers import needs_chromium
+from living import FILE, SCRIPT, driver_process, driving, end, epoch, finished, make_sweep, start, trial
+from visiting import Visit, Visitor, events_of, press_act, serving
 
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
 
 pytestmark = [pytest.mark.slow, needs_chromium]
-
-TRAINABLE = """
-import time
-def train(hp, report):
-    for epoch in range(6):
-        time.sleep(0.2)
-        report(val_accuracy=hp.learning_rate * hp.units + len(hp.optimizer) / 10)
-"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    now = time.time()
-    (tmp_path / "scored.py").write_text(TRAINABLE)
-    results = tmp_path / "results"
-    make_sweep(results, "lives", some_trials(now, 5))
-    make_sweep(results, "killed", [*some_trials(now - 600), start(8, now - 500), epoch(8, 1, now - 499)])
-    make_sweep(results, "done", finished(now - 3600))
-    return tmp_path
-
-
-@contextmanager
-def serving(project: Path, *options: str) -> Iterator[str]:
-    """The page as a process; yields its address with the token."""
-    command = [sys.executable, "-m", "sweep", "ui", "--port", "0", "--no-open", *options]
-    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        try:
-            yield first.split()[1]
-        finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 0
-
-
-@pytest.fixture
-def address(project: Path) -> Iterator[str]:
-    with serving(project) as found:
-        yield found
-
-
-class Visitor:
-    """A browser on the page, and all that went wrong in it."""
-
-    def __init__(self, browser: Any, address: str, **context: Any) -> None:
-        self.troubles: list[str] = []
-        self.base = address.split("/?")[0]
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        self.page.on("request", self._look_at_request)
-        self.page.add_init_script(
-            "addEventListener('securitypolicyviolation', (event) => console.log('policy ' + event.violatedDirective))"
-        )
-        self.page.goto(address)
-        self.page.wait_for_url(f"{self.base}/")
-
-    def _look_at_request(self, request: Any) -> None:
-        if not request.url.startswith((self.base, "data:")):
-            self.troubles.append(f"request: {request.url[:200]}")
-
-    def open(self, path: str, *, ready: bool = True) -> None:
-        self.page.goto(f"{self.base}{path}")
-        if ready:
-            self.page.wait_for_selector("html[data-ready]", state="attached")
-
-    def wait(self, condition: str) -> None:
-        self.page.wait_for_function(f"() => Boolean({condition})")
-
-    def has_text(self, selector: str, pattern: str) -> None:
-        self.page.wait_for_function(
-            "([selector, pattern]) => RegExp(pattern).test(document.querySelector(selector)?.innerText ?? '')",
-            arg=[selector, pattern],
-        )
-
-
-Visit = Callable[..., Visitor]
-
-
-@pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Visit]:
-    """Opens the shelf in a browser of its own; afterwards nothing may have gone wrong in it."""
-    visitors: list[Visitor] = []
-
-    def open_(**context: Any) -> Visitor:
-        visitors.append(Visitor(browser, address, **context))
-        return visitors[-1]
-
-    yield open_
-    for one in visitors:
-        assert one.page.evaluate("window.hacked") is None
-        one.context.close()
-        assert one.troubles == []
 
 
 def test_the_shelf_filters_and_compares(visit: Visit, project: Path) -> None:
@@ -238,35 +135,8 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.troubles.clear()
 
 
-def run_act(one: Visitor, name: str, fields: dict[str, str] | None = None) -> tuple[str, str, str]:
-    """Press an act; return the command line that was shown before, the one that ran, and what it said."""
-    button = one.page.locator(f"button[data-act={name}]")
-    if not button.is_visible():
-        one.page.click(".more summary")
-    button.hover()
-    before = one.page.locator("#jobs .job").count()
-    if fields is None:
-        one.page.wait_for_function("text => document.querySelector('#command').textContent.includes(text)", arg="sweep")
-    button.click()
-    shown = ""
-    if fields is not None:
-        for field, value in fields.items():
-            one.page.fill(f"#field-{field}", value)
-        one.page.wait_for_timeout(800)
-        shown = one.page.inner_text("dialog output")
-        one.page.click("dialog button[type=submit]")
-    one.wait(f"document.querySelectorAll('#jobs .job').length === {before + 1}")
-    one.wait("document.querySelector('#jobs .job').dataset.code !== ''")
-    job = one.page.locator("#jobs .job").first
-    return shown, job.locator("code").inner_text(), job.inner_text()
-
-
-def events_of(folder: ResultsFolder) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in folder.log.read_text().splitlines()]
-
-
-def test_each_act_is_pressed_and_its_event_is_in_the_log(visit: Visit, project: Path) -> None:
-    """On a sweep that really runs: run, stop a trial, stop, extend, resume and retry, from the page alone."""
+def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path) -> None:
+    """On Ray, from the page alone; `test_ui_browser_acts.py` has all acts."""
     one = visit()
     one.open("/-/new?from=done", ready=False)
     one.has_text("#verdict", "mistake")
@@ -288,20 +158,17 @@ def test_each_act_is_pressed_and_its_event_is_in_the_log(visit: Visit, project: 
     one.page.wait_for_selector("#workers a", timeout=200_000)
     number = int(re.findall(r"\d+$", str(one.page.get_attribute("#workers a", "href")))[0])
     one.open(f"/real/{number}")
-    shown, ran, said = run_act(one, "stop_trial", {})
-    assert shown == ran == f"python -m sweep stop real --trial {number}"
+    said = press_act(one, "stop_trial", f"stop real --trial {number}", {})
     assert f"trial {number} " in said
     one.has_text("#state", "pruned")
     (ended,) = [event for event in events_of(folder) if event["event"] == "trial_ended" and event["trial"] == number]
     assert (ended["status"], ended["asked"]) == ("pruned", True)
     one.open("/real")
     one.has_text("#state", "^running$")
-    _, ran, _ = run_act(one, "stop")
-    assert ran == "python -m sweep stop real"
+    press_act(one, "stop", "stop real")
     one.has_text("#state", "interrupted|stopped on request")
     assert events_of(folder)[-1]["event"] == "session_ended"
-    shown, ran, _ = run_act(one, "extend", {"changes": "budget.epochs=60"})
-    assert shown == ran == "python -m sweep resume real --set budget.epochs=60 --detach"
+    press_act(one, "extend", "resume real --set budget.epochs=60 --detach", {"changes": "budget.epochs=60"})
     one.has_text("#state", "budget")
     assert sum(event["event"] == "session_started" for event in events_of(folder)) == 2
 

@@ -3,7 +3,7 @@
 
 (async () => {
   const names = new URLSearchParams(location.search).getAll("sweep");
-  tell(find("command"), `python -m sweep compare ${names.join(" ")}`);
+  tell(find("command"), commandLine(`compare ${names.join(" ")}`));
   try {
     showReport(await getJson(`${ROOT}-/compare.json${location.search}`));
     if (!N) openTheme();

@@ -29,6 +29,11 @@ function directed(text) {
   return element;
 }
 
+// A command line of sweep, for the results that the page shows.
+function commandLine(words) {
+  return ["python -m sweep", words, document.body.dataset.resultsOption].filter(Boolean).join(" ");
+}
+
 // Sets a text only where it differs, so that nothing is selected away or said twice.
 function tell(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -44,6 +49,10 @@ function inTime(seconds) {
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60) % 60).padStart(2, "0")} s`;
   if (seconds < 172800) return `${Math.floor(seconds / 3600)} h ${String(Math.floor((seconds % 3600) / 60)).padStart(2, "0")} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+function counted(count, noun) {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function inScore(value) {

@@ -109,7 +109,7 @@ function rowParts(row, checked) {
   ];
   const notes = notesOf(row);
   const words = [row.question, notes && `note: ${notes}`, row.reason, row.other_data, row.other_code].filter(Boolean);
-  if (word === "killed") words.push(`its driver was killed; go on with: python -m sweep resume ${row.name}`);
+  if (word === "killed") words.push(`its driver was killed; go on with: ${commandLine(`resume ${row.name}`)}`);
   if (words.length) lines.push(make("span", { class: "words note" }, words.join(" · ")));
   if (!document.body.dataset.readOnly && word !== "damaged") {
     lines.push(make("a", { class: "copy note", href: `${ROOT}-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate"));

@@ -202,7 +202,7 @@ function showSilence(facts, now) {
   const line = find("silence");
   const silent = facts.heard === null ? 0 : now - facts.heard;
   let text = facts.note;
-  if (facts.state === "killed") text = `Its driver was killed ${inTime(silent)} ago. Nothing is lost: python -m sweep resume ${NAME}`;
+  if (facts.state === "killed") text = `Its driver was killed ${inTime(silent)} ago. Nothing is lost: ${commandLine(`resume ${NAME}`)}`;
   else if (facts.state === "running" && silent >= QUIET && facts.read >= 1) text = `Not heard of the driver for ${inTime(silent)}; its process lives. Epochs may take that long.`;
   line.hidden = !text;
   line.classList.toggle("wrong", facts.state === "killed");
@@ -310,7 +310,15 @@ function showFailures(facts) {
       return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
-  list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+}
+
+// A text about a trial, in which the trial's name is a link.
+function linkTrial(text, trial) {
+  const name = `trial ${trial}`;
+  const at = trial === null ? -1 : text.indexOf(name);
+  if (at < 0) return [text];
+  return [text.slice(0, at), trialLink(trial), text.slice(at + name.length)];
 }
 
 const SHOWN_EVENTS = 10;
@@ -321,7 +329,7 @@ function showEvents(facts) {
   const newest = Math.max(0, ...facts.events.map((one) => one.line));
   const items = shown.map((one) => {
     const fresh = live.newest && one.line > live.newest;
-    const words = one.trial === null ? [one.text] : [trialLink(one.trial), one.text.replace(`trial ${one.trial}`, "")];
+    const words = linkTrial(one.text, one.trial);
     return make("li", { class: fresh ? "fresh" : null, "data-status": one.status || null }, make("time", { datetime: new Date(1000 * one.time).toISOString() }, atTime(one.time)), " ", ...words);
   });
   const key = `${newest} ${shown.length}`;

@@ -71,7 +71,7 @@ function showTrial(content) {
   showActs();
   find("beside-number").max = String(content.trial.known - 1);
   find("state").replaceChildren(statusMark(first.status));
-  tell(find("reason"), [first.reason, `${first.epochs} epochs`, inTime(first.duration_s)].filter(Boolean).join(" · "));
+  tell(find("reason"), [first.reason, counted(first.epochs, "epoch"), inTime(first.duration_s)].filter(Boolean).join(" · "));
   const open = [...find("trial").querySelectorAll("details")].map((one) => one.open);
   find("trial").replaceChildren(
     ...[
@@ -120,7 +120,7 @@ function factTable(heading, trials, read, none) {
   });
   const heads = [make("td"), ...trials.map((one) => make("th", { scope: "col" }, `trial ${one.trial}`)), several ? make("td") : null];
   const table = make("table", { class: "plain facts-table" }, several ? make("thead", {}, make("tr", {}, heads)) : null, make("tbody", {}, rows));
-  return make("section", {}, make("h2", {}, heading), names.length ? make("div", { class: "scroll" }, table) : make("p", { class: "note" }, none));
+  return make("section", {}, make("h2", {}, heading), names.length ? make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": heading }, table) : make("p", { class: "note" }, none));
 }
 
 function timeTable(trials) {

@@ -1,0 +1,352 @@
+"""Every act of the page pressed in a real browser: its command line is shown, and its event is read from the log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from browsers import needs_chromium
+from living import FILE, begin, make_sweep, params_of, trial
+from visiting import Visit, events_of, fill, press_act
+from waiting import until
+
+from sweep.events import Event, SessionEnded, Status
+from sweep.store.folder import ResultsFolder
+from sweep.ui.acts import ACTS, Act
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+Logged: TypeAlias = list[dict[str, Any]]
+"""Events that an act has added to a log."""
+
+RULE = "early_terminate: {type: asha, min_iter: 2, eta: 3}\n"
+SHORT = FILE.replace("scored:Scored", "scored:train").replace(RULE, "").replace("run_cap: 12", "run_cap: 4")
+LONG = SHORT.replace("epochs: 6", "epochs: 2000")
+DIGITS = """\
+name: model
+trainable: trainables.digits_cnn:DigitsCNN
+method: grid
+metric: {name: val_accuracy, goal: maximize}
+parameters:
+  learning_rate: {values: [1e-3]}
+epochs: 1
+"""
+RAY = pytest.mark.ray
+KERAS = pytest.mark.keras
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """How an act is pressed, and what must follow."""
+
+    line: str  # after "python -m sweep"
+    sweep: str  # "over", "halted" (one configuration is left), "runs", or "model" (a trained Keras model)
+    logged: Callable[[Logged], object]  # whether these new events are what was asked for
+    fields: Mapping[str, str] | None = None  # None: the act asks for nothing
+    log: str = ""  # the sweep whose log has the events, if another
+    trial: int | None = None
+    says: str = ""  # what the page then says about it among its events
+    state: str = ""  # what it then says without being loaded again
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+
+def without_epochs(events: Logged) -> Logged:
+    return [event for event in events if event["event"] != "epoch_reported"]
+
+
+def kinds(events: Logged, kind: str) -> Logged:
+    return [event for event in events if event["event"] == kind]
+
+
+def has_ended(events: Logged, reason: str = "finished") -> bool:
+    return [event["reason"] for event in kinds(events, "session_ended")] == [reason]
+
+
+def is_note(events: Logged, number: int | None) -> bool:
+    (event,) = events
+    return (event["event"], event["text"], event.get("trial")) == ("note_written", "tried; $(it)", number)
+
+
+def has_tried_again(events: Logged) -> bool:
+    """Whether trial 3, which had failed, was completed, and no other trial was trained."""
+    ended = kinds(events, "trial_ended")
+    return {event["trial"] for event in ended} == {3} and ended[-1]["status"] == "completed" and has_ended(events)
+
+
+def has_confirmed(events: Logged) -> bool:
+    """Whether two finalists were trained with two fresh seeds each."""
+    roles = [event.get("role") for event in kinds(events, "trial_started")]
+    return roles == ["confirm"] * 4 and has_ended(events)
+
+
+def has_retrained(events: Logged, epochs: int) -> bool:
+    ends = [event["status"] for event in kinds(events, "trial_ended")]
+    return ends == ["completed"] and len(kinds(events, "epoch_reported")) == epochs
+
+
+ROWS: Mapping[str, Row] = {
+    "stop": Row(
+        line="stop runs",
+        sweep="runs",
+        logged=lambda new: has_ended(new, "stopped on request"),
+        state="stopped on request",
+    ),
+    "stop_now": Row(
+        line="stop runs --now",
+        sweep="runs",
+        fields={},
+        logged=lambda new: not without_epochs(new),  # as after a kill
+        state="killed",
+    ),
+    "stop_trial": Row(
+        line="stop runs --trial 0 --now",
+        sweep="runs",
+        trial=0,
+        fields={"now": "yes"},
+        logged=lambda new: [(one["status"], one["asked"]) for one in kinds(new, "trial_ended")] == [("pruned", True)],
+        state="pruned",
+    ),
+    "resume": Row(
+        line="resume halted --detach",
+        sweep="halted",
+        logged=lambda new: len(kinds(new, "trial_started")) == 1 and has_ended(new),
+        says="the sweep was resumed",
+        marks=(RAY,),
+    ),
+    "extend": Row(
+        line="resume over --run-cap 5 --set 'description=once more' --detach",
+        sweep="over",
+        fields={"run_cap": "5", "changes": "description=once more"},
+        logged=lambda new: len(kinds(new, "trial_started")) == 1 and has_ended(new),
+        says="changed description, run_cap|changed run_cap, description",
+        marks=(RAY,),
+    ),
+    "retry": Row(
+        line="resume over --retry-failed --detach",
+        sweep="over",
+        logged=has_tried_again,
+        says="trial 3 is completed",
+        marks=(RAY,),
+    ),
+    "confirm": Row(
+        line="confirm over --seeds 2 --finalists 2 --budget none",
+        sweep="over",
+        fields={"seeds": "2", "finalists": "2", "budget": "none"},
+        logged=has_confirmed,
+        says="started, confirm",
+        marks=(RAY,),
+    ),
+    "retrain": Row(
+        line="retrain over --epochs 2 --name again",
+        sweep="over",
+        log="again",
+        fields={"epochs": "2", "name": "again"},
+        logged=lambda new: has_retrained(new, 2),
+        marks=(RAY,),
+    ),
+    "retrain_trial": Row(
+        line="retrain over --trial 1 --epochs 3",
+        sweep="over",
+        trial=1,
+        log="over-retrain",
+        fields={"epochs": "3"},
+        logged=lambda new: has_retrained(new, 3),
+        marks=(RAY,),
+    ),
+    "export": Row(
+        line="best model --export out --format keras",
+        sweep="model",
+        fields={"folder": "out", "formats": "keras"},
+        logged=lambda new: not new,
+        marks=(KERAS,),
+    ),
+    "export_trial": Row(
+        line="best model --trial 0 --export other --format keras",
+        sweep="model",
+        trial=0,
+        fields={"folder": "other", "formats": "keras"},
+        logged=lambda new: not new,
+        marks=(KERAS,),
+    ),
+    "add": Row(
+        line="add halted learning_rate=0.02 units=16 optimizer=sgd",
+        sweep="halted",
+        fields={"settings": "learning_rate=0.02\nunits=16\n\noptimizer=sgd"},
+        logged=lambda new: (
+            new[0]["configurations"] == [{"learning_rate": 0.02, "units": 16, "optimizer": "sgd"}]
+            and len(kinds(new, "configurations_enqueued")) == 1
+        ),
+        says="added learning_rate=0.02",
+    ),
+    "change": Row(
+        line="change over --set 'parameters.units.values=[8, 16, 64]' --set run_cap=9",
+        sweep="over",
+        fields={"changes": "parameters.units.values=[8, 16, 64]\nrun_cap=9"},
+        logged=lambda new: (
+            new[0]["settings"]["run_cap"] == 9
+            and new[0]["settings"]["parameters"]["units"]["values"] == [8, 16, 64]
+            and len(kinds(new, "sweep_changed")) == 1
+        ),
+        says="changed .*from trial 4 on",
+    ),
+    "note": Row(
+        line="note over 'tried; $(it)'",
+        sweep="over",
+        fields={"text": "tried; $(it)"},
+        logged=lambda new: is_note(new, None),
+        says=r"noted on the sweep: tried; \$\(it\)",
+    ),
+    "note_trial": Row(
+        line="note over 2 'tried; $(it)'",
+        sweep="over",
+        trial=2,
+        fields={"text": "tried; $(it)"},
+        logged=lambda new: is_note(new, 2),
+        says=r"noted on trial 2: tried; \$\(it\)",
+    ),
+    "star": Row(
+        line="star over 1",
+        sweep="over",
+        trial=1,
+        fields={},
+        logged=lambda new: (
+            [(one["trial"], one.get("starred", True)) for one in kinds(new, "trial_starred")] == [(1, True)]
+        ),
+        says="gave trial 1 a star",
+    ),
+}
+
+
+def ended_trials(now: float, count: int) -> list[Event]:
+    """A session that has ended, of which the last trial failed."""
+    events = [begin(now - 60)]
+    for number in range(count - 1):
+        events += trial(number, now - 50 + 4 * number)
+    events += trial(count - 1, now - 20, 1, Status.FAILED, reason="ValueError: no luck", error="ValueError: no luck")
+    return events
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a trained Keras model."""
+    project = tmp_path_factory.mktemp("model")
+    (project / "model.yaml").write_text(DIGITS)
+    command = [sys.executable, "-m", "sweep", "run", "model.yaml", "--inline", "-q"]
+    subprocess.run(command, cwd=project, check=True)
+    return project
+
+
+@pytest.fixture
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if "keras" in request.keywords:
+        found: Path = request.getfixturevalue("model")
+        return found
+    now = time.time()
+    (tmp_path / "scored.py").write_text(TRAINABLE)
+    results = tmp_path / "results"
+    make_sweep(
+        results, "over", [*ended_trials(now, 4), SessionEnded(time=now, reason="finished", finished=True)], SHORT
+    )
+    make_sweep(results, "halted", [*ended_trials(now, 3), SessionEnded(time=now, reason="interrupted")], SHORT)
+    return tmp_path
+
+
+POINT_OF_TRIAL_1 = """() => {
+  const plot = plots.find((plot) => plot instanceof HistoryPlot);
+  const [x, y] = plot.anchor(1);
+  const { left, top } = plot.box.getBoundingClientRect();
+  return [left + x, top + y];
+}"""
+TRAINABLE = """
+import time
+def train(hp, report):
+    for epoch in range(2000):
+        time.sleep(0.05)
+        report(val_accuracy=hp.learning_rate * hp.units + len(hp.optimizer) / 10)
+"""
+
+
+@contextmanager
+def running(project: Path) -> Iterator[ResultsFolder]:
+    """A sweep that really runs, in a process of its own, with a trial that trains for minutes."""
+    (project / "runs.yaml").write_text(LONG.replace("NAME", "runs"))
+    command = [sys.executable, "-m", "sweep", "run", "runs.yaml", "--inline", "-q"]
+    with subprocess.Popen(command, cwd=project) as process:
+        folder = ResultsFolder(project / "results" / "runs")
+        try:
+            until(lambda: folder.log.exists() and '"epoch_reported"' in folder.log.read_text())
+            yield folder
+        finally:
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def test_every_act_has_a_row() -> None:
+    assert ROWS.keys() == {act.name for act in ACTS}
+
+
+def _as_case(act: Act) -> Any:
+    return pytest.param(act, id=act.name, marks=ROWS[act.name].marks)
+
+
+@pytest.mark.parametrize("act", [_as_case(act) for act in ACTS if act.name in ROWS])
+def test_an_act_is_pressed_and_its_event_is_in_the_log(act: Act, visit: Visit, project: Path) -> None:
+    row = ROWS[act.name]
+    if row.sweep == "runs":
+        with running(project):
+            press_and_check(act, row, visit, project)
+    else:
+        press_and_check(act, row, visit, project)
+
+
+def press_and_check(act: Act, row: Row, visit: Visit, project: Path) -> None:
+    folder = ResultsFolder(project / "results" / (row.log or row.sweep))
+    before = len(events_of(folder)) if folder.log.exists() else 0
+    one = visit()
+    one.open(f"/{row.sweep}" if row.trial is None else f"/{row.sweep}/{row.trial}")
+    said = press_act(one, act.name, row.line, row.fields)
+    until(lambda: row.logged(new_events(folder, before)), lambda: (said, without_epochs(new_events(folder, before))))
+    if row.state:
+        one.has_text("#state", f"^{row.state}$")
+    if row.state and row.trial is None:
+        one.page.wait_for_selector("[data-act=resume]")
+    if row.says:
+        one.open(f"/{row.sweep}")
+        one.has_text("#events", row.says)
+    if act.command == "best" and row.fields is not None:
+        assert (project / row.fields["folder"] / "model.keras").exists()
+
+
+def new_events(folder: ResultsFolder, before: int) -> Logged:
+    """The events that have been added so far: a detached command goes on after it has ended."""
+    return events_of(folder)[before:] if folder.log.exists() else []
+
+
+def test_a_configuration_is_added_from_a_point_in_a_chart(visit: Visit, project: Path) -> None:
+    """A click on a point selects its trial, whose parameters are then filled in, to be changed."""
+    folder = ResultsFolder(project / "results" / "halted")
+    one = visit()
+    one.open("/halted")
+    one.page.evaluate("plots.find((plot) => plot instanceof HistoryPlot).box.scrollIntoView({block: 'center'})")
+    one.wait("plots.find((plot) => plot instanceof HistoryPlot).chart")
+    one.page.mouse.click(*one.page.evaluate(POINT_OF_TRIAL_1))
+    one.has_text("#chosen", "trial 1")
+    one.page.click("[data-act=add]")
+    text = one.page.input_value("#field-settings")
+    given = dict(line.split("=") for line in text.split("\n"))
+    rate = pytest.approx(params_of(1)["learning_rate"])
+    assert given == {"learning_rate": given["learning_rate"], "units": "16", "optimizer": "sgd"}
+    fill(one, "settings", text.replace("units=16", "units=8"))
+    one.page.click("dialog button[type=submit]")
+    one.has_text("#events", "added ")
+    (event,) = kinds(events_of(folder), "configurations_enqueued")
+    assert event["configurations"] == [{"learning_rate": rate, "units": 8, "optimizer": "sgd"}]
