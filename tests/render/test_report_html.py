@@ -82,6 +82,13 @@ def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known
     assert log() == {"lr": False, "units": True, "optimizer.momentum": False}
 
 
+def test_numbers_of_a_configuration_are_not_rounded(tmp_path: Path) -> None:
+    exact = [0.1 + 0.2, 1 / 3, 7e-300]
+    trials = [trial(number, {"lr": value}, [0.5], Status.COMPLETED) for number, value in enumerate(exact)]
+    data = json.loads(Tags(page([written(tmp_path, sum(trials, []))])).inline["script"][0])
+    assert data["params"][0]["values"] == exact
+
+
 def test_its_data_is_the_logs(tmp_path: Path) -> None:
     data = json.loads(Tags(page([written(tmp_path, mixed(), objectives=BOTH)])).inline["script"][0])
     assert data["trials"]["trial"] == list(range(36))

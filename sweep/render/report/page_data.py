@@ -158,7 +158,8 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) == len(values):
         log, listed = is_log(domain, numbers), not isinstance(domain, Range)
-        return {"name": name, "log": log, "listed": listed, "values": [_round_number(one.get(name)) for one in params]}
+        exact = [_find_number(one.get(name)) for one in params]  # not rounded: the page adds configurations from them
+        return {"name": name, "log": log, "listed": listed, "values": exact}
     possible = () if domain is None else list_choices(domain) or ()
     labels = list(dict.fromkeys(map(format_setting, [*possible, *values])))
     labels = [label for label in labels if label in set(map(format_setting, values))]
@@ -216,8 +217,12 @@ def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
     return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
+def _find_number(value: object) -> float | None:
+    """Return a number as it is; None for NaN and infinities, which JSON lacks, and for what is no number."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
 def _round_number(value: object) -> float | None:
     """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value if isinstance(value, int) else float(f"{value:.7g}")
+    number = _find_number(value)
+    return number if number is None or isinstance(number, int) else float(f"{number:.7g}")
