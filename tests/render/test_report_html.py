@@ -14,7 +14,7 @@ import pytest
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.errors import InputError
-from sweep.events import Status
+from sweep.events import Event, Status
 from sweep.render.report import page
 from sweep.render.report.html_page import SCRIPTS, START
 
@@ -84,8 +84,10 @@ def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known
 
 def test_numbers_of_a_configuration_are_not_rounded(tmp_path: Path) -> None:
     exact = [0.1 + 0.2, 1 / 3, 7e-300]
-    trials = [trial(number, {"lr": value}, [0.5], Status.COMPLETED) for number, value in enumerate(exact)]
-    data = json.loads(Tags(page([written(tmp_path, sum(trials, []))])).inline["script"][0])
+    events: list[Event] = []
+    for number, value in enumerate(exact):
+        events += trial(number, {"lr": value}, [0.5], Status.COMPLETED)
+    data = json.loads(Tags(page([written(tmp_path, events)])).inline["script"][0])
     assert data["params"][0]["values"] == exact
 
 
