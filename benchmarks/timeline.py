@@ -168,7 +168,7 @@ def _find_group(is_root: bool, command: str) -> str:
         return "command"
     if "gcs_server" in command or "raylet/raylet" in command:
         return "Ray's servers"
-    if "default_worker.py" in command or "ray::IDLE" in command or "TrialWorker" in command:
+    if any(name in command for name in ("fork_", "default_worker.py", "ray::IDLE", "TrialWorker")):
         return "workers"
     if "ray" in command:
         return "dashboard"

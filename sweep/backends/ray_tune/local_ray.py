@@ -22,6 +22,8 @@ START_S = 120.0
 """Seconds that a Ray node may take to register; by itself Ray gives up after 30 s, however busy the machine."""
 SPARE = 2
 """Largest number of processes, per concurrent trial, that import modules in advance; Ray starts one for each core."""
+NO_WORKERS_IN_ADVANCE = ("RAY_prestart_worker_first_driver", "0")
+"""Setting by which a driver is not kept waiting until workers have started, which would wait for their imports."""
 _NICENESS = 10  # what starts in the background must not slow down workers
 
 
@@ -43,14 +45,17 @@ def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> It
         parameters.worker_path = fork_client.__file__
         return original(node, *arguments, **options)
 
+    before = dict(os.environ)
     os.environ[fork_client.SERVER_VARIABLE] = server.name
+    os.environ.setdefault(*NO_WORKERS_IN_ADVANCE)
     node_class.start_raylet = start_raylet
     try:
         yield True
     finally:
         node_class.start_raylet = original
-        del os.environ[fork_client.SERVER_VARIABLE]
-        os.environ.pop(fork_client.PROGRAM_VARIABLE, None)
+        for name in (fork_client.SERVER_VARIABLE, fork_client.PROGRAM_VARIABLE, NO_WORKERS_IN_ADVANCE[0]):
+            if name not in before:
+                os.environ.pop(name, None)
 
 
 @contextmanager
