@@ -62,7 +62,10 @@ class ToldTrials(BaseStorage):
     ) -> list[FrozenTrial]:
         if states == (TrialState.WAITING,):  # Optuna asks for these before each trial; here are none
             return []
-        trials = [trial for trial in self._trials if states is None or trial.state in states]
+        trials = []
+        for trial in self._trials:
+            if states is None or trial.state in states:
+                trials.append(trial)
         return copy.deepcopy(trials) if deepcopy else trials
 
     def set_trial_param(
@@ -196,7 +199,10 @@ class WatchedStudies(BaseStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        trials = [trial for trial in self._of(study_id).trials() if states is None or trial.state in states]
+        trials = []
+        for trial in self._of(study_id).trials():
+            if states is None or trial.state in states:
+                trials.append(trial)
         for trial in trials:
             trial._trial_id = _IDS * study_id + trial.number
         return copy.deepcopy(trials) if deepcopy else trials
@@ -216,7 +222,10 @@ class WatchedStudies(BaseStorage):
         feasible = [trial for trial in completed if _meets_constraints(trial)]
         if not feasible:
             raise ValueError("no trial that meets its constraints is completed yet")
-        best = max if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE] else min
+        if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE]:
+            best = max
+        else:
+            best = min
         return best(feasible, key=lambda trial: trial.values[0])
 
     def get_study_id_from_name(self, study_name: str) -> int:

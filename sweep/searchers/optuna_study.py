@@ -96,7 +96,10 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -
     """
     axis_by_name = {}
     for name, domain in domains.items():
-        values = [trial.params[name] for trial in trials if name in trial.params]
+        values = []
+        for trial in trials:
+            if name in trial.params:
+                values.append(trial.params[name])
         if domain is not None or values:
             axis_by_name[name] = axis(domain, values)
     return axis_by_name
@@ -108,7 +111,10 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
             return Axis(_scale(domain or _make_domain(numbers), numbers))
-    choices = None if domain is None else list_choices(domain)
+    if domain is None:
+        choices = None
+    else:
+        choices = list_choices(domain)
     possible = {key(value): value for value in choices or ()}
     for value in seen:
         possible.setdefault(_find_known_key(value, possible), value)
@@ -133,7 +139,10 @@ def make_frozen_trial(
     if state is TrialState.COMPLETE and not all(map(math.isfinite, values)):
         state = TrialState.FAIL
     has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
-    params = {name: known[name].value(value) for name, value in trial.params.items() if name in known}
+    params = {}
+    for name, value in trial.params.items():
+        if name in known:
+            params[name] = known[name].value(value)
     ended = None
     if state.is_finished():
         ended = _local(trial.started if trial.ended is None else trial.ended)
@@ -182,7 +191,8 @@ def study(
 
 def _make_domain(numbers: Sequence[float]) -> Range:
     """Return a domain from the smallest to the largest of these numbers (at least one), of integers if all are."""
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     if all(isinstance(number, int) for number in numbers):
         return IntUniform(int(low), int(high))
     return Uniform(low, high)
@@ -191,7 +201,8 @@ def _make_domain(numbers: Sequence[float]) -> Range:
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     ends = [snap(domain, end) for end in get_finite_bounds(domain, _WIDE)]
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
-    low, high = min([*ends, *seen]), max([*ends, *seen])
+    low = min([*ends, *seen])
+    high = max([*ends, *seen])
     log = is_log(domain, (low, high))
     step = domain.q
     if log or any(snap(domain, number) != number for number in seen):
@@ -273,7 +284,9 @@ def compute_importances(
         known[name] = _distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
-    told = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
+    told = []
+    for number, (params, loss) in enumerate(pool):
+        told.append(_frozen(number, params, loss, known))
     storage = _storage()
     shares: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(RESAMPLES):

@@ -71,11 +71,16 @@ def standardized(values: Array) -> Array:
 
     Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
     """
-    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    if np.isfinite(values).any():
+        finite = values[np.isfinite(values)]
+    else:
+        finite = np.zeros(1)
     middle = float(np.median(finite))
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
     pulled: Array = values.clip(max(middle - reach, finite.min()), min(middle + reach, finite.max()))
-    return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12) if len(values) else values
+    if len(values):
+        return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12)
+    return values
 
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
@@ -109,22 +114,27 @@ class Kernel:
     def cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
         """Return the negative log marginal likelihood, up to a constant, and its derivatives ordered as `_BOUNDS`."""
         apart, squares = distances
-        alike, unit = self._alike(apart, squares), np.eye(len(values))
+        alike = self._alike(apart, squares)
+        unit = np.eye(len(values))
         inverse, logarithm = inverted((1 - self.noise) * alike + self.noise * unit)
         weights = (inverse * values).sum(axis=1)
         outer = (inverse - np.outer(weights, weights)) / 2
         by_length = (1 - self.noise) * alike * squares / self.length**2
         by_forgetting = (self.noise - 1) * alike * apart / (2 * (1 - self.forgets))
-        slopes = [float((outer * one).sum()) for one in (by_length, unit - alike, by_forgetting)]
+        slopes = []
+        for one in (by_length, unit - alike, by_forgetting):
+            slopes.append(float((outer * one).sum()))
         return (float((values * weights).sum()) + logarithm) / 2, slopes
 
 
 def inverted(matrix: Array) -> tuple[Array, float]:
     """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
     # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
-    found, logarithm = matrix.copy(), 0.0
+    found = matrix.copy()
+    logarithm = 0.0
     for place in range(len(found)):
-        pivot, column = float(found[place, place]), found[:, place].copy()
+        pivot = float(found[place, place])
+        column = found[:, place].copy()
         column[place], found[:, place], found[place, place] = 0.0, 0.0, 1.0
         found[place] /= pivot
         found -= column[:, None] * found[place]
@@ -145,7 +155,8 @@ def fit_kernel(points: Array, values: Array) -> Kernel:
     """Return the kernel with the largest marginal likelihood."""
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
-    distances, rule = distances_between(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
+    distances = distances_between(points, points)
+    rule = {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
 
     def compute_cost(theta: Array) -> tuple[float, list[float]]:
         return _make_kernel(theta).cost(distances, values)
@@ -164,7 +175,9 @@ class Posterior:
     """A Gaussian process, given observed gains at some points."""
 
     def __init__(self, kernel: Kernel, points: Array, values: Array) -> None:
-        self.kernel, self.points, self.values = kernel, points, values
+        self.kernel = kernel
+        self.points = points
+        self.values = values
         self._inverse, _ = inverted(kernel.between(points, points) + kernel.noise * np.eye(len(points)))
         self._weights = (self._inverse * values).sum(axis=1)
 
@@ -204,7 +217,9 @@ def choose_point(
     names = [axis.name for axis in axes]
     best: list[tuple[float, list[float], Params]] = []
     for width in (*WIDTHS, 0.0):
-        named = [dict(zip(names, one, strict=True)) for one in units.clip(0, 1).tolist()]
+        named = []
+        for one in units.clip(0, 1).tolist():
+            named.append(dict(zip(names, one, strict=True)))
         made = [params for params in map(make, named) if params is not None]
         if made:
             rows = [row(generation, stood, params, axes) for params in made]

@@ -162,7 +162,8 @@ class Belief:
     def log_density(self, domain: Domain, value: Value) -> float:
         """Return the log of the believed density of a value relative to the domain's own; 0 if equal."""
         if isinstance(domain, Categorical):
-            believed, own = self._weighted(domain).probabilities or (), _probabilities(domain)
+            believed = self._weighted(domain).probabilities or ()
+            own = _probabilities(domain)
             place = [key(one) for one in domain.values].index(key(value))
             return math.log(believed[place] / own[place])
         around, low, high = self._normal(domain)
@@ -175,7 +176,10 @@ class Belief:
     def _weighted(self, domain: Categorical) -> Categorical:
         weights = []
         for value, probability in zip(domain.values, _probabilities(domain), strict=True):
-            odds = ODDS[self.confidence] if key(value) == key(self.value) else 1.0
+            if key(value) == key(self.value):
+                odds = ODDS[self.confidence]
+            else:
+                odds = 1.0
             weights.append(probability * odds)
         total = sum(weights)
         return Categorical(domain.values, tuple(weight / total for weight in weights))

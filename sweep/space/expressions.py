@@ -60,7 +60,9 @@ class ExpressionError(SweepError):
     """An expression that cannot be parsed or computed; ``column`` counts from 1."""
 
     def __init__(self, text: str, column: int, message: str) -> None:
-        self.text, self.column, self.message = text, column, message
+        self.text = text
+        self.column = column
+        self.message = message
         super().__init__(f"{text!r}, column {column}: {message}")
 
 
@@ -238,7 +240,9 @@ class _Evaluation:
         if name not in self.params:
             raise self.error(node, f"no parameter {name!r}")
         value = self.params[name]
-        return self.bounded(node, value) if isinstance(value, float) else value  # a metric may be NaN
+        if isinstance(value, float):
+            return self.bounded(node, value)  # a metric may be NaN
+        return value
 
     def decide(self, node: ast.expr) -> bool:
         """Return the value of ``not``, ``and``, ``or`` or a comparison."""
@@ -330,7 +334,9 @@ class _Distance:
                 return self.of(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.of(value, wanted=wanted) for value in values]
-                return sum(parts) if isinstance(op, ast.And) == wanted else min(parts)
+                if isinstance(op, ast.And) == wanted:
+                    return sum(parts)
+                return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.of(body if self.at.truth(test) else orelse, wanted=wanted)
             case ast.Compare(left=left, ops=ops, comparators=rights):

@@ -44,7 +44,9 @@ class Objective:
     def value(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric's value, or None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
-        return value if value is not None and math.isfinite(value) else None
+        if value is not None and math.isfinite(value):
+            return value
+        return None
 
     def diverged(self, epoch: EpochReported) -> str:
         """Return why the trial diverged in this epoch, "" if it did not: its loss or an objective is not finite."""
@@ -88,7 +90,9 @@ class Objective:
         if len(finite) < len(losses):
             return None
         by = self.violation(metrics)
-        return (INFEASIBLE * (1 + by),) * len(finite) if by else finite
+        if by:
+            return (INFEASIBLE * (1 + by),) * len(finite)
+        return finite
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
         """Return `standing`, or infinity if it is None, so that the trial ranks last."""
@@ -100,7 +104,9 @@ class Objective:
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
             return None
-        return losses[-1] if self.impute == "latest" else min(losses)
+        if self.impute == "latest":
+            return losses[-1]
+        return min(losses)
 
     def to_loss(self, value: float) -> float:
         """Return a value of the metric, or a difference of two, as a loss (lower is better)."""

@@ -68,9 +68,10 @@ class Space:
     @property
     def choosing(self) -> tuple[str, ...]:
         """The parameters that vary and are not numbers in every point; code may branch on these."""
-        numbers = {
-            one.name for one in self.parameters if not one.when and all(map(is_number, list_choices(one.domain) or ()))
-        }
+        numbers = set()
+        for one in self.parameters:
+            if not one.when and all(map(is_number, list_choices(one.domain) or ())):
+                numbers.add(one.name)
         return tuple(name for name in self.names if name not in numbers and name not in self.constant)
 
     @cached_property
@@ -193,7 +194,10 @@ class Space:
         multiplied.
         """
         named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
-        decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
+        decisive = []
+        for p in self._order:
+            if p.name in named or isinstance(p.domain, Tied):
+                decisive.append(p)
         free = [(p, len(values(p))) for p in self._order if p not in decisive]
         total = 0
         for visited, params in enumerate(_combine_values(tuple(decisive), values)):
@@ -249,7 +253,9 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
 
 def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
     try:
-        return (domain.expression.evaluate(params),) if isinstance(domain, Tied) else ()
+        if not isinstance(domain, Tied):
+            return ()
+        return (domain.expression.evaluate(params),)
     except UndefinedError:
         return ()
 

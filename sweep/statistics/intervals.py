@@ -35,7 +35,8 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """
     from scipy.special import stdtr
 
-    mean, error = fmean(differences), _compute_standard_error(differences, shared)
+    mean = fmean(differences)
+    error = _compute_standard_error(differences, shared)
     if not error:
         return 0.0 if mean else 1.0
     return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))

@@ -121,7 +121,9 @@ class _Patterns:
 
     @property
     def error(self) -> float | None:
-        return math.sqrt(0.05 * 0.95 / len(self.signs)) if self.drawn else None
+        if not self.drawn:
+            return None
+        return math.sqrt(0.05 * 0.95 / len(self.signs))
 
 
 def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:

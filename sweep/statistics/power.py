@@ -25,7 +25,10 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
     mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
-    spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    if count > 1:
+        spread = stdev(differences) * math.sqrt(1 + count * shared)
+    else:
+        spread = 0.0
     within = range(max(count + 1, LEAST), count + MOST)
     if not spread:
         return within.start - count if within else None
@@ -61,7 +64,9 @@ def compute_detectable_difference(spread: float, seeds: int, configurations: int
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
     variances = [variance(values) for values in scores if len(values) > 1]
-    return math.sqrt(fmean(variances)) if variances else None
+    if not variances:
+        return None
+    return math.sqrt(fmean(variances))
 
 
 def count_seeds_needed(comparisons: int) -> int:

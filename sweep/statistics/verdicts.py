@@ -75,21 +75,31 @@ def compare_configurations(
     if first is None:
         first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
-    shared = compute_fold_correction(folds) if folds else 0.0
-    beside = {name: compute_differences(scored[name], scored[first]) for name in others}
+    if folds:
+        shared = compute_fold_correction(folds)
+    else:
+        shared = 0.0
+    beside = {}
+    for name in others:
+        beside[name] = compute_differences(scored[name], scored[first])
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
-    tests = (
-        _test_by_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
-    )
+    if folds:
+        tests = _test_by_folds(tested, first, behind, shared)
+    else:
+        tests = _test_by_signs(tested, behind, maximize=maximize)
     found = {}
     for name in others:
-        values, test = beside[name], tests.get(name)
+        values = beside[name]
+        test = tests.get(name)
         seen = _make_comparison(
             values, shared, estimate_more_seeds(values, len(compared) if test else len(others), shared)
         )
-        found[name] = seen if test is None else _add_verdict(seen, test)
+        if test is None:
+            found[name] = seen
+        else:
+            found[name] = _add_verdict(seen, test)
     return {name: found.get(name) or _describe_leader(len(scored[name]), found.values()) for name in scored}
 
 
@@ -112,7 +122,10 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = _align_scores(scored) if maximize else -_align_scores(scored)
+    if maximize:
+        table = _align_scores(scored)
+    else:
+        table = -_align_scores(scored)
     place = {name: at for at, name in enumerate(names)}
     errors: list[float] = []
 
@@ -134,7 +147,9 @@ def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared:
 
     The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
     """
-    single = {name: compute_t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
+    single = {}
+    for name in behind:
+        single[name] = compute_t_test(compute_differences(scored[name], scored[first]), shared)
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
@@ -153,7 +168,8 @@ def _step_down(
     seeds. Then no further one is removed.
     """
     adjusted = dict.fromkeys(names, 1.0)
-    left, largest = list(names), 0.0
+    left = list(names)
+    largest = 0.0
     while len(left) > 1 and largest < 1.0:
         p, furthest = test(left)
         if not behind.get(furthest, False):
@@ -242,7 +258,10 @@ def compare_fronts(
                 p_values.append(_test_domination(scores, maximize, folds))
             p = min(p_values)
             adjusted = min(p * pairs, 1.0)
-            verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
+            if adjusted <= ALPHA:
+                verdict = Verdict.WORSE
+            else:
+                verdict = Verdict.TIES
             found[name] = Compared(verdict, most, p=p, p_adjusted=adjusted)
     return found
 
