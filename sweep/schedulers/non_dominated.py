@@ -175,7 +175,10 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
             return {}
-        return {trial: self._describe(trial, pause.epoch) for trial, pause in self._paused.items()}
+        dropped = {}
+        for trial, pause in self._paused.items():
+            dropped[trial] = self._describe(trial, pause.epoch)
+        return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._orders:

@@ -83,13 +83,21 @@ class PausingScheduler:
     def last(self) -> int | None:
         if self._completed >= self._min_completed or not self._paused:
             return None
-        trial, pause = min(self._paused.items(), key=lambda one: (-one[1].epoch, one[1].loss, one[0]))
-        return trial if pause.loss < INFEASIBLE else None
+
+        def order(trial: int) -> tuple[int, float, int]:
+            pause = self._paused[trial]
+            return -pause.epoch, pause.loss, trial
+
+        first = min(self._paused, key=order)
+        return first if self._paused[first].loss < INFEASIBLE else None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
             return {}
-        return {trial: self._describe_pause(pause) for trial, pause in self._paused.items()}
+        dropped = {}
+        for trial, pause in self._paused.items():
+            dropped[trial] = self._describe_pause(pause)
+        return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         """Process a reported epoch; pause the trial after it or not, and resume others."""
@@ -316,7 +324,10 @@ class FreezeThawScheduler(PausingScheduler):
         for rung in self._rungs:
             before = self._gains[rung].predict(optimism, before / 2)
             steps.append(before)
-        return {rung: sum(steps[place:]) for place, rung in enumerate(self._rungs)}
+        gains = {}
+        for place, rung in enumerate(self._rungs):
+            gains[rung] = sum(steps[place:])
+        return gains
 
 
 @dataclass(slots=True)

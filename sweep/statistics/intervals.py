@@ -55,8 +55,10 @@ def compute_fold_correction(folds: int) -> float:
 def compute_share_interval(hits: float, count: int) -> Interval:
     """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
     share = hits / count
-    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
-    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    scale = 1 + Z * Z / count
+    middle = (share + Z * Z / (2 * count)) / scale
+    variance = share * (1 - share) / count + Z * Z / (4 * count * count)
+    half = Z / scale * math.sqrt(variance)
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 

@@ -100,7 +100,10 @@ def compare_configurations(
             found[name] = seen
         else:
             found[name] = _add_verdict(seen, test)
-    return {name: found.get(name) or _describe_leader(len(scored[name]), found.values()) for name in scored}
+    verdicts = {}
+    for name in scored:
+        verdicts[name] = found.get(name) or _describe_leader(len(scored[name]), found.values())
+    return verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,10 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     apart = np.nan_to_num(table[:, 1:] - table[:, :1])
     single = dict(zip(names[1:], permutations.check_differences(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
-    return {name: _Test(single[name], adjusted[name], error) for name in behind}
+    tests = {}
+    for name in behind:
+        tests[name] = _Test(single[name], adjusted[name], error)
+    return tests
 
 
 def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
@@ -156,7 +162,10 @@ def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared:
         return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
 
     adjusted = _step_down(list(scored), behind, test)
-    return {name: _Test(single[name], adjusted[name], None) for name in behind}
+    tests = {}
+    for name in behind:
+        tests[name] = _Test(single[name], adjusted[name], None)
+    return tests
 
 
 def _step_down(
@@ -193,7 +202,11 @@ def _align_scores(scored: Table[K]) -> Floats:
 
 def compute_differences(scores: Scores, others: Scores) -> list[float]:
     """Return the differences of two configurations' scores over their common seeds."""
-    return [score - others[seed] for seed, score in scores.items() if seed in others]
+    differences = []
+    for seed, score in scores.items():
+        if seed in others:
+            differences.append(score - others[seed])
+    return differences
 
 
 def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
@@ -236,7 +249,10 @@ def compare_fronts(
     for table in tables:
         names = [name for name in names if table.get(name)]
     pairs = len(names) * (len(names) - 1) // 2
-    needed = LEAST if folds else count_seeds_needed(pairs)
+    if folds:
+        needed = LEAST
+    else:
+        needed = count_seeds_needed(pairs)
     found = {}
     for name in names:
         common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
@@ -268,9 +284,12 @@ def compare_fronts(
 
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
-    values = [compute_differences(one, other) for one, other in scores]
-    if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
-        return 1.0
+    values = []
+    for one, other in scores:
+        values.append(compute_differences(one, other))
+    for mean, high in zip(map(fmean, values), maximize, strict=True):
+        if mean == 0 or (mean > 0) == high:
+            return 1.0
     if folds:
         return max(compute_t_test(one, compute_fold_correction(folds)) for one in values)
     import numpy as np
