@@ -88,7 +88,10 @@ class Rule:
             value = getattr(self, one.name)
             low = one.metadata["low"]
             high = one.metadata["high"]
-            if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
+            if value is None:
+                continue
+            is_within = (low is None or low <= value) and (high is None or value <= high)
+            if not is_within:
                 raise Misfit(f"number {value}, expected from {low} to {high}", one.name)
         self.check()
 
@@ -178,7 +181,9 @@ class AshaPromotion(Rule):
 
     def is_capped(self, *, several: bool) -> bool:
         """Return whether the rule is capped in a sweep with one objective, or with several."""
-        return several if self.capped is None else self.capped
+        if self.capped is None:
+            return several
+        return self.capped
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,14 +267,18 @@ class Hyperband(Rule):
 
     @property
     def key_of_first_rung(self) -> str:
-        return "max_iter" if self.max_iter else "min_iter"
+        if self.max_iter:
+            return "max_iter"
+        return "min_iter"
 
     def check(self) -> None:
         given = []
         for key in ("min_iter", "max_iter", "s"):
             if getattr(self, key) is not None:
                 given.append(key)
-        if (self.max_iter is None or self.s is None) and (self.min_iter is None or self.max_iter is not None):
+        by_first = self.min_iter is not None and self.max_iter is None
+        by_last = self.max_iter is not None and self.s is not None
+        if not by_first and not by_last:
             raise Misfit(f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s")
 
 

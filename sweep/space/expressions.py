@@ -263,7 +263,9 @@ class _Evaluation:
         match node:
             case ast.UnaryOp(op=op, operand=operand):
                 number = self.number(operand)
-                return -number if isinstance(op, ast.USub) else number
+                if isinstance(op, ast.USub):
+                    return -number
+                return number
             case ast.BinOp(left=left, op=op, right=right):
                 return self.compute(node, _ARITHMETIC[type(op)], self.number(left), self.number(right))
             case ast.Call(func=ast.Name(id=name), args=args):
@@ -286,8 +288,10 @@ class _Evaluation:
         """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
-        if function is operator.pow and whole and abs(first) > 1 and abs(last) * math.log2(abs(first)) > 1000:
-            raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
+        if function is operator.pow and whole and abs(first) > 1:
+            bits = abs(last) * math.log2(abs(first))
+            if bits > 1000:
+                raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
         if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):
             raise self.error(node, "digits must be a whole number from -15 to 15")
         try:
@@ -341,7 +345,9 @@ class _Distance:
                 return self.of(body if self.at.truth(test) else orelse, wanted=wanted)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 pairs = zip([left, *rights[:-1]], ops, rights, strict=True)
-                parts = [self.between(*pair, wanted=wanted) for pair in pairs]
+                parts = []
+                for pair in pairs:
+                    parts.append(self.between(*pair, wanted=wanted))
                 return sum(parts) if wanted else min(parts)
         return 0.0 if self.at.truth(node) == wanted else 1.0
 

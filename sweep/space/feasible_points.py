@@ -145,9 +145,9 @@ class _Point:
                     self.units[name] = there
                     break
                 if there < here:
-                    low, high = there, high
+                    low = there
                 else:
-                    low, high = low, there
+                    high = there
 
     def _any(self) -> str:
         return self.decisive[int(self.uniform() * len(self.decisive))]

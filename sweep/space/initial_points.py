@@ -44,5 +44,6 @@ def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
             values[parameter.name] = set(map(key, grid_values(parameter)))
     count = 0
     for point in points:
-        count += any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+        is_off_grid = any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+        count += is_off_grid
     return count

@@ -59,11 +59,17 @@ class Objective:
     def loss(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric as a loss (lower is better), or None if it has no finite value."""
         value = self.value(metrics)
-        return None if value is None else self.to_loss(value)
+        if value is None:
+            return None
+        return self.to_loss(value)
 
     def violated(self, metrics: Mapping[str, float]) -> list[str]:
         """Return the constraints that these metrics violate, as text; absent, NaN and infinite metrics violate them."""
-        return [one.text for one in self.constraints if one.distance(metrics) > 0]
+        violated = []
+        for one in self.constraints:
+            if one.distance(metrics) > 0:
+                violated.append(one.text)
+        return violated
 
     def violation(self, metrics: Mapping[str, float]) -> float:
         """Return the distance to meeting the constraints: 0 if they hold, smaller the nearer the metrics are."""
@@ -76,7 +82,10 @@ class Objective:
         of Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
-        by = 0.0 if loss is None else self.violation(metrics)
+        if loss is None:
+            by = 0.0
+        else:
+            by = self.violation(metrics)
         return INFEASIBLE * (1 + by) if by else loss
 
     def standings(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
