@@ -21,9 +21,15 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
     all_trials = count_all_trials(sweep)
     if all_trials is not None:
         total = max(all_trials + summary.fresh, sum(summary.trials.values()))
-    written = folder.log.stat().st_mtime if folder.log.exists() else None
+    if folder.log.exists():
+        written = folder.log.stat().st_mtime
+    else:
+        written = None
     rungs = () if is_damaged else rung_ranks.measure_folder(folder)
-    each = read_sweep(folder).trials if with_trials and not is_damaged else None
+    if with_trials and not is_damaged:
+        each = read_sweep(folder).trials
+    else:
+        each = None
     more = {"rungs": tuple(rungs), "each": each, "expected_gain": None if is_damaged else _expected_gain(sweep)}
     return extend(StatusDocument, summary, total=total, written=written, **more)
 

@@ -58,7 +58,10 @@ def comparable(results: Results) -> Array:
         most = float(results.violations[violates].max())
     else:
         most = 1.0
-    found = np.full(len(results.losses), worst + unit if violates.any() or not len(known) else worst)
+    if violates.any() or not len(known):
+        found = np.full(len(results.losses), worst + unit)
+    else:
+        found = np.full(len(results.losses), worst)
     found[meets] = np.minimum(known, best + reach)
     found[violates] = worst + unit * results.violations[violates] / most
     return found

@@ -220,7 +220,10 @@ class _Axis:
 
 def _are_ordered(values: Sequence[Value]) -> bool:
     """Return whether a list consists of at least three different numbers, which a model takes as points on a line."""
-    numbers = [float(value) for value in values if is_number(value)]
+    numbers = []
+    for value in values:
+        if is_number(value):
+            numbers.append(float(value))
     return 2 < len(values) == len(set(numbers))
 
 

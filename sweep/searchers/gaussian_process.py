@@ -29,7 +29,8 @@ FIT_STEPS = 40
 def matern(squares: Array) -> Array:
     """Return the kernel with signal 1 at squared distances."""
     distances = ROOT5 * np.sqrt(squares)
-    return np.asarray((1.0 + distances + (5.0 / 3.0) * squares) * np.exp(-distances))
+    polynomial = 1.0 + distances + (5.0 / 3.0) * squares
+    return np.asarray(polynomial * np.exp(-distances))
 
 
 def matern_slope(squares: Array) -> Array:
@@ -119,7 +120,9 @@ class NegativeLogPosterior:
         self._values = values
         self._size = size = int(owners.max()) + 1
         self._identity = np.eye(len(values))
-        columns = [features[:, owners == one] for one in range(size)]
+        columns = []
+        for one in range(size):
+            columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
         self.center = KernelParameters.expected(size).vector()
         self._spread = np.array([1.0] * size + [2.0, 1.0])

@@ -269,7 +269,9 @@ class GaussianProcessSearcher:
 
     def _pending(self) -> list[list[int]]:
         """Return for each rung the running trials that reach it next."""
-        pending: dict[Rung, list[int]] = {rung: [] for rung in self._rungs}
+        pending: dict[Rung, list[int]] = {}
+        for rung in self._rungs:
+            pending[rung] = []
         for number, place in self._places.items():
             if self._ledger.trials[number].status is Status.RUNNING:
                 following = next((rung for rung in self._rungs if rung not in self._known[place].counted), None)
@@ -305,9 +307,8 @@ class GaussianProcessSearcher:
         """Use the epochs at which most trials stop, and the end, as rungs; if they change, count all trials again."""
         chosen: list[int] = []
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
-            if count >= FEWEST_STOPS and all(
-                max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen
-            ):
+            is_apart = all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen)
+            if count >= FEWEST_STOPS and is_apart:
                 chosen.append(epoch)
         rungs = (*sorted(chosen[:MOST_RUNGS]), END)
         if rungs == self._rungs:

@@ -409,7 +409,9 @@ class OptunaSearcher:
         for objective in self._objectives:
             values.append(objective.value(record.last))
         finite = [value for value in values if value is not None]
-        return finite if len(finite) == len(values) else []
+        if len(finite) == len(values):
+            return finite
+        return []
 
 
 def tpe_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
@@ -463,4 +465,5 @@ class _Range:
 
     def beyond(self, spreads: float) -> float:
         """Return a value that is worse than the worst one by ``spreads`` times the range."""
-        return self._objective.of_loss(self._high + spreads * (self._high - self._low or abs(self._high) or 1.0))
+        spread = self._high - self._low or abs(self._high) or 1.0
+        return self._objective.of_loss(self._high + spreads * spread)

@@ -66,7 +66,9 @@ class ToldTrials(BaseStorage):
         for trial in self._trials:
             if states is None or trial.state in states:
                 trials.append(trial)
-        return copy.deepcopy(trials) if deepcopy else trials
+        if deepcopy:
+            return copy.deepcopy(trials)
+        return trials
 
     def set_trial_param(
         self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
@@ -184,17 +186,19 @@ class WatchedStudies(BaseStorage):
         self._sweeps = list(sweeps)
 
     def get_all_studies(self) -> list[FrozenStudy]:
-        return [
-            FrozenStudy(
-                study_name=sweep.name,
-                direction=None,
-                directions=self.get_study_directions(number),
-                user_attrs=dict(sweep.notes),
-                system_attrs=self.get_study_system_attrs(number),
-                study_id=number,
+        studies = []
+        for number, sweep in enumerate(self._sweeps):
+            studies.append(
+                FrozenStudy(
+                    study_name=sweep.name,
+                    direction=None,
+                    directions=self.get_study_directions(number),
+                    user_attrs=dict(sweep.notes),
+                    system_attrs=self.get_study_system_attrs(number),
+                    study_id=number,
+                )
             )
-            for number, sweep in enumerate(self._sweeps)
-        ]
+        return studies
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
@@ -205,7 +209,9 @@ class WatchedStudies(BaseStorage):
                 trials.append(trial)
         for trial in trials:
             trial._trial_id = _IDS * study_id + trial.number
-        return copy.deepcopy(trials) if deepcopy else trials
+        if deepcopy:
+            return copy.deepcopy(trials)
+        return trials
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         for trial in self.get_all_trials(trial_id // _IDS, deepcopy=False):
@@ -219,7 +225,10 @@ class WatchedStudies(BaseStorage):
         The inherited method compares values only, although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [trial for trial in completed if _meets_constraints(trial)]
+        feasible = []
+        for trial in completed:
+            if _meets_constraints(trial):
+                feasible.append(trial)
         if not feasible:
             raise ValueError("no trial that meets its constraints is completed yet")
         if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE]:
@@ -238,7 +247,10 @@ class WatchedStudies(BaseStorage):
         return self._of(study_id).name
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        return [StudyDirection[goal.upper()] for _, goal in self._of(study_id).objectives]
+        directions = []
+        for _, goal in self._of(study_id).objectives:
+            directions.append(StudyDirection[goal.upper()])
+        return directions
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         return dict(self._of(study_id).notes)

@@ -133,7 +133,9 @@ def make_frozen_trial(
     with its reason, and all metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
-    values = [trial.metrics.get(name, math.nan) for name in objectives]
+    values = []
+    for name in objectives:
+        values.append(trial.metrics.get(name, math.nan))
     if state is TrialState.RUNNING and not alive:
         state = TrialState.WAITING
     if state is TrialState.COMPLETE and not all(map(math.isfinite, values)):
@@ -199,7 +201,9 @@ def _make_domain(numbers: Sequence[float]) -> Range:
 
 
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = [snap(domain, end) for end in get_finite_bounds(domain, _WIDE)]
+    ends = []
+    for end in get_finite_bounds(domain, _WIDE):
+        ends.append(snap(domain, end))
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
     low = min([*ends, *seen])
     high = max([*ends, *seen])
@@ -229,7 +233,9 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 
 
 def _label_choice(value: Value) -> str:
-    return value if isinstance(value, str) else key(value)
+    if isinstance(value, str):
+        return value
+    return key(value)
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
@@ -280,7 +286,10 @@ def compute_importances(
         return []
     known = {}
     for name in names:
-        values = [params[name] for params, _ in trials if name in params]
+        values = []
+        for params, _ in trials:
+            if name in params:
+                values.append(params[name])
         known[name] = _distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
@@ -288,7 +297,9 @@ def compute_importances(
     for number, (params, loss) in enumerate(pool):
         told.append(_frozen(number, params, loss, known))
     storage = _storage()
-    shares: dict[str, list[float]] = {name: [] for name in names}
+    shares: dict[str, list[float]] = {}
+    for name in names:
+        shares[name] = []
     for _ in range(RESAMPLES):
         for name, share in _compute_importance_shares(
             storage, draws.choices(told, k=min(len(told), MOST)), names
@@ -330,14 +341,20 @@ def _compute_importance_shares(
 
 
 def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
-    numbers = [float(value) for value in values if is_number(value)]
+    numbers = []
+    for value in values:
+        if is_number(value):
+            numbers.append(float(value))
     if len(numbers) < len(values):
         return CategoricalDistribution(sorted({repr(value) for value in values}))
     return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
 
 def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    own = {name: dist for name, dist in known.items() if name in params}
+    own = {}
+    for name, dist in known.items():
+        if name in params:
+            own[name] = dist
     values: dict[str, float | str] = {}
     for name, dist in own.items():
         if isinstance(dist, FloatDistribution):

@@ -149,7 +149,11 @@ class Population:
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the replaced members that have not ended yet, and why they were replaced."""
-        return {trial: why for trial, why in self._losers.items() if _is_unfinished(self._members[trial])}
+        dropped = {}
+        for trial, why in self._losers.items():
+            if _is_unfinished(self._members[trial]):
+                dropped[trial] = why
+        return dropped
 
     def _look(self) -> None:
         """Replace members after each generation whose end all members have reached."""
@@ -159,7 +163,10 @@ class Population:
             for one, member in self._members.items():
                 if _is_unfinished(member) and one not in self._losers:
                     there.append(one)
-            at_the_end = [one for one in there if self._members[one].epoch >= end]
+            at_the_end = []
+            for one in there:
+                if self._members[one].epoch >= end:
+                    at_the_end.append(one)
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
             if self._guide is not None:
@@ -192,13 +199,18 @@ class Population:
 
     def _replace(self, end: int, there: list[int]) -> None:
         """Choose parents of copies that replace the worst members, and those lost since the last generation."""
-        losses = {one: self._loss(self._members[one], end) for one in there}
+        losses = {}
+        for one in there:
+            losses[one] = self._loss(self._members[one], end)
         ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
         lost = self._rules.size - len(there) - len(whole)
         count = min(self._rules.replaced, len(ranked) // 2)
         best = ranked[: max(count, 1)]
-        worst = ranked[len(ranked) - count :] if count else []
+        if count:
+            worst = ranked[len(ranked) - count :]
+        else:
+            worst = []
         numbers = self._numbers(end)
         for trial in [*([None] * max(lost, 0)), *worst]:
             parent = best[int(numbers() * len(best))]
@@ -255,7 +267,10 @@ class Population:
         for one in range(first, number):
             if parents[one - first].epoch == epoch:
                 mine.append(one)
-        return [(parents[one - first].trial, self.suggest(one) or {}) for one in mine]
+        earlier = []
+        for one in mine:
+            earlier.append((parents[one - first].trial, self.suggest(one) or {}))
+        return earlier
 
     def _is_moved(self, parameter: Parameter) -> bool:
         if self._rules.perturb:
@@ -319,7 +334,9 @@ class _Guide:
     def _model_of(self, generation: int) -> bandit.Posterior | None:
         """Return a model of the generations up to this one; None if there are too few results."""
         if self._model[0] != generation:
-            past = [list(one.values()) for one in self._trained[: generation + 1]]
+            past = []
+            for one in self._trained[: generation + 1]:
+                past.append(list(one.values()))
             points, values = bandit.observations(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
             if enough:
