@@ -297,24 +297,19 @@ class LiveView(Closing):
         else:
             after = f" after {counted(ended.epochs, 'epoch')}"
         took = f" in {duration(ended.took_s)}"
-        if ended.value is None:
-            value = ""
-        else:
-            value = f"{outline.metric} {score(ended.value)}"
-        if best is None:
-            best_so_far = ""
-        else:
-            best_so_far = f"(best {score(best.value)}, {trials_named(best.trials)})"
-        if total is None:
-            of_total = f"{done}"
-        else:
-            of_total = f"{done}/{total}"
+        parts = []
         if ended.reason:
-            reason = f"{' '.join(ended.reason.split())};"
-        else:
-            reason = ""
-        parts = (reason, value, best_so_far, format_settings(ended.params, outline.varying), f" [{of_total}]")
-        return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
+            parts.append(f"{' '.join(ended.reason.split())};")
+        if ended.value is not None:
+            parts.append(f"{outline.metric} {score(ended.value)}")
+        if best is not None:
+            parts.append(f"(best {score(best.value)}, {trials_named(best.trials)})")
+        settings = format_settings(ended.params, outline.varying)
+        if settings:
+            parts.append(settings)
+        of_total = f"{done}" if total is None else f"{done}/{total}"
+        parts.append(f" [{of_total}]")
+        return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(parts)}"
 
     def _write(self, line: str) -> None:
         try:

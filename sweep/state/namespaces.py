@@ -120,10 +120,9 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
     queue: list[object] = [target]
     while queue:
         item = queue.pop()
+        codes = []
         if isinstance(item, types.CodeType):
-            codes = [item]
-        else:
-            codes = []
+            codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":
             for value in vars(item).values():
                 queue.append(getattr(value, "__func__", value))
