@@ -423,10 +423,9 @@ class Standing:
             return None
         waiting = self.waiting()
         limits = self.outline.limits
-        if limits.money is None:
-            bounds = []
-        else:
-            bounds = [limits.money]
+        bounds = []
+        if limits.money is not None:
+            bounds.append(limits.money)
         if waiting is not None:
             prospect = self._prospect()
             left = sum(prospect.left) + waiting * prospect.waiting_left

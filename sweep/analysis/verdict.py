@@ -31,10 +31,9 @@ def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
     It says whether the baseline is beaten and by how much, which configuration is best, and how far the search
     overestimated or underestimated it.
     """
+    told = []
     if found.baseline:
-        told = [_against_baseline(found)]
-    else:
-        told = []
+        told.append(_against_baseline(found))
     told.append(_standing_of_finalists(found, named))
     if luck := _luck(found):
         told.append(luck)
