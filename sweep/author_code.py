@@ -137,7 +137,10 @@ def _standard_folders() -> tuple[Path, ...]:
 
 def _search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | None:
     """Return the innermost folder of the search path that contains a file; None if none does."""
-    entries = [entry for entry in map(_absolute, search_path) if path.is_relative_to(entry)]
+    entries = []
+    for entry in map(_absolute, search_path):
+        if path.is_relative_to(entry):
+            entries.append(entry)
     return max(entries, key=lambda entry: len(entry.parts), default=None)
 
 

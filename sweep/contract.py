@@ -61,7 +61,10 @@ def _read_limits(*names: str) -> list[int]:
 
 def cpus() -> int:
     """Return the number of cores that this process may use, at least 1: its CPU affinity and its container limit it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
     shares = (_read_limits("cpu.max"), _read_limits("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))  # quota, period
     return max(min([cores, *(share[0] // share[1] for share in shares if len(share) == 2)]), 1)
 

@@ -43,8 +43,13 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        line = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{line}; {self.hint}" if self.hint else line
+        if self.where:
+            line = f"{self.where}: {self.what}"
+        else:
+            line = self.what
+        if self.hint:
+            return f"{line}; {self.hint}"
+        return line
 
     @property
     def found(self) -> str:
@@ -130,7 +135,9 @@ def last_line(error: BaseException) -> str:
 def in_short(error: BaseException) -> str:
     """Return ``ValueError: first line of its message``, or the type alone if the message is empty."""
     kind = type(error).__name__
-    return f"{kind}: {first_line(error)}" if str(error).strip() else kind
+    if str(error).strip():
+        return f"{kind}: {first_line(error)}"
+    return kind
 
 
 def _split_message(error: BaseException | str) -> list[str]:
@@ -164,15 +171,14 @@ def said_by(error: BaseException) -> str:
 
 def where_raised(error: BaseException) -> str | None:
     """Return the author's line nearest to an error, as ``models.py:12 in loss``; None if the traceback has none."""
-    own = [
-        (match["file"], int(match["line"]), match["function"])
-        for match in _NAMED.finditer(str(error))
-        if is_author_file(match["file"])
-    ] or [
-        (frame.f_code.co_filename, line, frame.f_code.co_name)
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if is_author_file(frame.f_code.co_filename)
-    ]
+    own = []
+    for match in _NAMED.finditer(str(error)):
+        if is_author_file(match["file"]):
+            own.append((match["file"], int(match["line"]), match["function"]))
+    if not own:
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if is_author_file(frame.f_code.co_filename):
+                own.append((frame.f_code.co_filename, line, frame.f_code.co_name))
     if not own:
         return None
     file, line, function = own[-1]
@@ -207,7 +213,9 @@ def _cause(text: str, kind: str) -> str:
         return lines[-1].strip()
     if first == _GRAPH:
         plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
-        return plain[0].strip().partition(_VALUES)[0] if plain else first
+        if plain:
+            return plain[0].strip().partition(_VALUES)[0]
+        return first
     if found := _CALLING.match(first):
         told = text.partition("Arguments received by")[0].splitlines()[1:]
         causes = [line.strip() for line in told if line.strip()]
@@ -220,9 +228,13 @@ def _cause(text: str, kind: str) -> str:
 
 def _without_stack(message: str) -> str:
     """Return the message of a graph execution error without its library frames."""
-    lines, hidden = list[str](), 0
+    lines = list[str]()
+    hidden = 0
     for line in [*message.split("\n"), None]:
-        named = None if line is None else _NAMED.match(line)
+        if line is None:
+            named = None
+        else:
+            named = _NAMED.match(line)
         if line is not None and ((named and not is_author_file(named["file"])) or (hidden and not line.strip())):
             hidden += bool(named)
             continue
@@ -248,7 +260,8 @@ class _Folded(traceback.StackSummary):
     @classmethod
     def of(cls, stack: traceback.StackSummary) -> _Folded:
         """Fold each run of library frames."""
-        found, hidden = cls(), list[traceback.FrameSummary]()
+        found = cls()
+        hidden = list[traceback.FrameSummary]()
         for frame in [*stack, None]:
             if frame is not None and not is_author_file(frame.filename):
                 hidden.append(frame)

@@ -68,8 +68,13 @@ NULL_PARAMS = "null_params"
 
 def names_of_nulls(params: Params) -> str | None:
     """Return the names of the null parameters as a JSON list, for the column `NULL_PARAMS`; None if there are none."""
-    names = [name for name, value in params.items() if value is None]
-    return json.dumps(names, ensure_ascii=False) if names else None
+    names = []
+    for name, value in params.items():
+        if value is None:
+            names.append(name)
+    if not names:
+        return None
+    return json.dumps(names, ensure_ascii=False)
 
 
 class Status(StrEnum):
@@ -371,7 +376,9 @@ def convert_to_json_types(value: object) -> object:
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
     if type(value) is str:
-        return "\\" + value if _looks_non_finite(value) else value
+        if _looks_non_finite(value):
+            return "\\" + value
+        return value
     if type(value) is int or type(value) is bool or value is None:
         return value
     if type(value) is list:
@@ -386,7 +393,9 @@ def convert_from_json_types(value: object) -> object:
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
-        return value[1:] if value.startswith("\\") and _looks_non_finite(value) else value
+        if value.startswith("\\") and _looks_non_finite(value):
+            return value[1:]
+        return value
     if isinstance(value, dict):
         return {name: convert_from_json_types(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -424,13 +433,21 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 def _refuse_type(value: object, expected: str) -> NoReturn:
     kind = type(value)
-    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    hint = "; convert it with .item()" if kind.__module__ == "numpy" else ""
+    if kind.__module__ == "builtins":
+        name = kind.__name__
+    else:
+        name = f"{kind.__module__}.{kind.__name__}"
+    if kind.__module__ == "numpy":
+        hint = "; convert it with .item()"
+    else:
+        hint = ""
     raise TypeError(f"{shortened(repr(value), 80)} is of type {name}, expected {expected}{hint}")
 
 
 def _check_text(value: object) -> str:
-    return value if type(value) is str else _refuse_type(value, "str")
+    if type(value) is str:
+        return value
+    return _refuse_type(value, "str")
 
 
 def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
@@ -445,8 +462,10 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
                 record[name] = _collect_fields(value)
             elif isinstance(value, tuple):
                 record[name] = convert_to_json_types(list(value))
+            elif isinstance(value, Status | Role):
+                record[name] = value.value
             else:
-                record[name] = value.value if isinstance(value, Status | Role) else convert_to_json_types(value)
+                record[name] = convert_to_json_types(value)
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from error
     return record

@@ -69,7 +69,8 @@ class Reporter:
         self._training = RecordedParams(assignment.training, self.training_read)
         self._fold = assignment.fold
         self._fold_read = assignment.fold is None
-        self._restored, self._accumulate = restored, assignment.accumulate
+        self._restored = restored
+        self._accumulate = assignment.accumulate
         self._objective = assignment.objective
         self._looked = restored is None  # whether the function has read `restored`, or need not
         self._splits = False  # whether the function has read `accumulate`
@@ -119,12 +120,16 @@ class Reporter:
     def fold(self) -> int | None:
         """The number of the fold to leave out of training and to validate with, from 0; None without `folds`."""
         self._fold_read = True
-        return None if self._fold is None else self._fold.number
+        if self._fold is None:
+            return None
+        return self._fold.number
 
     @property
     def folds(self) -> int | None:
         """The number of folds; None without `folds`."""
-        return None if self._fold is None else self._fold.of
+        if self._fold is None:
+            return None
+        return self._fold.of
 
     def __call__(
         self,
@@ -144,7 +149,9 @@ class Reporter:
         """
         if self._over:
             raise _Over
-        values = {str(name): _convert_to_float(name, value) for name, value in {**(metrics or {}), **more}.items()}
+        values = {}
+        for name, value in {**(metrics or {}), **more}.items():
+            values[str(name)] = _convert_to_float(name, value)
         if not values:
             raise TypeError("report() got no metric, expected some by name, as in report(loss=0.5)")
         if not self._looked:
@@ -156,7 +163,8 @@ class Reporter:
             raise Incompatible(UNREAD_FOLD.format(folds=self._fold.of), about=("folds",))
         if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
             raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
-        self.epoch, self._checkpoint = self.epoch + 1, checkpoint
+        self.epoch += 1
+        self._checkpoint = checkpoint
         time_s = time.perf_counter() - self._since
         self._trained_s += time_s
         self._messages.put(
@@ -238,7 +246,10 @@ class FunctionTrainable:
     @property
     def training_read(self) -> frozenset[str]:
         """The keys of the file's ``training`` block that were read, and those that apply to functions automatically."""
-        read = set() if self._run is None else self._run.training_read
+        if self._run is None:
+            read = set()
+        else:
+            read = self._run.training_read
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
@@ -251,8 +262,13 @@ class FunctionTrainable:
             before_end=lambda: None,
         )
         self._waited = Plateau(assignment.maximize)
-        self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
-        self._started, self._train_s, self._before_s = None, 0.0, 0.0
+        self._assignment = assignment
+        self._run = None
+        self._restored = None
+        self._epoch = 0
+        self._started = None
+        self._train_s = 0.0
+        self._before_s = 0.0
 
     def train(self, report: Report) -> None:
         """Run the function until it returns, or waits in a report after which the trial is not to continue now.
@@ -278,8 +294,9 @@ class FunctionTrainable:
 
     def _count(self, epoch: EpochReported) -> None:
         """Count an epoch for ``training.patience``."""
-        objective = None if self._assignment is None else self._assignment.objective
-        value = None if objective is None else epoch.metrics.get(objective)
+        if self._assignment is None or self._assignment.objective is None:
+            return
+        value = epoch.metrics.get(self._assignment.objective)
         if value is not None:
             self._waited.hear(value)
 
@@ -302,13 +319,21 @@ class FunctionTrainable:
         self._waits = False
         run._answers.put(False)
         told = run._wait_for_message()
-        error = told.error if isinstance(told, _End) else None
-        return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
+        if isinstance(told, _End):
+            error = told.error
+        else:
+            error = None
+        if error is None:
+            return ""
+        return f"its function raised {type(error).__name__} when it was told to end: {error}"
 
     def save(self, folder: Path) -> None:
         """Save a checkpoint as the last report asked. Raises RuntimeError if it asked for none."""
         run = self._run
-        checkpoint = None if run is None else run._checkpoint
+        if run is None:
+            checkpoint = None
+        else:
+            checkpoint = run._checkpoint
         if run is None or checkpoint is None:
             raise RuntimeError("the function has given no checkpoint for this epoch")
         if callable(checkpoint):
@@ -334,8 +359,14 @@ class FunctionTrainable:
 
     def facts(self) -> Facts:
         """Return facts of the trial: node, devices, training time, and the data that the function names in ``data``."""
-        gpus = self._assignment.devices.real_gpus if self._assignment is not None else 0.0
-        visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
+        if self._assignment is None:
+            gpus = 0.0
+        else:
+            gpus = self._assignment.devices.real_gpus
+        if gpus:
+            visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        else:
+            visible_gpus = ""
         devices = "cpu"
         if visible_gpus:
             devices = ",".join(f"gpu:{number}" for number in visible_gpus.split(","))
@@ -441,7 +472,10 @@ def load_trainable(
     make_importable(folders)
     imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):
-        loaded = _import_target(trainable) if given is None else given
+        if given is None:
+            loaded = _import_target(trainable)
+        else:
+            loaded = given
         note_trainable(str(getattr(loaded, "__module__", trainable.partition(":")[0])))
         return trainable_maker(loaded, trainable)
 
@@ -469,7 +503,11 @@ def list_missing_methods(kind: type) -> list[str]:
     """Return the methods of `Trainable` that a class lacks; none if its ``__trainable__`` is callable."""
     if callable(getattr(kind, "__trainable__", None)):
         return []
-    return [method for method in TRAINABLE_METHODS if not callable(getattr(kind, method, None))]
+    missing = []
+    for method in TRAINABLE_METHODS:
+        if not callable(getattr(kind, method, None)):
+            missing.append(method)
+    return missing
 
 
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
@@ -478,7 +516,10 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
     make_importable(folders)
-    loaded = _import_target(trainable) if given is None else given
+    if given is None:
+        loaded = _import_target(trainable)
+    else:
+        loaded = given
     kind = getattr(loaded, "__trainable__", loaded)
     only_an_object_tells = kind is not loaded and not isinstance(kind, type)
     return only_an_object_tells or callable(getattr(kind, method, None))
@@ -487,9 +528,15 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """Import the part of sweep that a file replaces (``module:Name``). Raises InputError if it lacks ``methods``."""
     found = import_target(target, folders, where)
-    missing = [method for method in methods if not hasattr(found, method)]
+    missing = []
+    for method in methods:
+        if not hasattr(found, method):
+            missing.append(method)
     if not callable(found) or (isinstance(found, type) and missing):
-        what = f"lacks {', '.join(missing)}" if missing else "cannot be called"
+        if missing:
+            what = f"lacks {', '.join(missing)}"
+        else:
+            what = "cannot be called"
         raise InputError.one(where, f"{target} {what}", f"expected a class with all of {contract}: docs/extending.md")
     return found
 

@@ -30,14 +30,22 @@ def find_coverage(capability: Capability, architectures: Sequence[str]) -> Cover
     Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later
     versions, but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so it counts for its own.
     """
-    machine_code = [parse_architecture(name) for name in architectures if name.startswith("sm_")]
-    ptx = [parse_architecture(name) for name in architectures if name.startswith("compute_")]
+    machine_code = []
+    for name in architectures:
+        if name.startswith("sm_"):
+            machine_code.append(parse_architecture(name))
+    ptx = []
+    for name in architectures:
+        if name.startswith("compute_"):
+            ptx.append(parse_architecture(name))
     if _covers(machine_code, capability):
         return Coverage.MACHINE_CODE
     if _covers(ptx, capability):
         return Coverage.PTX
     oldest = min(machine_code + ptx, default=(0, 0))
-    return Coverage.TOO_OLD if capability < oldest else Coverage.TOO_NEW
+    if capability < oldest:
+        return Coverage.TOO_OLD
+    return Coverage.TOO_NEW
 
 
 def parse_architecture(name: str) -> Capability:

@@ -64,7 +64,10 @@ class Declaring:
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
-        choices = keys["values"] if sampling == "log" and step else in_steps
+        if sampling == "log" and step:
+            choices = keys["values"]
+        else:
+            choices = in_steps
         first = _convert_scalar(min_value if default is None else default)
         return _check_whole_number(name, self._value(name, keys, first, choices, parent_name, parent_values))
 
@@ -98,7 +101,10 @@ class Declaring:
     ) -> Any:
         """Return one of ``values``: the trial's value, or ``default``, or the first one."""
         plain = [_convert_scalar(value) for value in values]
-        first = plain[0] if default is None else _convert_scalar(default)
+        if default is None:
+            first = plain[0]
+        else:
+            first = _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
         choices = plain if all_hashable else ()
         return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
@@ -167,19 +173,27 @@ def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
     """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""
-    low, high, step = _convert_scalar(low), _convert_scalar(high), _convert_scalar(step)
+    low = _convert_scalar(low)
+    high = _convert_scalar(high)
+    step = _convert_scalar(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
     if step is None or (whole and step == 1 and sampling != "log"):
         if sampling == "log":
-            kind = "int_log_uniform_values" if whole else "log_uniform_values"
+            if whole:
+                kind = "int_log_uniform_values"
+            else:
+                kind = "log_uniform_values"
             return {"distribution": kind, "min": low, "max": high}
         return {"min": low, "max": high}
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
     values = [first]
     while True:
-        following = values[-1] * size if sampling == "log" else first + len(values) * size
+        if sampling == "log":
+            following = values[-1] * size
+        else:
+            following = first + len(values) * size
         if following > last:
             break
         values.append(following)
@@ -190,7 +204,9 @@ def _describe_range(
 
 def _convert_scalar(value: Any) -> Any:
     """Convert a NumPy scalar to Python's type."""
-    return value.item() if hasattr(value, "item") else value
+    if hasattr(value, "item"):
+        return value.item()
+    return value
 
 
 def _check_number(name: str, value: Any, kind: str = "a number") -> float:
@@ -212,7 +228,9 @@ def _require_bool(name: str, value: Any) -> bool:
 
 
 def _convert_to_tuple(values: Any) -> tuple[Value, ...]:
-    return tuple(values) if isinstance(values, list | tuple) else (values,)
+    if isinstance(values, list | tuple):
+        return tuple(values)
+    return (values,)
 
 
 def _recording_all_reads(method: Any) -> Any:
@@ -300,14 +318,18 @@ class Hyperparameters(Declaring):
     """
 
     def __init__(self, params: Params) -> None:
-        self._seen = params.seen if isinstance(params, RecordedParams) else set[str]()
+        if isinstance(params, RecordedParams):
+            self._seen = params.seen
+        else:
+            self._seen = set[str]()
         self._set_params(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
         self._records: list[Reads] = []
         # names changed by `but`; reading one does not read the trial's parameter
         self._changed: frozenset[str] = frozenset()
         self._used = set[str]()  # the names in `_changed` that were read
         self._live: Callable[..., Any] | None = None
-        self._defaults, self._lengths = dict[str, Value](), dict[str, Value]()
+        self._defaults = dict[str, Value]()
+        self._lengths = dict[str, Value]()
         self._ends_by_time = False
 
     def know(self, **lengths: int | None) -> None:
@@ -316,7 +338,9 @@ class Hyperparameters(Declaring):
         None: a trial that only its minutes end has no such number, which the error of a read says.
         """
         self._ends_by_time = None in lengths.values()
-        self._lengths.update({name: length for name, length in lengths.items() if length is not None})
+        for name, length in lengths.items():
+            if length is not None:
+                self._lengths[name] = length
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return a copy with some values changed; a value of None removes the parameter.
@@ -326,10 +350,16 @@ class Hyperparameters(Declaring):
         if not changes:
             return self
         changed = Hyperparameters({})
-        kept = {name: value for name, value in self._params.items() if name not in changes}
+        kept = {}
+        for name, value in self._params.items():
+            if name not in changes:
+                kept[name] = value
         changed._set_params(kept | {name: value for name, value in changes.items() if value is not None})
-        changed._seen, changed._changed = self._seen, self._changed | set(changes)
-        changed._live, changed._defaults, changed._lengths = self._live, self._defaults, dict(self._lengths)
+        changed._seen = self._seen
+        changed._changed = self._changed | set(changes)
+        changed._live = self._live
+        changed._defaults = self._defaults
+        changed._lengths = dict(self._lengths)
         changed._ends_by_time = self._ends_by_time
         return changed
 
@@ -374,14 +404,19 @@ class Hyperparameters(Declaring):
     def get(self, name: str, default: Any = None) -> Any:
         """Return the parameter, or ``default`` if the trial does not have it."""
         value = self._read(name)
-        return default if isinstance(value, ReadMark) else value
+        if isinstance(value, ReadMark):
+            return default
+        return value
 
     def _get_or_default(self, name: str, default: Any, *, standard: bool = False) -> Any:
         """Return the parameter or ``default``.
 
         Raises KeyError if it is absent and has no default, and, if ``standard``, ValueError as `number` does.
         """
-        value = self[name] if default is None else self.get(name, default)
+        if default is None:
+            value = self[name]
+        else:
+            value = self.get(name, default)
         if standard:
             table.check_standard_value(name, value)
         return value
@@ -422,7 +457,10 @@ class Hyperparameters(Declaring):
 
         Raises ValueError for any other value, and KeyError if the parameter is absent without default.
         """
-        value = self[name] if default is ReadMark.ABSENT else self.get(name, default)
+        if default is ReadMark.ABSENT:
+            value = self[name]
+        else:
+            value = self.get(name, default)
         table.check_choice(name, value, [_convert_scalar(choice) for choice in choices])
         return value
 
@@ -512,11 +550,16 @@ class Hyperparameters(Declaring):
         """Return the trial's value; while declarations are collected, the declared default if the trial has none."""
         value = self.peek(name)
         self._record_read(name, value)
-        return self._defaults.get(name, value) if isinstance(value, ReadMark) else value
+        if isinstance(value, ReadMark):
+            return self._defaults.get(name, value)
+        return value
 
     def _describe_missing(self, name: str) -> str:
         if why := table.LENGTHS.get(name):
-            reason = "the sweep file has minutes and no epochs" if self._ends_by_time else why
+            if self._ends_by_time:
+                reason = "the sweep file has minutes and no epochs"
+            else:
+                reason = why
             return f"hp.{name} is not known here: {reason}"
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
 

@@ -87,7 +87,8 @@ class Interruption:
     def acting(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
         """Call ``first`` in the thread at the first signal inside the block, ``second`` at each later one."""
         with self._lock:  # the action for an earlier signal is finished, or has ended this process
-            before, self._acts = self._acts, (first, second)
+            before = self._acts
+            self._acts = (first, second)
         try:
             yield
         finally:

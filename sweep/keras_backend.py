@@ -34,7 +34,10 @@ def configured(environ: Mapping[str, str]) -> tuple[str, str]:
         config = json.loads(file.read_text())
     except (OSError, ValueError):  # Keras falls back to its default, too
         return NEEDED, "the default"
-    named = config.get("backend", NEEDED) if isinstance(config, dict) else NEEDED
+    if isinstance(config, dict):
+        named = config.get("backend", NEEDED)
+    else:
+        named = NEEDED
     return str(named), str(file)
 
 

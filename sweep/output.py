@@ -44,7 +44,10 @@ def prepare_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        encoding = "utf-8" if stream is None else stream.encoding
+        if stream is None:
+            encoding = "utf-8"
+        else:
+            encoding = stream.encoding
         raw = _Recorded(number, "w", closefd=False) if number == 1 else io.FileIO(number, "w", closefd=False)
         buffered = number == 1 and not raw.isatty()
         made = io.TextIOWrapper(

@@ -34,7 +34,8 @@ class Plateau:
 
     def restore(self, state: State) -> None:
         """Set the state from a checkpoint."""
-        self.best, self.waited = state["best"], int(state["waited"] or 0)
+        self.best = state["best"]
+        self.waited = int(state["waited"] or 0)
 
 
 def is_exhausted(plateau: Plateau, training: Mapping[str, Value]) -> bool:

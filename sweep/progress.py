@@ -33,18 +33,25 @@ _AT_EPOCH = re.compile(r"\bat epoch (\d+)")
 
 def count_length(epochs: int) -> int:
     """Return the number of units of a whole trial of ``epochs`` epochs."""
-    return HUNDREDTHS if epochs >= UNBOUNDED_EPOCHS else epochs
+    if epochs >= UNBOUNDED_EPOCHS:
+        return HUNDREDTHS
+    return epochs
 
 
 def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | None) -> float:
     """Return the share of its budget that a trial has used: of its epochs or its minutes, the larger one, at most 1."""
-    by_time = 0.0 if minutes is None else trained_s / (60 * minutes)
+    if minutes is None:
+        by_time = 0.0
+    else:
+        by_time = trained_s / (60 * minutes)
     return min(max(epoch / epochs, by_time), 1.0)
 
 
 def count_units(epoch: int, share: float | None, length: int) -> int:
     """Return the units that a trial has trained: its epochs, or the whole units of the ``share`` of its budget."""
-    return epoch if share is None else min(math.floor(share * length + _ROUNDING), length)
+    if share is None:
+        return epoch
+    return min(math.floor(share * length + _ROUNDING), length)
 
 
 def passes_any(units: Iterable[int], before: int, after: int) -> bool:

@@ -116,7 +116,8 @@ class ReadRecorder:
         if name == self._session:
             return
         before = self._reads
-        self._session, self._reads = name, Reads()
+        self._session = name
+        self._reads = Reads()
         self._written.clear()
         for file in before.by_file:
             is_cell = file.startswith("<") or "ipykernel" in file
@@ -146,7 +147,8 @@ class ReadRecorder:
     @contextmanager
     def apart(self) -> Iterator[Reads]:
         """Record reads inside the block separately, not in this record; yield the separate record."""
-        kept, self._reads = self._reads, Reads()
+        kept = self._reads
+        self._reads = Reads()
         apart = self._reads
         try:
             yield apart
@@ -181,7 +183,10 @@ class ReadRecorder:
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
         """Record files that a library opens in native code; paths that are not text are unknown."""
         with self._ignoring_nested_events() as is_free:
-            place = self._find_author_line() if is_free else None
+            if is_free:
+                place = self._find_author_line()
+            else:
+                place = None
             if place is None:
                 return
             for path in paths:
@@ -237,7 +242,8 @@ class ReadRecorder:
             if not _is_removal():
                 self._note_unknown("opens a file by a path that may be relative to a folder's descriptor")
             return
-        access, is_new = flags & os.O_ACCMODE, not _make_path(path).exists()
+        access = flags & os.O_ACCMODE
+        is_new = not _make_path(path).exists()
         if access != os.O_RDONLY and (flags & os.O_TRUNC or is_new):
             if (
                 is_new or _make_path(path).is_file()
@@ -288,7 +294,10 @@ class ReadRecorder:
             if _is_removal():
                 return
             link = Path(f"/proc/self/fd/{path}")
-            path = link.readlink() if link.is_symlink() else None
+            if link.is_symlink():
+                path = link.readlink()
+            else:
+                path = None
         if isinstance(path, str | bytes | os.PathLike):
             self._note_read(path, self._add_folder)
         else:
@@ -354,7 +363,10 @@ class ReadRecorder:
         if not isinstance(name, str) or name in self._reads.environment:
             return
         with self._ignoring_nested_events() as is_free:
-            place = self._find_asking_line() if is_free else None
+            if is_free:
+                place = self._find_asking_line()
+            else:
+                place = None
             if place is not None:
                 for reads in self._find_records(place):
                     reads.environment.setdefault(name, self.digest_of_variable(name))
@@ -393,7 +405,9 @@ class ReadRecorder:
         """
         name = os.path.normpath(_make_path(path).absolute())
         is_same_file = os.path.realpath(name) == resolved  # false if `..` follows a link
-        return name if is_same_file and not self._was_written(name) else resolved
+        if is_same_file and not self._was_written(name):
+            return name
+        return resolved
 
     def _is_left_out(self, name: str) -> bool:
         """Return whether a file does not count: system files, installed or compiled code, known modules, sweep's."""
@@ -431,7 +445,9 @@ class ReadRecorder:
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
             frame = frame.f_back
         is_foreign_thread = threading.current_thread() is not threading.main_thread() and not is_machinery
-        return AuthorLine("a thread ") if is_foreign_thread and self._in_trial else None
+        if is_foreign_thread and self._in_trial:
+            return AuthorLine("a thread ")
+        return None
 
     def _counts(self, frame: FrameType) -> bool:
         """Return whether a frame of the author's code counts.
@@ -448,7 +464,9 @@ class ReadRecorder:
         while frame is not None:
             file = frame.f_code.co_filename
             if is_author_file(file):
-                return _get_line(frame) if self._counts(frame) else None
+                if not self._counts(frame):
+                    return None
+                return _get_line(frame)
             if file != __file__ and not _is_of_python(file):
                 return None
             frame = frame.f_back
@@ -506,9 +524,11 @@ def digest_listing(path: str, own: Container[str] = ()) -> str:
     Compiled code and the paths in ``own`` do not count.
     """
     try:
-        names = sorted(
-            entry.name for entry in Path(path).iterdir() if entry.name != "__pycache__" and str(entry) not in own
-        )
+        names = []
+        for entry in Path(path).iterdir():
+            if entry.name != "__pycache__" and str(entry) not in own:
+                names.append(entry.name)
+        names.sort()
     except OSError:
         return ABSENT
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
@@ -543,7 +563,9 @@ def _make_path(path: str | bytes | os.PathLike[Any]) -> Path:
 def digest_environment_variable(name: str) -> str:
     """Return a digest of a variable's value, which may be secret; `ABSENT` if it is not set."""
     value = os.environb.get(os.fsencode(name))  # unlike `os.environ`, it is not recorded
-    return ABSENT if value is None else hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
+    if value is None:
+        return ABSENT
+    return hashlib.sha256(name.encode() + b"\0" + value).hexdigest()
 
 
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"

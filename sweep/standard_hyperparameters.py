@@ -29,7 +29,10 @@ class Number:
         """Return whether a value is one of these numbers; 2.0 counts as whole."""
         if not is_number(value) or (self.whole and value != int(value)):
             return False
-        low = value > self.low if self.above else value >= self.low
+        if self.above:
+            low = value > self.low
+        else:
+            low = value >= self.low
         return low and (value < self.high if self.below else value <= self.high)
 
     def __str__(self) -> str:
@@ -198,14 +201,18 @@ def is_standard(name: str) -> bool:
 
 def expected(of: Bounds) -> str:
     """Return what a value must be, in words: ``a number from 0 (0: off)``."""
-    return f"{of} (0: {of.zero})" if of.zero else str(of)
+    if of.zero:
+        return f"{of} (0: {of.zero})"
+    return str(of)
 
 
 def within(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
     """Return these bounds, or with ``standard`` those of the standard hyperparameter; None if neither is set."""
     if standard:
         return get_standard_bounds(name)
-    return None if between is None else Number(*between)
+    if between is None:
+        return None
+    return Number(*between)
 
 
 def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:

@@ -41,14 +41,18 @@ def counted(count: int, noun: str) -> str:
 def join_words(words: Sequence[str], last: str) -> str:
     """Join words for a sentence: ``tpe, gp or nsga2`` where ``last`` is "or"."""
     *others, final = words
-    return f"{', '.join(others)} {last} {final}" if others else final
+    if others:
+        return f"{', '.join(others)} {last} {final}"
+    return final
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
     """Format numbers in order: ``3, 5``, or ``3 to 6`` if more than two are consecutive."""
     found = sorted(numbers)
     row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
-    return f"{found[0]}{to}{found[-1]}" if row else between.join(map(str, found))
+    if row:
+        return f"{found[0]}{to}{found[-1]}"
+    return between.join(map(str, found))
 
 
 def trials_named(numbers: Collection[int]) -> str:
@@ -72,19 +76,25 @@ def score(value: float | None) -> str:
     """
     if value is None:
         return ""
-    return f"{value:#.4g}" if math.isfinite(value) and 1e-4 <= abs(value) < 1e4 else figure(value)
+    if math.isfinite(value) and 1e-4 <= abs(value) < 1e4:
+        return f"{value:#.4g}"
+    return figure(value)
 
 
 def money(amount: float) -> str:
     """Format an amount with two decimals, or with two significant digits if it is below 1."""
-    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
+    if amount >= 1 or not amount:
+        return f"{amount:,.2f}"
+    return f"{amount:.2g}"
 
 
 def format_setting(value: object) -> str:
     """Format a hyperparameter's value for a table or a line; line breaks and the like in a text are escaped."""
     if type(value) is float:
         return figure(value)
-    return escaped(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return escaped(value)
+    return json.dumps(value)
 
 
 def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""`tools/density.py`: what it counts in a small file, its table, and that the packages have no nested statements."""
+"""`tools/density.py`: what it counts in a small file, its table, and the bounds that the packages stay within."""
 
 from __future__ import annotations
 
@@ -80,6 +80,13 @@ def test_a_path_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         density.main(["absent"])
     assert "there is no absent" in capsys.readouterr().err
+
+
+def test_the_packages_stay_within_the_bounds() -> None:
+    whole = density.measure([ROOT / "sweep", ROOT / "trainables"])
+    assert whole.nodes_per_line <= 5.85
+    assert whole.per_1000_lines(whole.comprehensions) <= 35
+    assert whole.per_1000_lines(whole.conditionals) <= 15
 
 
 def test_no_statement_nests_them() -> None:

@@ -112,7 +112,9 @@ def _convolution(x: Any, filters: int, size: int, stride: int, activation: str |
         filters, size, strides=stride, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)
     x = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
-    return keras.layers.Activation(activation)(x) if activation else x
+    if activation:
+        return keras.layers.Activation(activation)(x)
+    return x
 
 
 def _add(x: Any, y: Any, filters: int, stride: int) -> Any:

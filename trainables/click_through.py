@@ -25,7 +25,8 @@ class ClickThrough(KerasTrainable):
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Return synthetic examples, a tenth of them as validation data."""
-        rows, count = hp.integer("rows", 2000), hp.integer("examples", 20000)
+        rows = hp.integer("rows", 2000)
+        count = hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
         drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # a few of the numbers occur often
         ids = (drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)).astype(np.int32)

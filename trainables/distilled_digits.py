@@ -56,7 +56,8 @@ class DistilledDigits(KerasTrainable):
 
         Source: Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2.
         """
-        alpha, temperature = hp.live("alpha", 0.5), hp.live("temperature", 4.0)
+        alpha = hp.live("alpha", 0.5)
+        temperature = hp.live("temperature", 4.0)
         logits = model(batch.x, training=True)
         batch.measure(logits)
         hard = keras.losses.sparse_categorical_crossentropy(batch.y, logits, from_logits=True)
@@ -82,7 +83,9 @@ def taught() -> list[Any]:
 
 
 def _net(*units: int, name: str) -> keras.Model:
-    hidden = [keras.layers.Dense(n, activation="relu") for n in units]
+    hidden = []
+    for n in units:
+        hidden.append(keras.layers.Dense(n, activation="relu"))
     return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(10, dtype="float32")], name=name)
 
 

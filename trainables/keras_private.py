@@ -267,7 +267,9 @@ def strategy_of(optimizer: Any) -> Any:
 def fix_variable_keys(optimizer: Any) -> None:
     """Make an optimizer find the key of a variable also by its plain TensorFlow variable."""
     variables = (*optimizer._trainable_variables, *optimizer.variables)
-    keys = {id(variable): optimizer._var_key(variable._value) for variable in variables}
+    keys = {}
+    for variable in variables:
+        keys[id(variable)] = optimizer._var_key(variable._value)
     object.__setattr__(optimizer, "_var_key", lambda variable: keys[id(variable)])
 
 
@@ -318,7 +320,8 @@ def clearing_names_alone() -> Iterator[None]:
     graphs: Any = tf.compat.v1
     eager = tensorflow_private.eager_context()
     trackers = _global_state.GLOBAL_STATE_TRACKER, _global_state.GLOBAL_SETTINGS_TRACKER
-    reset, had = graphs.reset_default_graph, vars(eager).get("clear_kernel_cache")
+    reset = graphs.reset_default_graph
+    had = vars(eager).get("clear_kernel_cache")
 
     def put_back() -> None:
         if _global_state.GLOBAL_STATE_TRACKER is not trackers[0]:
@@ -328,7 +331,8 @@ def clearing_names_alone() -> Iterator[None]:
     def leave() -> None:
         pass
 
-    graphs.reset_default_graph, eager.clear_kernel_cache = put_back, leave
+    graphs.reset_default_graph = put_back
+    eager.clear_kernel_cache = leave
     try:
         yield
     finally:

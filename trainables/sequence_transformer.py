@@ -58,6 +58,10 @@ def _apply_transformer_block(x: Any, width: int, heads: int, dropout: Any, *, pr
     attention = keras.layers.MultiHeadAttention(heads, width // heads, dropout=dropout, use_bias=False)
     net = keras.Sequential([keras.layers.Dense(4 * width, activation="gelu"), keras.layers.Dense(width)])
     for part in (lambda t: attention(t, t), net):
-        norm, drop = keras.layers.LayerNormalization(), keras.layers.Dropout(dropout)
-        x = x + drop(part(norm(x))) if pre_norm else norm(x + drop(part(x)))
+        norm = keras.layers.LayerNormalization()
+        drop = keras.layers.Dropout(dropout)
+        if pre_norm:
+            x = x + drop(part(norm(x)))
+        else:
+            x = norm(x + drop(part(x)))
     return x

@@ -122,12 +122,16 @@ class TrialSession(RankJoining):
             self._begin(assignment)
 
     def _begin(self, assignment: Assignment) -> None:
-        self._trial, self._author.memory, self._number, self._hook_changes = None, {}, None, None
+        self._trial = None
+        self._author.memory = {}
+        self._number = None
+        self._hook_changes = None
         program_variables.reset_changed_state(self._author)
         author_globals.end_trial()
         parameter_server.free_server_weights()
         stopwatch = Stopwatch()
-        hp, options = Hyperparameters(assignment.params), assignment.training
+        hp = Hyperparameters(assignment.params)
+        options = assignment.training
         hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
@@ -153,7 +157,8 @@ class TrialSession(RankJoining):
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
-        batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
+        batch_size = global_batch_size(hp, placement, train)
+        before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         hp.know(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
         its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
@@ -200,7 +205,10 @@ class TrialSession(RankJoining):
             self._hook_changes.enter_phase()
             trial.hook_changes = self._hook_changes
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
-        epochs = assignment.epochs if assignment.counts_epochs else None
+        if assignment.counts_epochs:
+            epochs = assignment.epochs
+        else:
+            epochs = None
         callbacks.watch(self._author, program.model, epochs=epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
         if len(self._spans) > 1:
@@ -299,7 +307,9 @@ class TrialSession(RankJoining):
         """Switch back to a suspended trial, without changing the state of the program."""
         self._trial, self._setting, self._spans, self._author.memory = aside
         self._number = aside.trial.assignment.trial
-        self._hp, author, trial = aside.trial.hp, self._author, aside.trial
+        self._hp = aside.trial.hp
+        author = self._author
+        trial = aside.trial
         if trial.program.kept:
             author.live = trial.program.live
             author.live.set(trial.hp)
@@ -307,7 +317,8 @@ class TrialSession(RankJoining):
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of another one, judging by its parameters."""
-        hp, was = Hyperparameters(assignment.params), other.assignment
+        hp = Hyperparameters(assignment.params)
+        was = other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
         hp.know(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
@@ -375,7 +386,9 @@ class TrialSession(RankJoining):
 
     def _plain(self) -> plain_model.Plain:
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
-        author, trial, live = self._author, self.trial, self._author.live
+        author = self._author
+        trial = self.trial
+        live = self._author.live
         seeded = imports.seed_imports(trial.assignment.data_seed)
         with (
             attributes.attributes_replaced(author, OWN, self.data.bare),
@@ -396,7 +409,9 @@ class TrialSession(RankJoining):
         Takes a kept program if one fits, and builds one otherwise.
         """
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
-        fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
+        fit = assignment.training.get("loop") == "fit"
+        accumulate = assignment.accumulate
+        seed = assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
         compiles = xla.choose_xla(assignment.training, placement)
         check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
@@ -409,7 +424,8 @@ class TrialSession(RankJoining):
         kept = None if alone else self._reuse_program(key, hp, seed)
         if kept is not None:
             return kept
-        record, used = origins.CreatedVariables(seed), cache.measure_used_bytes(placement)
+        record = origins.CreatedVariables(seed)
+        used = cache.measure_used_bytes(placement)
         attributes.replace_all(self._author, OWN, self.data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -432,11 +448,8 @@ class TrialSession(RankJoining):
                 )  # tracing runs `augment`
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
-        own = {
-            name: value
-            for name, value in attributes.get_author_attributes(self._author, OWN).items()
-            if name not in self.data.left
-        }
+        attributes_of_author = attributes.get_author_attributes(self._author, OWN)
+        own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left}
         own |= copies
         example = key.example if self.example_read else None
         targets = key.targets if self.targets_read else None

@@ -38,7 +38,8 @@ class TabularMLP(KerasTrainable):
 
         The loss is not defined here: for these targets, squared error is the default.
         """
-        width, normalization = hp.integer("width", 64), hp.choice("normalization", ("none", "batch", "layer"), "none")
+        width = hp.integer("width", 64)
+        normalization = hp.choice("normalization", ("none", "batch", "layer"), "none")
         layers: list[Any] = [keras.Input((10,))]
         for _ in range(hp.integer("depth", 2)):
             layers.append(keras.layers.Dense(width, use_bias=normalization != "batch"))

@@ -81,8 +81,10 @@ def seed_tensorflow(seed: int, *, empty_cache: bool) -> Iterator[Callable[[], bo
     with or replaced.
     """
     eager = eager_context()
-    kept, generator = (eager._seed, getattr(eager, "_rng", None)), _stateful_random_ops.global_generator
-    eager._seed, eager._rng = seed, random.Random(seed)
+    kept = (eager._seed, getattr(eager, "_rng", None))
+    generator = _stateful_random_ops.global_generator
+    eager._seed = seed
+    eager._rng = random.Random(seed)
     if empty_cache:
         eager.ensure_initialized()
         _pywrap_tfe.TFE_ContextClearCaches(eager._context_handle)
@@ -219,7 +221,10 @@ def type_spec(value: Any) -> Any:
 def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
     """Convert an operation by ``convert(kind, converter, call)``, with TensorFlow's own converter or None."""
     before = _pfor._pfor_converter_registry.pop(kind, None)
-    own = before[0] if isinstance(before, tuple) else before
+    if isinstance(before, tuple):
+        own = before[0]
+    else:
+        own = before
     _pfor.RegisterPFor(kind)(functools.partial(convert, kind, own))
 
 
@@ -246,6 +251,7 @@ def while_loop_of(call: Any) -> tuple[Any, Any, Any]:
 
 def convert_function(function: Any, call: Any, trials: Any, inputs: list[Any]) -> Any:
     """Call a function of a graph for all trials at once and return its outputs; ``call`` is that of the converter."""
-    count, operations = tf.constant(trials), function.graph.get_operations()
+    count = tf.constant(trials)
+    operations = function.graph.get_operations()
     each = _pfor.PFor(call.pfor.loop_var, count, operations, False, tf.range(count), False, call.pfor.pfor_config)
     return _pfor._convert_function_call(function, each, inputs)

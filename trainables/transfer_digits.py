@@ -36,7 +36,9 @@ class TransferDigits(KerasTrainable):
 
     def model(self, hp: Hyperparameters) -> keras.Model:
         """Return two hidden layers and a new head, with float32 logits."""
-        hidden = [keras.layers.Dense(n, activation="relu", name=f"hidden_{i}") for i, n in enumerate(HIDDEN, 1)]
+        hidden = []
+        for i, n in enumerate(HIDDEN, 1):
+            hidden.append(keras.layers.Dense(n, activation="relu", name=f"hidden_{i}"))
         dropout = keras.layers.Dropout(hp.number("dropout", 0.0))
         head = keras.layers.Dense(5, dtype="float32", name="head")
         model = keras.Sequential([keras.Input((100,)), *hidden, dropout, head], name="transfer_digits")

@@ -68,7 +68,9 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
 def _is_good_enough(condition: Condition, best: Best | None) -> bool:
     if best is None:
         return False
-    return best.value <= condition.bound if condition.below else best.value >= condition.bound
+    if condition.below:
+        return best.value <= condition.bound
+    return best.value >= condition.bound
 
 
 def has_verdict(ranking: Ranking) -> bool:

@@ -75,7 +75,9 @@ class Racer:
     @property
     def mean(self) -> float:
         """The mean loss over its fresh seeds; NaN if it has none."""
-        return fmean(self.losses) if self.losses else math.nan
+        if self.losses:
+            return fmean(self.losses)
+        return math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +101,27 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     if rules.share is not None:
         allowed = rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     scores, begun = _score_fresh_seeds(runs, rules)
-    failed = [key for key, losses in scores.items() if any(map(math.isnan, losses.values()))]
+    failed = []
+    for key, losses in scores.items():
+        if any(map(math.isnan, losses.values())):
+            failed.append(key)
     failed = failed[: rules.finalists]
     ranked = candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
-    broken = [_drop_broken(racer) for racer, _ in ranked if racer.key in failed]
+    broken = []
+    for racer, _ in ranked:
+        if racer.key in failed:
+            broken.append(_drop_broken(racer))
     lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
     if len(racers) < 2:
-        what = "no configuration is" if not racers else "a single configuration is"
+        if racers:
+            what = "a single configuration is"
+        else:
+            what = "no configuration is"
         over = f"{what} left to race: nothing to tell apart"
-        left = [replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), rules)) for racer in racers]
+        left = []
+        for racer in racers:
+            left.append(replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), rules)))
         spent = sum(racer.epochs * len(racer.losses) for racer in left)
         return Race(racers=(*left, *broken), over=over, epochs=spent + lost, allowed=allowed)
     race = _race(racers, scores, begun, rules, allowed - lost)
@@ -138,11 +151,22 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     If the search had repeats, configurations that these show to be worse than the best are left out. If the budget
     allows too few seeds for each, the number of finalists is reduced.
     """
-    remaining = [candidate for candidate in found if candidate[0].key not in without]
-    searched = [candidate for candidate in remaining if not candidate[0].is_baseline]
+    remaining = []
+    for candidate in found:
+        if candidate[0].key not in without:
+            remaining.append(candidate)
+    searched = []
+    for candidate in remaining:
+        if not candidate[0].is_baseline:
+            searched.append(candidate)
     others = [racer for racer, _ in _drop_worse(searched)]
-    baseline = [racer for racer, _ in remaining if racer.is_baseline]
-    costs = [racer.epochs for racer in others[: rules.finalists]]
+    baseline = []
+    for racer, _ in remaining:
+        if racer.is_baseline:
+            baseline.append(racer)
+    costs = []
+    for racer in others[: rules.finalists]:
+        costs.append(racer.epochs)
     count = count_affordable(costs, [racer.epochs for racer in baseline], allowed)
     return others[:count] + baseline
 
@@ -165,7 +189,10 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
     """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed."""
-    losses = {(one.repeat, one.fold): one.loss for one in group if _is_usable(one)}
+    losses = {}
+    for one in group:
+        if _is_usable(one):
+            losses[one.repeat, one.fold] = one.loss
     means = []
     for repeat in range(rules.repeats):
         trials = [(repeat, fold) for fold in _folds(rules)]
@@ -176,7 +203,9 @@ def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
 
 
 def _folds(rules: Rules) -> Sequence[int | None]:
-    return range(rules.folds) if rules.folds else (None,)
+    if rules.folds:
+        return range(rules.folds)
+    return (None,)
 
 
 def _is_usable(one: Run) -> bool:
@@ -188,7 +217,11 @@ def _drop_worse(ranked: Candidates) -> Candidates:
     if len(ranked) < 2 or len(ranked[0][1]) < FIRST_SEEDS:
         return ranked
     look = look_at_race([losses for _, losses in ranked], FIRST_SEEDS)
-    return [candidate for place, candidate in enumerate(ranked) if place not in look.out]
+    remaining = []
+    for place, candidate in enumerate(ranked):
+        if place not in look.out:
+            remaining.append(candidate)
+    return remaining
 
 
 def _score_fresh_seeds(
@@ -249,18 +282,26 @@ def _race(
         waiting = [racer for racer in left if repeat not in scores.get(racer.key, {})]
         if waiting:
             places = [(racer, fold) for racer in waiting for fold in _folds(rules)]
-            wanted = [(racer.params, repeat, fold) for racer, fold in places if (racer.key, repeat, fold) not in begun]
+            wanted = []
+            for racer, fold in places:
+                if (racer.key, repeat, fold) not in begun:
+                    wanted.append((racer.params, repeat, fold))
             break
         spent += cost
         failed = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
         out = [_drop_broken(racer) for racer in failed] + out
-        left = [
-            replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in failed
-        ]
+        continuing = []
+        for racer in left:
+            if racer not in failed:
+                continuing.append(replace(racer, losses=(*racer.losses, scores[racer.key][repeat])))
+        left = continuing
         left, worse = _split_off_worse(left, rules.seeds)
         out = worse + out
         if len(left) < 2:
-            over = "decided" if left else "no finalist completed its fresh seeds"
+            if left:
+                over = "decided"
+            else:
+                over = "no finalist completed its fresh seeds"
             break
     else:
         over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
@@ -287,7 +328,9 @@ def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], li
         return list(left), []
     look = look_at_race([racer.losses for racer in left], seeds)
     reason = f"told apart after {len(left[0].losses)} seeds"
-    worse = [replace(left[place], behind=look.behind[place], half=look.half[place], out=reason) for place in look.out]
+    worse = []
+    for place in look.out:
+        worse.append(replace(left[place], behind=look.behind[place], half=look.half[place], out=reason))
     worse.sort(key=lambda racer: racer.mean)
     return [racer for place, racer in enumerate(left) if place not in look.out], worse
 
@@ -363,20 +406,23 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     if not race.racers:
         return None
     groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
-    rows = tuple(
-        _describe_finalist(place, racer, race, groups.get(racer.key, []), first)
-        for place, racer in enumerate(race.racers, start=1)
-    )
-    return Confirmation(first.name, first.goal, race.over, race.decided, rules.seeds, race.epochs, METHOD, rows)
+    rows = []
+    for place, racer in enumerate(race.racers, start=1):
+        rows.append(_describe_finalist(place, racer, race, groups.get(racer.key, []), first))
+    return Confirmation(first.name, first.goal, race.over, race.decided, rules.seeds, race.epochs, METHOD, tuple(rows))
 
 
 def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective) -> Confirmed:
-    mean = None if math.isnan(racer.mean) else first.of_loss(racer.mean)
+    if math.isnan(racer.mean):
+        mean = None
+    else:
+        mean = first.of_loss(racer.mean)
     verdict, why = _verdict(racer, race)
     low: float | None = None
     high: float | None = None
     if racer.behind is not None and math.isfinite(racer.half):
-        low, high = sorted(first.of_loss(racer.behind + side * racer.half) for side in (-1, 1))
+        ends = (racer.behind - racer.half, racer.behind + racer.half)
+        low, high = sorted(map(first.of_loss, ends))
     test_values: dict[str, list[float]] = {}
     for trial in trials:
         for name, value in trial.tested.items():
@@ -403,7 +449,9 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
 def _verdict(racer: Racer, race: Race) -> tuple[str, str]:
     """Return the verdict, and the reason if it is undecided."""
     if racer.out:
-        return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
+        if racer.behind is None:
+            return ("undecided", racer.out)
+        return ("worse", "")
     is_first = racer.key == race.racers[0].key
     if is_first and any(one.out and one.behind is not None for one in race.racers):
         return "best", ""
@@ -432,6 +480,9 @@ def make_run(trial: Trial, first: Objective) -> Run:
 def _rules(info: SweepInfo) -> Rules | None:
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
-            share = parse_percent(budget) if isinstance(budget, str) else None
+            if isinstance(budget, str):
+                share = parse_percent(budget)
+            else:
+                share = None
             return Rules(seeds, finalists, share, info.repeats, info.folds)
     return None

@@ -19,16 +19,17 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
     Raises `InputError` if they differ, as no common order exists then.
     """
     first = sweeps[0]
-    problems = [
-        Problem(
-            str(other.folder.path),
-            f"its objective is {_describe_objectives(other.objectives)}, but that of {first.folder.path} is "
-            f"{_describe_objectives(first.objectives)}",
-            "compare sweeps of one objective",
-        )
-        for other in sweeps
-        if other.objectives != first.objectives
-    ]
+    problems = []
+    for other in sweeps:
+        if other.objectives != first.objectives:
+            problems.append(
+                Problem(
+                    str(other.folder.path),
+                    f"its objective is {_describe_objectives(other.objectives)}, but that of {first.folder.path} is "
+                    f"{_describe_objectives(first.objectives)}",
+                    "compare sweeps of one objective",
+                )
+            )
     if problems:
         raise InputError(problems)
     return first.objectives
@@ -40,10 +41,16 @@ def _describe_objectives(objectives: Objectives) -> str:
 
 def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
     """Describe how trainings differ apart from their parameters, such as in code or packages; "" if not known to."""
-    mixed = [sweep.name for sweep in sweeps if sweep.info.is_mixed]
+    mixed = []
+    for sweep in sweeps:
+        if sweep.info.is_mixed:
+            mixed.append(sweep.name)
     told = []
     if mixed:
-        of = f" of {' and '.join(mixed)}" if len(sweeps) > 1 else ""
+        if len(sweeps) > 1:
+            of = f" of {' and '.join(mixed)}"
+        else:
+            of = ""
         told.append(
             f"The code or a version of its packages has changed since the beginning{of}: "
             "scores from before and after may not compare."

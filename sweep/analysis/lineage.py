@@ -23,9 +23,13 @@ def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return the steps of a trial in the order of their epochs; a trial that is no copy has one."""
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []
-    trial, last = known[number], known[number].epochs
+    trial = known[number]
+    last = known[number].epochs
     while True:
-        first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
+        if trial.parent is None or trial.parent_epoch is None:
+            first = 0
+        else:
+            first = trial.parent_epoch
         if last > first:  # otherwise it was replaced before it trained
             found.append(LineageStep(trial.trial, first + 1, last, trial.params))
         if trial.parent is None:

@@ -64,16 +64,24 @@ class ThinnedCurve:
             if len(self._kept) >= MOST:
                 del self._kept[1::2]
                 self._stride *= 2
-        self._count, self._last = self._count + 1, value
+        self._count += 1
+        self._last = value
 
     def points(self, most: int) -> list[float]:
         """Return at most ``most`` values, evenly spaced, ending with the latest."""
         if not self._count or most < 1:
             return []
-        values = self._kept if (self._count - 1) % self._stride == 0 else [*self._kept, self._last]
+        if (self._count - 1) % self._stride == 0:
+            values = self._kept
+        else:
+            values = [*self._kept, self._last]
         if len(values) <= most:
             return list(values)
-        return [values[round((at + 1) * len(values) / most) - 1] for at in range(most)]
+        shown = []
+        for number in range(1, most + 1):
+            place = round(number * len(values) / most) - 1
+            shown.append(values[place])
+        return shown
 
 
 @dataclass(slots=True)
@@ -97,7 +105,9 @@ class Open:
     @property
     def position(self) -> str:
         """How far it is, such as 3/10 or 37 %."""
-        return f"{self.done}/{self.of}" if self.counts_epochs else f"{self.done} %"
+        if self.counts_epochs:
+            return f"{self.done}/{self.of}"
+        return f"{self.done} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +156,10 @@ class LogReader:
     def __init__(self, folder: ResultsFolder, offset: int = 0) -> None:
         self._folder, self._path = folder, folder.log
         self._offset = offset
-        self._mark = log.mark(self._path, offset) if offset and self._path.exists() else ""
+        if offset and self._path.exists():
+            self._mark = log.mark(self._path, offset)
+        else:
+            self._mark = ""
         self._refreshed = time.monotonic()
 
     @property
@@ -156,7 +169,9 @@ class LogReader:
             size = self._path.stat().st_size
         except OSError:
             return 1.0
-        return min(self._offset / size, 1.0) if size else 1.0
+        if not size:
+            return 1.0
+        return min(self._offset / size, 1.0)
 
     def more(self) -> list[Event] | None:
         """Return the next events of the log, about a megabyte at most.
@@ -191,7 +206,10 @@ class Standing:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
-        self._present = None if outline.spec is None else _follow_spec(outline.spec)
+        if outline.spec is None:
+            self._present = None
+        else:
+            self._present = _follow_spec(outline.spec)
         self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
         self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
@@ -235,7 +253,9 @@ class Standing:
         total = self.outline.total
         if self._present is not None and self._present.is_steered:
             total = self._present.all_trials
-        return None if total is None else total + len(self.confirming)
+        if total is None:
+            return None
+        return total + len(self.confirming)
 
     @property
     def queued(self) -> int:
@@ -281,14 +301,16 @@ class Standing:
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
             case ledger.SessionChange(SessionEnded() as end):
-                self.over, self.has_finished = end.reason, _is_finished(end)
+                self.over = end.reason
+                self.has_finished = _is_finished(end)
             case _:
                 pass
         return None
 
     def _change(self, spec: Spec) -> None:
         """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
-        before, self.outline = self.outline, Outline.of(spec)
+        before = self.outline
+        self.outline = Outline.of(spec)
         if self.outline.rule != before.rule:
             self._foresight = None
 
@@ -302,31 +324,43 @@ class Standing:
         """Return the seconds of all sessions, without the pauses between them."""
         if self.session is None:
             return 0.0
-        end = now if self.over is None or self.last is None else self.last
+        if self.over is None or self.last is None:
+            end = now
+        else:
+            end = self.last
         return self._earlier_s + max(end - self.session, 0.0)
 
     def epochs_per_s(self, now: float) -> float:
         """Return the epochs per second over the last ten seconds."""
-        since = now - RATE_S if self.session is None else max(now - RATE_S, self.session)
+        if self.session is None:
+            since = now - RATE_S
+        else:
+            since = max(now - RATE_S, self.session)
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
     def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
         epochs = sorted({*self.outline.decisions, *self._pruned})
-        return [RungStatus(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
+        statuses = []
+        for epoch in epochs:
+            statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
+        return statuses
 
     def survivors(self) -> float | None:
         """Estimate how many trials will train all their epochs; None if the number of trials is unknown."""
         waiting = self.waiting()
         if waiting is None:
             return None
-        prospect, ended = self._prospect(), sum(self.ended[status] for status in WHOLE)
+        prospect = self._prospect()
+        ended = sum(self.ended[status] for status in WHOLE)
         return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
         """Return the number of trials that have not started; None if unknown."""
-        return None if self.total is None else max(self.total - self.started, 0)
+        if self.total is None:
+            return None
+        return max(self.total - self.started, 0)
 
     def left_s(self, now: float) -> float | None:
         """Estimate the remaining seconds from measured epoch times and the recent number of concurrent trials.
@@ -337,9 +371,13 @@ class Standing:
             return None
         epoch_s = self._unit_s
         # The lower quartile, because a worker's first trial also imports and compiles, which its later trials do not.
-        overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
+        if self._overhead_s:
+            overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4]
+        else:
+            overhead_s = 0.0
         slots = max(*self._at_once, len(self.running), 1)
-        waiting, limits = self.waiting(), self.outline.limits
+        waiting = self.waiting()
+        limits = self.outline.limits
         bounds = []
         if waiting is not None:
             prospect = self._prospect()
@@ -351,7 +389,8 @@ class Standing:
         if limits.epochs is not None:
             bounds.append((limits.epochs - self.epochs) * fmean(self._epoch_s) / slots)
         if limits.gpu_hours is not None and self._gpu_s:
-            bounds.append((limits.gpu_hours * 3600 - self._gpu_s) * self._trained_s / self._gpu_s / slots)
+            left_gpu_s = limits.gpu_hours * 3600 - self._gpu_s
+            bounds.append(left_gpu_s * self._trained_s / self._gpu_s / slots)
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
@@ -363,7 +402,9 @@ class Standing:
         if self.outline.minutes is None:
             return epoch_s
         unit_s = 60 * self.outline.minutes / self.outline.epochs
-        return min(epoch_s, unit_s) if self.outline.counts_epochs else unit_s
+        if self.outline.counts_epochs:
+            return min(epoch_s, unit_s)
+        return unit_s
 
     @property
     def _cost_per_s(self) -> float:
@@ -380,15 +421,24 @@ class Standing:
             return self.cost
         if not self.cost or not self._epoch_s:
             return None
-        waiting, limits = self.waiting(), self.outline.limits
-        bounds = [] if limits.money is None else [limits.money]
+        waiting = self.waiting()
+        limits = self.outline.limits
+        bounds = []
+        if limits.money is not None:
+            bounds.append(limits.money)
         if waiting is not None:
             prospect = self._prospect()
             left = sum(prospect.left) + waiting * prospect.waiting_left
-            each = fmean(self._cost_later) if self._cost_later else self.cost / max(self.epochs, 1)
+            if self._cost_later:
+                each = fmean(self._cost_later)
+            else:
+                each = self.cost / max(self.epochs, 1)
             if self.outline.minutes is not None:
                 each *= self._unit_s / fmean(self._epoch_s)
-            first = sorted(self._cost_first)[len(self._cost_first) // 4] if self._cost_first else each
+            if self._cost_first:
+                first = sorted(self._cost_first)[len(self._cost_first) // 4]
+            else:
+                first = each
             bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
         elif (left_s := self.left_s(now)) is not None:
             bounds.append(self.cost + left_s * max(len(self.running), 1) * self._cost_per_s)
@@ -402,15 +452,23 @@ class Standing:
                 if math.isfinite(value):
                     found.setdefault(name, []).append(value)
         sums = ("cpu_cores", "memory_peak_bytes")
-        known = {name: sum(values) for name, values in found.items() if name in sums}
-        shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
+        known = {}
+        for name, values in found.items():
+            if name in sums:
+                known[name] = sum(values)
+        shares = {}
+        for name, values in found.items():
+            if name == "gpu_utilization":
+                shares[name] = fmean(values)
         return known | shares
 
     def _prospect(self) -> Prospect:
         """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
         # Paused trials count as lost at the epoch where they paused.
         open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
-        going = {number: (trial.done, trial.of) for number, trial in open_now}
+        going = {}
+        for number, trial in open_now:
+            going[number] = (trial.done, trial.of)
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
@@ -427,7 +485,8 @@ class Standing:
             trial.value = event.metrics[self.outline.metric]
             trial.curve.add(trial.value)
         if event.measures:
-            trial.measures, self.measures = event.measures, True
+            trial.measures = event.measures
+            self.measures = True
         if event.memo:
             trial.trained_s = None
             return
@@ -497,13 +556,17 @@ class Standing:
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
         failure = self.failures.setdefault(kind, Failure())
-        failure.count, failure.trial, failure.reason = failure.count + 1, event.trial, event.reason
+        failure.count += 1
+        failure.trial = event.trial
+        failure.reason = event.reason
         if event.status is Status.FAILED:
             self._failed[event.trial] = kind
 
     def _reopen(self, state: TrialState) -> None:
-        trial, kind = self._opened(state), self._failed.pop(state.number)
-        trial.value, trial.trained_s = state.last.get(self.outline.metric), None
+        trial = self._opened(state)
+        kind = self._failed.pop(state.number)
+        trial.value = state.last.get(self.outline.metric)
+        trial.trained_s = None
         if self._foresight is not None:
             self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
@@ -515,7 +578,9 @@ class Standing:
     def _begin(self, event: SessionStarted, before: float | None) -> None:
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
-        self.session, self.over, self.has_finished = event.time, None, False
+        self.session = event.time
+        self.over = None
+        self.has_finished = False
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()
@@ -546,7 +611,9 @@ def _follow_spec(spec: Spec) -> PresentSpec:
 def get_error_type(reason: str) -> str:
     """Return the type of an error, ``ValueError`` for ``ValueError: no such a``; "failed" if it has none."""
     head, colon, _ = reason.partition(":")
-    return shortened(" ".join(head.split()), 40) if colon else "failed"
+    if not colon:
+        return "failed"
+    return shortened(" ".join(head.split()), 40)
 
 
 def _is_finished(end: SessionEnded) -> bool:

@@ -75,7 +75,9 @@ class PresentSpec:
     @property
     def all_trials(self) -> int | None:
         """The number of trials of the search and the baseline; None if only time or epochs limit it."""
-        return None if self.trials is None else self.trials * self.spec.trials_each + self.spec.baseline_trials
+        if self.trials is None:
+            return None
+        return self.trials * self.spec.trials_each + self.spec.baseline_trials
 
     def _change(self, event: SweepChanged) -> None:
         self.spec = changes.apply_settings(self.spec, event.settings)
@@ -116,9 +118,9 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
         return False
     if not spec.search_method.enumerates:
         return True
-    return _is_on_grid(params, spec.space) or any(
-        key(one) == key(params) for one in on_grid(spec.space, spec.start_with)
-    )
+    if _is_on_grid(params, spec.space):
+        return True
+    return any(key(one) == key(params) for one in on_grid(spec.space, spec.start_with))
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:

@@ -63,7 +63,9 @@ def judge(
     A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter
     it. Nor is a configuration without a completed trial.
     """
-    reasons = {row: _why_incomparable(trials, objectives) for row, trials in rows.items()}
+    reasons = {}
+    for row, trials in rows.items():
+        reasons[row] = _why_incomparable(trials, objectives)
     completed: dict[int, list[Trial]] = {}
     for row, trials in rows.items():
         if not reasons[row]:
@@ -80,7 +82,10 @@ def judge(
         else:
             compared = compare_configurations(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
-    return {row: compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why) for row in rows}
+    verdicts = {}
+    for row in rows:
+        verdicts[row] = compared.get(row) or Compared(Verdict.UNDECIDED, 0, undecided=reasons[row] or why)
+    return verdicts
 
 
 def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
@@ -92,21 +97,29 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
         return FRONT
     comparisons = counted(len(tested), "comparison")
     p_error = next((one.p_error for one in tested if one.p_error), None)
-    count = "all patterns" if p_error is None else f"drawn patterns, p to {p_error:.1g}"
+    if p_error is None:
+        count = "all patterns"
+    else:
+        count = f"drawn patterns, p to {p_error:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
 
 
 def _why_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
     """Return why the trials of a configuration cannot be compared; "" if they can."""
-    diverged = sum(
-        trial.status is Status.DIVERGED or (trial.status is Status.COMPLETED and not _is_finite(trial, objectives))
-        for trial in trials
-    )
+    diverged = 0
+    for trial in trials:
+        has_no_score = trial.status is Status.COMPLETED and not _is_finite(trial, objectives)
+        if trial.status is Status.DIVERGED or has_no_score:
+            diverged += 1
     if diverged:
-        return "diverged" if len(trials) == 1 else f"diverged with {diverged} of {len(trials)} seeds"
+        if len(trials) == 1:
+            return "diverged"
+        return f"diverged with {diverged} of {len(trials)} seeds"
     infeasible = sum(trial.status is Status.INFEASIBLE for trial in trials)
     if infeasible:
-        return "infeasible" if len(trials) == 1 else f"infeasible with {infeasible} of {len(trials)} seeds"
+        if len(trials) == 1:
+            return "infeasible"
+        return f"infeasible with {infeasible} of {len(trials)} seeds"
     if not any(trial.status is Status.COMPLETED for trial in trials):
         kinds = Counter(trial.status.value for trial in trials)
         return f"none completed: {', '.join(kinds)}" if len(trials) > 1 else next(iter(kinds))
@@ -161,7 +174,10 @@ class RankedConfiguration(Struct, frozen=True):
     @property
     def seed_changes_nothing(self) -> bool:
         """True if trainings with different seeds gave identical results, so that repeats do not measure chance."""
-        completed = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        completed = []
+        for trial in self.trials:
+            if trial.status is Status.COMPLETED and trial.metrics:
+                completed.append(trial)
         if len({trial.seed for trial in completed}) < 2:
             return False
         first_of_fold: dict[int | None, Trial] = {}
@@ -194,7 +210,10 @@ class Ranking:
 
         If no configuration completed all of its repeats, the first one in the order is returned.
         """
-        rows = [row for row in self.rows if row.completed and row.scores]
+        rows = []
+        for row in self.rows:
+            if row.completed and row.scores:
+                rows.append(row)
         front = tuple(row for row in rows if row.front == 1)
         return front or tuple(rows[:1])
 
@@ -212,24 +231,33 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     objectives = same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
     for sweep in sweeps:
-        rows += [_summarize(group, objectives, sweep) for group in by_configuration(sweep.trials).values()]
+        for group in by_configuration(sweep.trials).values():
+            rows.append(_summarize(group, objectives, sweep))
     fronts = _front_numbers(rows, objectives)
-    confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
+    if len(sweeps) == 1:
+        confirmed = confirmation.of_sweep(sweeps[0])
+    else:
+        confirmed = None
     places: dict[str, int] = {}
     if confirmed:
-        places = {configuration(finalist.params): finalist.place for finalist in confirmed.rows}
+        places = {}
+        for finalist in confirmed.rows:
+            places[configuration(finalist.params)] = finalist.place
 
     def key(row: RankedConfiguration) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
-        place = places.get(configuration(row.params), math.inf) if places else 0
+        if places:
+            place = places.get(configuration(row.params), math.inf)
+        else:
+            place = 0
         return place, -row.completed, ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
-    ranked = [
-        structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
-    ]
+    ranked = []
+    for number, row in enumerate(ordered, start=1):
+        ranked.append(structs.replace(row, rank=number, front=fronts.get(id(row))))
     names = list_varying_parameters([row.params for row in ordered])
     ranking = Ranking(
         objectives,
@@ -250,7 +278,10 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
-    objectives = ranking.objectives if several else ranking.objectives[:1]
+    if several:
+        objectives = ranking.objectives
+    else:
+        objectives = ranking.objectives[:1]
     verdicts = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = []
     for row in ranking.rows:
@@ -299,7 +330,9 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
     def is_dominated(index: int, front: list[int]) -> bool:
         others = points[front]
-        return bool(((others <= points[index]).all(axis=1) & (others < points[index]).any(axis=1)).any())
+        no_worse = (others <= points[index]).all(axis=1)
+        better = (others < points[index]).any(axis=1)
+        return bool((no_worse & better).any())
 
     for index in map(int, np.lexsort(points.T[::-1])):
         free = (number for number, front in enumerate(fronts) if not is_dominated(index, front))
@@ -313,20 +346,33 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
 def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
-    counted = [trial for trial in trials if trial.status is best]
-    fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
-    counted = fresh if fresh and best is Status.COMPLETED else counted
+    counted = []
+    for trial in trials:
+        if trial.status is best:
+            counted.append(trial)
+    fresh = []
+    for trial in counted:
+        if trial.role is Role.CONFIRM:
+            fresh.append(trial)
+    if fresh and best is Status.COMPLETED:
+        counted = fresh
     scores = []
     for metric, goal in objectives:
         values = tuple(by_seed(counted, metric).values())
         if values:
             std = stdev(values) if len(values) > 1 else None
             folds = sweep.info.folds
-            shared = compute_fold_correction(folds) if folds else 0.0
+            if folds:
+                shared = compute_fold_correction(folds)
+            else:
+                shared = 0.0
             interval = compute_mean_interval(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
-    complete = tuple(scores) if len(scores) == len(objectives) else ()
+    if len(scores) == len(objectives):
+        complete = tuple(scores)
+    else:
+        complete = ()
     first = counted[0]
     ordered = tuple(sorted(trials, key=lambda trial: ORDER[trial.status]))
     completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
@@ -349,14 +395,20 @@ def _is_finite(trial: Trial, objectives: Objectives) -> bool:
 
 
 def _losses(row: RankedConfiguration) -> list[float]:
-    return [objective(score.metric, score.goal).to_loss(score.mean) for score in row.scores]
+    losses = []
+    for score in row.scores:
+        losses.append(objective(score.metric, score.goal).to_loss(score.mean))
+    return losses
 
 
 def _front_numbers(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
     """Return the Pareto fronts of the completed configurations, by the id() of their rows."""
     if len(objectives) < 2:
         return {}
-    completed = [row for row in rows if row.completed == 1 and row.scores]
+    completed = []
+    for row in rows:
+        if row.completed == 1 and row.scores:
+            completed.append(row)
     return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))
 
 
@@ -400,7 +452,9 @@ def _list_trial_numbers(row: RankedConfiguration) -> str:
 
 
 def _count_seeds(row: RankedConfiguration) -> int:
-    return len(row.scores[0].values) if row.scores else 0
+    if not row.scores:
+        return 0
+    return len(row.scores[0].values)
 
 
 def _score_figures(row: RankedConfiguration, at: int) -> tuple[float | None, float | None, float | None, float | None]:
@@ -451,7 +505,8 @@ def noise_of_metric(
         method = "bootstrap"
         deviation = loss_deviation
         half = Z * deviation / math.sqrt(examples)
-        low, high = level - half, level + half
+        low = level - half
+        high = level + half
     else:
         return None
     difference = Z * math.sqrt(2 / examples) * deviation
@@ -497,7 +552,10 @@ def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
     theirs = np.isin(rows, list(trials))
     values = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
     last = dict(zip(rows[theirs].tolist(), values[theirs].tolist(), strict=True))
-    known = [value for value in last.values() if not math.isnan(value)]
+    known = []
+    for value in last.values():
+        if not math.isnan(value):
+            known.append(value)
     if not known:
         return None
     return math.sqrt(sum(value**2 for value in known) / len(known))

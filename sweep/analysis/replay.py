@@ -138,7 +138,9 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
 
 
 def _renumber(event: EpochReported, place: int) -> EpochReported:
-    return event if event.trial == place else structs.replace(event, trial=place)
+    if event.trial == place:
+        return event
+    return structs.replace(event, trial=place)
 
 
 class _PausedTrials:
@@ -173,7 +175,9 @@ class _PausedTrials:
         if self._rule is None or not self.by_place:
             return None
         place = self._rule.last()
-        return None if place is None else self.by_place.pop(place, None)
+        if place is None:
+            return None
+        return self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
         """Tell a pausing rule that a trial has ended by itself; other rules see reports only."""
@@ -205,7 +209,9 @@ class _LiveReplay:
             if isinstance(event, EpochReported):
                 self._observe(event)
         ended = self._resume_rest()
-        still_paused = {place: epoch for place, (_, epoch) in self._paused.by_place.items()}
+        still_paused = {}
+        for place, (_, epoch) in self._paused.by_place.items():
+            still_paused[place] = epoch
         return self._stopped | ended | still_paused
 
     def _observe(self, event: EpochReported) -> None:
@@ -360,7 +366,9 @@ class _Configuration:
 
     @property
     def loss(self) -> float:
-        return fmean(self.losses.values()) if self.losses else math.inf
+        if self.losses:
+            return fmean(self.losses.values())
+        return math.inf
 
     @property
     def place(self) -> tuple[float, int, float]:
@@ -375,9 +383,13 @@ _NONE = _Configuration((), (), {}, 1)
 def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
     configurations = []
     for group in by_configuration(known).values():
-        losses = {curve.place: _final_loss(curve, spec.objectives[0]) for curve in group}
+        losses = {}
+        for curve in group:
+            losses[curve.place] = _final_loss(curve, spec.objectives[0])
         completed = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
-        finite_losses = {curve.place: losses[curve.place] for curve in completed}
+        finite_losses = {}
+        for curve in completed:
+            finite_losses[curve.place] = losses[curve.place]
         configurations.append(_Configuration(completed, tuple(group), finite_losses, spec.trials_each))
     return configurations
 
@@ -393,7 +405,10 @@ def _choose_best(
     best = _NONE
     best_key: tuple[float, float, bool] | None = None
     for one in configurations:
-        losses = [loss for place, loss in one.losses.items() if is_whole(place)]
+        losses = []
+        for place, loss in one.losses.items():
+            if is_whole(place):
+                losses.append(loss)
         if not losses or one.place[:2] != winner.place[:2]:
             continue
         key = (-len(losses) / max(len(one.curves), one.repeats), fmean(losses), one is not winner)
@@ -405,7 +420,9 @@ def _choose_best(
 
 def _whole_epochs(curve: Curve) -> int:
     """Return how many epochs the trial would have trained without being stopped."""
-    return curve.length if curve.is_cut else len(curve.reports)
+    if curve.is_cut:
+        return curve.length
+    return len(curve.reports)
 
 
 def _final_loss(curve: Curve, objective: Objective) -> float:
@@ -436,17 +453,25 @@ def replay_rule(
     if winner is None or not winner.losses:
         return None
     words, make = rule
-    pruned = {curve.place: len(curve.reports) for curve in known if curve.status is Status.PRUNED and not curve.asked}
+    pruned = {}
+    for curve in known:
+        if curve.status is Status.PRUNED and not curve.asked:
+            pruned[curve.place] = len(curve.reports)
     same_as_live = None
     if words == ran[0] and not _has_changed_rule(events):
         # includes decisions on trials that were waiting when the sweep was interrupted
         decided = live(events, known, make)
-        unfinished = {curve.place: len(curve.reports) for curve in known if curve.status in UNFINISHED}
+        unfinished = {}
+        for curve in known:
+            if curve.status in UNFINISHED:
+                unfinished[curve.place] = len(curve.reports)
         same_as_live = pruned == {place: epoch for place, epoch in decided.items() if unfinished.get(place) != epoch}
     first = [curve for one in configurations[:run_cap] for curve in one.curves]
     stops = live(events, first, make)
     numbers = random.Random(0)
-    orders = [numbers.sample(configurations, len(configurations))[:run_cap] for _ in range(orderings)]
+    orders = []
+    for _ in range(orderings):
+        orders.append(numbers.sample(configurations, len(configurations))[:run_cap])
     extremes = []
     went_on: list[float] = []
     for better in (False, True):
@@ -489,7 +514,9 @@ def _has_changed_rule(events: Iterable[Event]) -> bool:
 def _extreme(
     courses: Sequence[ReplayResult], orders: Sequence[Sequence[_Configuration]], winner: _Configuration
 ) -> Extreme:
-    chosen = [_choose_best(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
+    chosen = []
+    for one, order in zip(courses, orders, strict=True):
+        chosen.append(_choose_best(order, winner, one.is_whole))
     return Extreme(
         epochs=_measure_spread([float(one.trained) for one in courses]),
         winner_kept=fmean([one is winner for one in chosen]),

@@ -62,8 +62,13 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     """Return the costs of a sweep from its tables."""
     from sweep.store import reading
 
-    measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
-    columns = {name: reading.numbers(read.trials, name) for name in measured}
+    measured = []
+    for name in read.trials.column_names:
+        if name.startswith("overhead."):
+            measured.append(name)
+    columns = {}
+    for name in measured:
+        columns[name] = reading.numbers(read.trials, name)
     overhead_s: dict[str, float] = {}
     for name, column in columns.items():
         overhead_s[name.removeprefix("overhead.").removesuffix("_s")] = float(column.sum())
@@ -74,7 +79,10 @@ def costs_of(sweep: str, read: Tables) -> Costs:
         overhead_s["failed"] = float(rest_s[failed].sum())
     overhead_s["wait"] = float(rest_s[~failed].sum())
     train_s = float(reading.numbers(read.trials, "train_s").sum())
-    fused = read.trials[FUSED].to_pylist() if FUSED in read.trials.column_names else []
+    if FUSED in read.trials.column_names:
+        fused = read.trials[FUSED].to_pylist()
+    else:
+        fused = []
     return Costs(
         sweep,
         train_s,
@@ -92,9 +100,14 @@ def _starving(read: Tables) -> dict[int, float]:
 
     trial, time_s, wait_s = (reading.numbers(read.metrics, name) for name in COLUMNS)
     trials = trial.astype(np.int64)
-    trained, waited = np.bincount(trials, time_s), np.bincount(trials, wait_s)
+    trained = np.bincount(trials, time_s)
+    waited = np.bincount(trials, wait_s)
     starving = waited > STARVING * trained
-    return {int(at): float(waited[at] / trained[at]) for at in np.flatnonzero(starving) if trained[at]}
+    starved = {}
+    for at in np.flatnonzero(starving):
+        if trained[at]:
+            starved[int(at)] = float(waited[at] / trained[at])
+    return starved
 
 
 POINTS = 600_000
@@ -126,13 +139,21 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     order = np.lexsort((epoch, row))
     order = order[row[order] >= 0]
     row, epoch = row[order], epoch[order]
-    named = [name for name in metrics.column_names if name.startswith("metric.")]
-    first = [f"metric.{name}" for name in objectives if f"metric.{name}" in named]
+    named = []
+    for name in metrics.column_names:
+        if name.startswith("metric."):
+            named.append(name)
+    first = []
+    for name in objectives:
+        if f"metric.{name}" in named:
+            first.append(f"metric.{name}")
     names = first + [name for name in named if name not in first]
     kept = len(first) or 1
     room = points // max(len(row), 1)
     names, left_out = names[: max(kept, room)], names[max(kept, room) :]
-    columns = {name: reading.numbers(metrics, name, missing=np.nan)[order] for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
@@ -215,7 +236,10 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
         if end is None and status == Status.RUNNING:
             end = read.history.last
         if begin is not None and end is not None and end > begin:
-            gpus = str(devices) if str(devices or "").startswith("gpu") else ""
+            if str(devices or "").startswith("gpu"):
+                gpus = str(devices)
+            else:
+                gpus = ""
             known[str(node or "not known"), gpus].append((begin, end, row))
     lanes: list[str] = []
     spans: list[TimelineSpan] = []
@@ -224,7 +248,8 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
         count = 1 + max(lane for lane, *_ in placed)
         for lane, begin, end, row in placed:
             parts = _cut_out(pauses, begin, end)
-            spans += [TimelineSpan(row, len(lanes) + lane, *part) for part in parts]
+            for part in parts:
+                spans.append(TimelineSpan(row, len(lanes) + lane, *part))
         name = f"{node} {gpus}".strip()
         if count == 1:
             lanes.append(name)
@@ -300,7 +325,9 @@ class ReportData:
     @property
     def lasted_s(self) -> float | None:
         """Seconds of all sessions, without the pauses between them; None before the first event."""
-        return None if self.sweep.history.started is None else self.sweep.history.active_s
+        if self.sweep.history.started is None:
+            return None
+        return self.sweep.history.active_s
 
     @property
     def question(self) -> tuple[str, ...]:
@@ -347,7 +374,9 @@ def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> di
     known_domains = domains(accounts)
     completed: list[Trial] = []
     for account in accounts:
-        completed += [trial for trial in account.sweep.trials if trial.status is Status.COMPLETED]
+        for trial in account.sweep.trials:
+            if trial.status is Status.COMPLETED:
+                completed.append(trial)
     by_objective: dict[str, list[Importance]] = {}
     for metric, goal in accounts[0].sweep.objectives:
         one = objective(metric, goal)

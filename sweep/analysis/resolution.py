@@ -34,10 +34,15 @@ def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> Dete
     The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one.
     With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
     """
-    scores = [row.scores[0].values for row in ranking.rows if row.completed and row.scores]
+    scores = []
+    for row in ranking.rows:
+        if row.completed and row.scores:
+            scores.append(row.scores[0].values)
     spread = compute_spread(scores)
     by_seeds = None
     if spread is not None and seeds >= LEAST:
         by_seeds = compute_detectable_difference(spread, seeds, configurations=2)
     examples = noise_of(ranking, read)
-    return DetectionLimits(by_seeds, None if examples is None else examples.difference, spread, examples)
+    if examples is None:
+        return DetectionLimits(by_seeds, None, spread, None)
+    return DetectionLimits(by_seeds, examples.difference, spread, examples)

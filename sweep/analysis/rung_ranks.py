@@ -52,7 +52,10 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     The result is empty if the sweep has no rungs, or no trial that trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
-    ended = [one for one in sweep.trials if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs]
+    ended = []
+    for one in sweep.trials:
+        if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs:
+            ended.append(one)
     if not rungs or not ended:
         return ()
     found = []
@@ -86,13 +89,19 @@ def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
 
     () without a rule, with a user's own one, and with minutes, whose shares trials reach at different epochs.
     """
-    stored, epochs = info.spec.get("early_terminate"), info.epochs
+    stored = info.spec.get("early_terminate")
+    epochs = info.epochs
     if not isinstance(stored, Mapping) or not isinstance(epochs, int) or info.spec.get("minutes") is not None:
         return ()
-    keys = {name: value for name, value in stored.items() if value is not None}
+    keys = {}
+    for name, value in stored.items():
+        if value is not None:
+            keys[name] = value
     rule = early_terminate.RULES.get(str(keys.pop("type", "")))
     try:
-        return () if rule is None else early_terminate.compute_decision_epochs(rule(**keys), epochs)
+        if rule is None:
+            return ()
+        return early_terminate.compute_decision_epochs(rule(**keys), epochs)
     except (Misfit, TypeError):  # written by another release
         return ()
 

@@ -65,7 +65,8 @@ def find_best_by_budget(
     # The mean is over the orders in which something has completed.
     known = np.where(np.isfinite(runs), runs, np.nan)
     counts = np.isfinite(runs).sum(axis=0)
-    mean = np.where(counts > 0, np.nansum(known, axis=0) / np.maximum(counts, 1), np.nan)
+    sums = np.nansum(known, axis=0)
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     bounds = np.full((2, len(budgets)), np.nan)
     for at in np.flatnonzero(counts):
         bounds[:, at] = np.quantile(known[np.isfinite(known[:, at]), at], [0.025, 0.975])
@@ -81,16 +82,20 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
     count = len(one)
     if count < 3:
         return None
-    ranks = [_ranks(np.asarray(values, dtype=np.float64)) for values in (one, other)]
+    ranks = []
+    for values in (one, other):
+        ranks.append(_ranks(np.asarray(values, dtype=np.float64)))
     spreads = [float(np.std(values)) for values in ranks]
     if not all(spreads):
         return None
-    value = float(np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())) / (spreads[0] * spreads[1]))
+    covariance = np.mean((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean()))
+    value = float(covariance / (spreads[0] * spreads[1]))
     value = max(min(value, 1.0), -1.0)
     if count < 5 or abs(value) > 1 - 1e-12:
         return Correlation(count, value, None, None)
     half = Z * math.sqrt((1 + value * value / 2) / (count - 3))
-    return Correlation(count, value, math.tanh(math.atanh(value) - half), math.tanh(math.atanh(value) + half))
+    middle = math.atanh(value)
+    return Correlation(count, value, math.tanh(middle - half), math.tanh(middle + half))
 
 
 def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
@@ -152,7 +157,9 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     """
     rows = []
     for row in ranking.rows:
-        search_row = _search_trials_only(row) if row.sweep == sweep else None
+        if row.sweep != sweep:
+            continue
+        search_row = _search_trials_only(row)
         if search_row is not None:
             rows.append(search_row)
     done = [row for row in rows if row.completed and row.scores]
@@ -186,7 +193,9 @@ def _first_trial(row: RankedConfiguration) -> int:
 
 def _mean_score(row: RankedConfiguration) -> float:
     """Return the mean of the first objective; NaN if the configuration has not completed."""
-    return row.scores[0].mean if row.completed and row.scores else math.nan
+    if row.completed and row.scores:
+        return row.scores[0].mean
+    return math.nan
 
 
 def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
@@ -195,7 +204,10 @@ def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
     if not trials or len(trials) == len(row.trials) or not row.scores:
         return row if trials else None
     metric = row.scores[0].metric
-    values = [trial.metrics[metric] for trial in trials if trial.status is Status.COMPLETED and metric in trial.metrics]
+    values = []
+    for trial in trials:
+        if trial.status is Status.COMPLETED and metric in trial.metrics:
+            values.append(trial.metrics[metric])
     scores = (structs.replace(row.scores[0], mean=fmean(values)),) if values else ()
     return structs.replace(row, trials=trials, scores=scores)
 
@@ -238,7 +250,10 @@ def _means(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     trials: list[int] = []  # of all configurations, one after the other
     trial_counts: list[int] = []
     for row in rows:
-        own = [trial.trial for trial in row.trials if trial.status is not Status.FAILED and has_value[trial.trial]]
+        own = []
+        for trial in row.trials:
+            if trial.status is not Status.FAILED and has_value[trial.trial]:
+                own.append(trial.trial)
         trials += own
         trial_counts.append(len(own))
     counts = np.array(trial_counts)
@@ -276,5 +291,7 @@ def _control(
     trials = [trial for row in rows for trial in row.trials]
     rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
     spent = sum(min(trial.epochs, 1) for trial in trials) + rest
-    loss, best = float(losses[chosen]), float(losses[done[0]])
-    return Control(rows[chosen].rank, one.of_loss(loss), abs(best - loss), spent, sum(trial.epochs for trial in trials))
+    loss = float(losses[chosen])
+    best = float(losses[done[0]])
+    in_all = sum(trial.epochs for trial in trials)
+    return Control(rows[chosen].rank, one.of_loss(loss), abs(best - loss), spent, in_all)

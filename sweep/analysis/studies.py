@@ -66,7 +66,9 @@ def objectives(folder: ResultsFolder) -> Objectives:
 def space_of(folder: ResultsFolder) -> Space | None:
     """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
     info = folder.read_info()
-    return parse_spec(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
+    if "parameters" not in info.spec:
+        return None
+    return parse_spec(info.spec_text, str(folder.info)).space
 
 
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
@@ -159,7 +161,10 @@ class FollowedSweep:
             if isinstance(value, str | int) and value:
                 described[key] = value
         described["results"] = str(self._folder.path)
-        described["state"] = "running" if self._alive else "not running"
+        if self._alive:
+            described["state"] = "running"
+        else:
+            described["state"] = "not running"
         return described
 
     def trials(self) -> list[FrozenTrial]:
@@ -234,7 +239,10 @@ class FollowedSweep:
 
     def _reported(self, told: StudiedTrial, trial: TrialState, event: EpochReported) -> StudiedTrial:
         objective = self.objectives[0][0]
-        new = {event.epoch: event.metrics[objective]} if objective in event.metrics else {}
+        if objective in event.metrics:
+            new = {event.epoch: event.metrics[objective]}
+        else:
+            new = {}
         return replace(
             told,
             status=trial.status,
@@ -254,7 +262,10 @@ class FollowedSweep:
             self._freeze(number)
 
     def _tell(self, changed: set[int]) -> None:
-        new = [self._told[number].params for number in changed if number not in self._frozen]
+        new = []
+        for number in changed:
+            if number not in self._frozen:
+                new.append(self._told[number].params)
         if self._space is None and new:
             self._draw()
             return

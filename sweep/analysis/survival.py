@@ -50,7 +50,9 @@ class Survival:
 
     def share(self, done: int, of: int) -> float:
         """Return the share of the trials continuing after ``done`` epochs that train all ``of`` epochs."""
-        return self.after(of - 1) / self.after(done) if of > done else 1.0
+        if of > done:
+            return self.after(of - 1) / self.after(done)
+        return 1.0
 
     def epochs(self, done: int, of: int) -> float:
         """Return the mean number of further epochs, up to ``of``, of a trial that continues after ``done`` epochs."""
@@ -81,7 +83,10 @@ def survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
         gone = lost.get(epoch, 0)
         came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
         # if all ended, a small share instead of 0: the sample is still small
-        share *= (came - gone) / came if came > gone else 1 / (came + 1)
+        if came > gone:
+            share *= (came - gone) / came
+        else:
+            share *= 1 / (came + 1)
         steps.append((epoch, share))
     return Survival(tuple(steps))
 
@@ -174,7 +179,9 @@ class Foresight:
             of_each = zip(going.items(), self._prospect.left, strict=True)
             self._ends = {trial: done + left for (trial, (done, _)), left in of_each}
         new = self._prospect.waiting_left
-        left = [max(self._ends.get(trial, new) - done, 0.0) for trial, (done, _) in going.items()]
+        left = []
+        for trial, (done, _) in going.items():
+            left.append(max(self._ends.get(trial, new) - done, 0.0))
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
@@ -201,7 +208,10 @@ class Foresight:
                 left[trial] += max(end - done, 0) / rehearsals
                 whole += end >= of
             for trial in range(started, started + coming):
-                of = numbers.choice(failed) if numbers.random() * started < len(failed) else self._epochs
+                if numbers.random() * started < len(failed):
+                    of = numbers.choice(failed)
+                else:
+                    of = self._epochs
                 end = self._train(scheduler, trial, numbers.random(), range(1, of + 1))
                 come += end
                 come_whole += end >= self._epochs

@@ -49,9 +49,15 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
     for sweep in sweeps:
         if not sweep.space_changes:
             continue
-        searched = [row.trials for row in rows if row.sweep == sweep.name and _is_searched(row)]
+        searched = []
+        for row in rows:
+            if row.sweep == sweep.name and _is_searched(row):
+                searched.append(row.trials)
         before = sum(find_space_version(trials) < sweep.space_changes for trials in searched)
-        named = f" of {sweep.name}" if len(sweeps) > 1 else ""
+        if len(sweeps) > 1:
+            named = f" of {sweep.name}"
+        else:
+            named = ""
         times = counted(sweep.space_changes, "time")
         warnings.append(
             f"The space{named} was changed {times} while it was searched: {before} of its "

@@ -76,7 +76,9 @@ class Sweep:
     @property
     def state(self) -> str:
         """``running``, the reason why its last session ended, or ``unfinished`` if its driver was killed."""
-        return "running" if self.folder.is_running() else self.history.ended or "unfinished"
+        if self.folder.is_running():
+            return "running"
+        return self.history.ended or "unfinished"
 
 
 def first_failure(sweep: Sweep) -> str:
@@ -110,11 +112,15 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = []
     for prefix, group in groups.items():
-        nulls_of_group = nulls if prefix == "param." else None
+        if prefix == "param.":
+            nulls_of_group = nulls
+        else:
+            nulls_of_group = None
         below.append(_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
-    info, cost = folder.read_info(), reading.total(read_tables.trials, COST)
+    info = folder.read_info()
+    cost = reading.total(read_tables.trials, COST)
     return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
 
 
@@ -152,9 +158,15 @@ def _mappings(
         return [{} for _ in range(count)]
     short = [name.partition(".")[2] for name in names]
     found = []
-    for row, names_of_nulls in zip(
-        zip(*(columns[name] for name in names), strict=True), nulls or [None] * count, strict=True
-    ):
-        null = frozenset(json.loads(str(names_of_nulls))) if names_of_nulls else frozenset[str]()
-        found.append({name: value for name, value in zip(short, row, strict=True) if value is not None or name in null})
+    rows = zip(*(columns[name] for name in names), strict=True)
+    for row, names_of_nulls in zip(rows, nulls or [None] * count, strict=True):
+        if names_of_nulls:
+            null = frozenset(json.loads(str(names_of_nulls)))
+        else:
+            null = frozenset[str]()
+        values = {}
+        for name, value in zip(short, row, strict=True):
+            if value is not None or name in null:
+                values[name] = value
+        found.append(values)
     return found

@@ -31,7 +31,9 @@ def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
     It says whether the baseline is beaten and by how much, which configuration is best, and how far the search
     overestimated or underestimated it.
     """
-    told = [_against_baseline(found)] if found.baseline else []
+    told = []
+    if found.baseline:
+        told.append(_against_baseline(found))
     told.append(_standing_of_finalists(found, named))
     if luck := _luck(found):
         told.append(luck)
@@ -44,7 +46,10 @@ def _against_baseline(found: Confirmation) -> str:
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
     if baseline is best:
-        others = [row for row in found.rows if row is not best and row.difference is not None]
+        others = []
+        for row in found.rows:
+            if row is not best and row.difference is not None:
+                others.append(row)
         if not others:
             return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
         near = min(others, key=lambda row: abs(row.difference or 0.0))
@@ -73,7 +78,10 @@ def _standing_of_finalists(found: Confirmation, named: str) -> str:
     if found.decided:
         return f"Left is {named}{why}."
     many = f"{len(left)} of {len(found.rows)} finalists could be the best"
-    going = "" if found.over else ", and the race goes on"
+    if found.over:
+        going = ""
+    else:
+        going = ", and the race goes on"
     return f"First is {named}, but {many}{why}{going}."
 
 
@@ -98,7 +106,9 @@ def _remove_val_prefix(metric: str) -> str:
 def _format_difference(difference: float, low: float | None, high: float | None) -> str:
     """Return the size of a difference with its interval, such as ``0.012 (0.004 to 0.020)``."""
     size = f"{abs(difference):.2g}"
-    return size if low is None or high is None else f"{size} ({_span(difference, low, high)})"
+    if low is None or high is None:
+        return size
+    return f"{size} ({_span(difference, low, high)})"
 
 
 def _span(difference: float, low: float, high: float) -> str:
@@ -173,7 +183,10 @@ def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> s
 
 def _without_luck(ranking: Ranking) -> str:
     """Return a warning if different seeds gave the same numbers in every configuration that has several; else ""."""
-    several = [row for row in ranking.rows if _count_reporting_seeds(row) > 1]
+    several = []
+    for row in ranking.rows:
+        if _count_reporting_seeds(row) > 1:
+            several.append(row)
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
     return (
@@ -192,7 +205,10 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
-    begin = "It still runs, and this may change. " if running else ""
+    if running:
+        begin = "It still runs, and this may change. "
+    else:
+        begin = ""
     if ranking.confirmed is not None:
         return begin + " ".join(
             summarize_confirmation(ranking.confirmed, _name_configuration(ranking.best[0], ranking))
@@ -212,11 +228,17 @@ def _compare_with_baseline(ranking: Ranking) -> str:
         return "Nothing beats the baseline. "
     if not own.scores or not own.completed:
         return "The baseline has not completed. "
-    gap = best.scores[0].mean - own.scores[0].mean if own.difference is None else own.difference
+    if own.difference is None:
+        gap = best.scores[0].mean - own.scores[0].mean
+    else:
+        gap = own.difference
     told = _format_difference(gap, own.difference_low, own.difference_high)
     if own.verdict is Verdict.WORSE:
         return f"The best configuration beats the baseline by {told}. "
-    why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
+    if own.verdict is Verdict.TIES:
+        why = "may be luck"
+    else:
+        why = "nothing tells from luck yet; python -m sweep confirm would"
     return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
 
 
@@ -237,7 +259,9 @@ def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
             return "worse"
         case Verdict.BEST:
             ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
-            return f"best, {counted(ties, 'tie')}" if ties and row.front is None else "best"
+            if ties and row.front is None:
+                return f"best, {counted(ties, 'tie')}"
+            return "best"
         case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
             return f"{TOO_FEW} ({row.more} more would tell)"
         case Verdict.UNDECIDED:
@@ -245,7 +269,8 @@ def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
 
 
 def _front(ranking: Ranking) -> str:
-    rows, of = ranking.best, sum(bool(row.completed) for row in ranking.rows)
+    rows = ranking.best
+    of = sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
         alone = _name_configuration(rows[0], ranking)
@@ -265,15 +290,24 @@ def _front(ranking: Ranking) -> str:
 
 def _describe_dominated(ranking: Ranking) -> str:
     """Return what the verdicts say of the configurations behind the Pareto front; "" if there are none."""
-    others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
+    others = []
+    for row in ranking.rows:
+        if row.completed and row.scores and row.front != 1:
+            others.append(row)
     if not others:
         return ""
     counts = Counter(row.verdict for row in others)
     if counts[Verdict.UNDECIDED] == len(others):
         return f" Whether luck chose them is not known: {_reasons(others)}."
     told = f" Of the other {len(others)}, {counts[Verdict.WORSE]} told from luck to be beaten in all of them"
-    tied = f", {counts[Verdict.TIES]} not" if counts[Verdict.TIES] else ""
-    rest = f", {counts[Verdict.UNDECIDED]} without a verdict" if counts[Verdict.UNDECIDED] else ""
+    if counts[Verdict.TIES]:
+        tied = f", {counts[Verdict.TIES]} not"
+    else:
+        tied = ""
+    if counts[Verdict.UNDECIDED]:
+        rest = f", {counts[Verdict.UNDECIDED]} without a verdict"
+    else:
+        rest = ""
     return f"{told}{tied}{rest}."
 
 
@@ -286,7 +320,10 @@ def _single(ranking: Ranking) -> str:
         reached += f" on average over {seeds} {_trainings(best)}{_describe_interval(top.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
-    others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
+    others = []
+    for row in ranking.rows:
+        if row is not best and row.completed and row.scores:
+            others.append(row)
     return f"{reached}. {_compare_with_others(best, others, ranking)}"
 
 
@@ -298,11 +335,15 @@ def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfi
         return _explain_missing_verdict(others, ranking)
     ties = [row for row in others if row.verdict is Verdict.TIES]
     worse = [row for row in others if row.verdict is Verdict.WORSE]
-    undecided = [row for row in others if row.verdict is Verdict.UNDECIDED]
+    undecided = []
+    for row in others:
+        if row.verdict is Verdict.UNDECIDED:
+            undecided.append(row)
     parts = []
     if ties:
         who = _describe_share(ties, others)
-        tie = f"{who[0].upper()}{who[1:]} {'ties' if len(ties) == 1 else 'tie'} with it"
+        verb = "ties" if len(ties) == 1 else "tie"
+        tie = f"{who[0].upper()}{who[1:]} {verb} with it"
         parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
         parts.append(f"It is better than {_describe_share(worse, others)}: {_nearest(worse, ranking)}.")
@@ -342,10 +383,16 @@ def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ran
 def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
     """Return which of the rows is nearest to the best, and how far it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
-    named = f"the nearest, {_name_configuration(row, ranking)}," if len(rows) > 1 else _name_configuration(row, ranking)
+    if len(rows) > 1:
+        named = f"the nearest, {_name_configuration(row, ranking)},"
+    else:
+        named = _name_configuration(row, ranking)
     if not row.difference:
         return f"{named} has the same mean"
-    p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
+    if row.p_adjusted is None:
+        p = ""
+    else:
+        p = f", p = {row.p_adjusted:.2g}"
     span = _span(row.difference, row.difference_low or 0.0, row.difference_high or 0.0)
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
@@ -353,7 +400,9 @@ def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
 def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
     if len(others) == 1:
         return "the other configuration"
-    return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"
+    if len(rows) == len(others):
+        return f"all {len(others)} others"
+    return f"{len(rows)} of the {len(others)} others"
 
 
 def _reasons(rows: Sequence[RankedConfiguration]) -> str:
@@ -366,17 +415,27 @@ def _trainings(row: RankedConfiguration) -> str:
 
 
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
-    parts = [f"{name}={format_setting(row.params[name])}" for name in ranking.varying if name in row.params]
-    more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
+    parts = []
+    for name in ranking.varying:
+        if name in row.params:
+            parts.append(f"{name}={format_setting(row.params[name])}")
+    if len(parts) > NAMED:
+        more = f" and {len(parts) - NAMED} more parameters"
+    else:
+        more = ""
     told = ", ".join(parts[:NAMED]) + more
     where = trials_named([trial.trial for trial in row.trials])
     if len({one.sweep for one in ranking.rows}) > 1:
         where = f"{where} of {row.sweep}"
-    return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
+    if told:
+        return printable(f"{told} ({where})")
+    return f"the only configuration ({where})"
 
 
 def _describe_interval(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" (95 % interval {score(interval[0])} to {score(interval[1])})"
+    if interval is None:
+        return ""
+    return f" (95 % interval {score(interval[0])} to {score(interval[1])})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +466,9 @@ class SweepSummary:
 
 def listed_sweeps(results_dir: Path) -> list[SweepSummary]:
     """Return all sweeps in a folder by the time of their start; those without one, such as damaged ones, last."""
-    found = [summarize_sweep(folder) for folder in folders(results_dir)]
+    found = []
+    for folder in folders(results_dir):
+        found.append(summarize_sweep(folder))
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
@@ -421,7 +482,10 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         return SweepSummary(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])
     best = next(iter(ranking.best), None)
-    metric, goal = sweep.objectives[0] if sweep.objectives else (None, None)
+    if sweep.objectives:
+        metric, goal = sweep.objectives[0]
+    else:
+        metric, goal = None, None
     return SweepSummary(
         name=name,
         path=path,

@@ -109,13 +109,19 @@ def list_trials_with_files(results_folder: Path) -> set[int]:
     """Return the trials that have any files of checkpoints, complete or not."""
     if (store := store_of(results_folder)) is not None:
         return copies.list_stored_trials(store)
-    return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
+    numbers = set()
+    for path in (results_folder / "checkpoints").glob("[0-9]*"):
+        if path.name.isdecimal():
+            numbers.add(int(path.name))
+    return numbers
 
 
 def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the path of the checkpoint of a trial's epoch, relative to the results folder; None if there is none."""
     name = f"epoch-{epoch:06d}"
-    return f"{copies.trial_key(trial)}/{name}" if name in list_names(results_folder, trial) else None
+    if name not in list_names(results_folder, trial):
+        return None
+    return f"{copies.trial_key(trial)}/{name}"
 
 
 def begin_checkpoint(
@@ -189,8 +195,12 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
     there = copies.list_checkpoints(store, trial)
     if len(there) > keep:
-        keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
-        losses = {name: _parse_loss(data) for name, data in zip(there, store.get_all(keys), strict=True)}
+        keys = []
+        for name in there:
+            keys.append(f"{copies.trial_key(trial)}/{name}/{MANIFEST}")
+        losses = {}
+        for name, data in zip(there, store.get_all(keys), strict=True):
+            losses[name] = _parse_loss(data)
         spared = _select_kept([*there], losses, keep)
         copies.delete_epochs(store, trial, [name for name in there if name not in spared])
         there = {name: there[name] for name in there if name in spared}
@@ -223,7 +233,8 @@ def measure_folder(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # just deleted by its writer
-            total += path.stat().st_size if path.is_file() else 0
+            if path.is_file():
+                total += path.stat().st_size
     return total
 
 
@@ -290,7 +301,10 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
 def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
     """Return the size and CRC-32 of every file, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(folder).as_posix(): _compute_checksum(path) for path in paths}
+    checksums = {}
+    for path in paths:
+        checksums[path.relative_to(folder).as_posix()] = _compute_checksum(path)
+    return checksums
 
 
 def _compute_checksum(path: Path) -> list[int]:
@@ -333,7 +347,8 @@ class Saver:
     def is_due(self, losses: Sequence[float]) -> bool:
         """Return whether a checkpoint is due: it is time, or the last epoch is the best yet and saving is cheap."""
         since_s = time.monotonic() - self._at
-        before, self.best = self.best, min([self.best, *losses])
+        before = self.best
+        self.best = min([self.best, *losses])
         better = losses[-1] == self.best < before
         return since_s >= self.every_s or (better and since_s >= max(self.pause_s, self._took_s / SAVING_SHARE))
 
@@ -348,7 +363,8 @@ class Saver:
         began = time.monotonic()
         with raising_disk_faults():
             write = self._then_upload(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
-            self.epoch, self._at = manifest.epoch, time.monotonic()
+            self.epoch = manifest.epoch
+            self._at = time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
                 self._writing = pool.submit(_time_writing, write, began)
@@ -361,7 +377,9 @@ class Saver:
         """Wait until the checkpoint being written is complete."""
         if self._writing is None:
             return
-        began, writing, self._writing = time.monotonic(), self._writing, None
+        began = time.monotonic()
+        writing = self._writing
+        self._writing = None
         with raising_disk_faults():
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
@@ -427,8 +445,10 @@ class CheckpointKeeper:
     """Keeps the last and best checkpoints of the best completed trials, within limits; deletes all others."""
 
     def __init__(self, folder: Path, spec: Spec) -> None:
-        self._folder, self._objective = folder, spec.objectives[0]
-        self._most_trials, self._most_bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
+        self._folder = folder
+        self._objective = spec.objectives[0]
+        self._most_trials = spec.checkpoint.trials
+        self._most_bytes = spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # best first
         self._ended: set[int] = set()  # trials without checkpoints
         self._past = list_trials_with_files(folder)  # trials that had some before this session
@@ -439,7 +459,9 @@ class CheckpointKeeper:
 
     def to_beat(self) -> float | None:
         """Return the loss that a trial must beat so that its checkpoint is kept; None if there is room."""
-        return self._kept[-1].loss if self._full else None
+        if not self._full:
+            return None
+        return self._kept[-1].loss
 
     def recall(self, change: Change) -> None:
         """Note a logged change of an earlier session; `begin_checkpoint` acts on it."""
@@ -471,7 +493,8 @@ class CheckpointKeeper:
         if not isinstance(change, Ended):
             return
         self._retry_later_ones()
-        trial, number = change.trial, change.trial.number
+        trial = change.trial
+        number = change.trial.number
         loss = self._objective.standing(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:

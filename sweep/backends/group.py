@@ -41,7 +41,10 @@ class WorkerGroup:
     def take(self, orders: Iterable[Order]) -> None:
         """Accept trials; nothing happens before their first step."""
         for order in orders:
-            worker = self._free.pop() if self._free else self._create_worker()
+            if self._free:
+                worker = self._free.pop()
+            else:
+                worker = self._create_worker()
             worker.take(order)
             self._workers[order.assignment.trial] = worker
             if self._group is not None:
@@ -60,7 +63,9 @@ class WorkerGroup:
     def step(self) -> Steps:
         """Train one step of all trials. Exceptions of the trainable are returned as ends of trials."""
         if self._group is None:
-            results = {trial: worker.step() for trial, worker in self._workers.items()}
+            results = {}
+            for trial, worker in self._workers.items():
+                results[trial] = worker.step()
         else:
             with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
                 results = self._step_together(self._group)
@@ -72,7 +77,9 @@ class WorkerGroup:
         self._has_apart_trial = bool(self._workers) and (
             self._has_apart_trial or any(isinstance(result, Moves) for result in results.values())
         )
-        results_with_notices = {trial: self._remove_repeated_notices(result) for trial, result in results.items()}
+        results_with_notices = {}
+        for trial, result in results.items():
+            results_with_notices[trial] = self._remove_repeated_notices(result)
         is_open = self._group is not None and not self._has_apart_trial and self._spoilt is None and self._group.is_open
         return Steps(results_with_notices, self._spoilt, self._together, is_open)
 
@@ -83,11 +90,10 @@ class WorkerGroup:
 
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
         """Remove notices that other trials' workers have already sent, and add those of the group."""
-        new = [
-            text
-            for text in (*self._notices, *progress.notices)
-            if self._group is None or text not in self._sent_notices
-        ]
+        new = []
+        for text in (*self._notices, *progress.notices):
+            if self._group is None or text not in self._sent_notices:
+                new.append(text)
         self._sent_notices.update(new)
         self._notices.clear()
         return dataclasses.replace(progress, notices=tuple(new))
@@ -109,7 +115,8 @@ class WorkerGroup:
             group = getattr(trainable, "group", None)
             if group is None:
                 self._notices.append(f"{self._job.trainable} has no group(): its trials are trained one at a time")
-                self._job, self._together = dataclasses.replace(self._job, together=1), 1
+                self._job = dataclasses.replace(self._job, together=1)
+                self._together = 1
                 return self._make(None)
             self._group = group()
         return self._make(self._group.member)
@@ -136,7 +143,9 @@ class WorkerGroup:
 
         If they cannot be trained together, only the first is trained, and the others get `Apart`.
         """
-        by_trial = {trial: self._members[trial] for trial in reports}
+        by_trial = {}
+        for trial in reports:
+            by_trial[trial] = self._members[trial]
         try:
             raised = group.train({by_trial[trial]: hear for trial, hear in reports.items()})
         except (StoppedAtOnce, WorkerLost):
@@ -146,8 +155,12 @@ class WorkerGroup:
             if not others:
                 return {first: error}
             short = memory.is_out_of_memory(error)
-            self._together = max(len(reports) // 2, 1) if short else 1
-            why = f"{len(reports)} trials at once do not fit into memory" if short else first_line(error)
+            if short:
+                self._together = max(len(reports) // 2, 1)
+                why = f"{len(reports)} trials at once do not fit into memory"
+            else:
+                self._together = 1
+                why = first_line(error)
             self._notices.append(why)
             if isinstance(error, Apart):  # nothing was trained, so the first one can continue here
                 return self._train(group, {first: reports[first]}) | {trial: Apart(why) for trial in others}
@@ -166,7 +179,10 @@ def _continue_step(
 ) -> None:
     """Run a trial's step until it needs training, or until its end."""
     try:
-        report = next(steps) if error is None else steps.throw(error)
+        if error is None:
+            report = next(steps)
+        else:
+            report = steps.throw(error)
     except StopIteration as end:
         ended[trial] = end.value
     else:

@@ -40,13 +40,24 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     ``declared`` are the paths that the trainable names in ``depends_on``, or None. They replace the reasons why reads
     of other programs and servers are unknown.
     """
-    reads, folders = recorder.reads, _list_folder_names(job.working_folder, job.import_folders)
-    known_as_code = {os.path.realpath(file) for file in list_module_files(job).values()}
-    read = {path: value for path, value in reads.files.items() if os.path.realpath(path) not in known_as_code}
-    files = {_make_relative(path, folders): value for path, value in read.items()}
+    reads = recorder.reads
+    folders = _list_folder_names(job.working_folder, job.import_folders)
+    known_as_code = set()
+    for file in list_module_files(job).values():
+        known_as_code.add(os.path.realpath(file))
+    read = {}
+    for path, value in reads.files.items():
+        if os.path.realpath(path) not in known_as_code:
+            read[path] = value
+    files = {}
+    for path, value in read.items():
+        files[_make_relative(path, folders)] = value
     for path in _expand(declared or (), folders):
         files.setdefault(_make_relative(path, folders), fingerprint_file(path))
-    unknown = () if declared is not None else (*reads.unknown, *_list_unobserved_imports(job))
+    if declared is None:
+        unknown = (*reads.unknown, *_list_unobserved_imports(job))
+    else:
+        unknown = ()
     return Inputs(
         files=files,
         folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
@@ -118,7 +129,9 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
     """Undo `_make_relative`: return the path in the first folder that has it, else in the first folder."""
     if not path.startswith(_RELATIVE) or not folders:
         return path
-    candidates = [f"{folder}{os.sep}{path.removeprefix(_RELATIVE)}" for folder in folders]
+    candidates = []
+    for folder in folders:
+        candidates.append(f"{folder}{os.sep}{path.removeprefix(_RELATIVE)}")
     return next((candidate for candidate in candidates if Path(candidate).exists()), candidates[0])
 
 
@@ -129,25 +142,37 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for named in declared:
-        base = Path(folders[0]) if folders else Path.cwd()
+        if folders:
+            base = Path(folders[0])
+        else:
+            base = Path.cwd()
         path = base / Path(named).expanduser()
         anchor = Path(path.anchor)
         matching = sorted(anchor.glob(str(path.relative_to(anchor)))) or [path]
         for match in matching:
-            below = sorted(match.rglob("*")) if match.is_dir() else [match]
-            found += [os.path.realpath(file) for file in below if not file.is_dir()]
+            if match.is_dir():
+                below = sorted(match.rglob("*"))
+            else:
+                below = [match]
+            for file in below:
+                if not file.is_dir():
+                    found.append(os.path.realpath(file))
     return found
 
 
 def list_module_files(job: Job) -> dict[str, str]:
     """Return the files of the trainable's modules that this process has imported, by name."""
-    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in job.code}
+    files = {}
+    for name in job.code:
+        files[name] = getattr(sys.modules.get(name), "__file__", None)
     return {name: file for name, file in files.items() if file is not None}
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
     """Return the author's imported modules whose source differs from that at the start of the session."""
-    imported = {name: recorder.digest_of_module(file) for name, file in list_module_files(job).items()}
+    imported = {}
+    for name, file in list_module_files(job).items():
+        imported[name] = recorder.digest_of_module(file)
     return tuple(name for name, digest in imported.items() if digest not in (None, job.code[name]))
 
 

@@ -65,12 +65,16 @@ class Job:
     @property
     def shared_folder(self) -> Path | None:
         """Folder in which this node's workers share data; None if they do not."""
-        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
+        if self.shared is None:
+            return None
+        return Path(tempfile.gettempdir()) / self.shared
 
     @property
     def folder(self) -> Path:
         """The results folder, or its local copy on this machine."""
-        return self.results_folder if self.stand_in is None else Path(tempfile.gettempdir()) / self.stand_in
+        if self.stand_in is None:
+            return self.results_folder
+        return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
         """Create the local copy of the results folder, if there is one."""

@@ -30,7 +30,9 @@ def measure_memory() -> int:
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    if sys.platform == "darwin":
+        return peak
+    return peak * 1024
 
 
 def divide_memory(workers: int) -> int:
@@ -57,10 +59,14 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
     else:
         size = params.get("batch_size", DEFAULT_BATCH)
         shares = 1
-    return size * shares if isinstance(size, int) else None
+    if not isinstance(size, int):
+        return None
+    return size * shares
 
 
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
     splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
-    return 2 * accumulate if splits and batch is not None and 2 * accumulate <= batch else None
+    if splits and batch is not None and 2 * accumulate <= batch:
+        return 2 * accumulate
+    return None

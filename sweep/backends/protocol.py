@@ -40,7 +40,9 @@ class TrialStep:
     @property
     def together(self) -> float:
         """Number of trials that were trained together in the last epoch."""
-        return self.epochs[-1].measures.get("together", 1.0) if self.epochs else 1.0
+        if not self.epochs:
+            return 1.0
+        return self.epochs[-1].measures.get("together", 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,8 @@ def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
     If few trials are left, they are divided among the ``idle`` workers.
     """
     left = driver.left
-    most = most if left is None else min(most, max(-(-left // max(idle, 1)), 1))
+    if left is not None:
+        most = min(most, max(-(-left // max(idle, 1)), 1))
     found: list[Order] = []
     while len(found) < most and (order := driver.next(worker)) is not None:
         found.append(order)
@@ -161,7 +164,9 @@ def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) 
     ``going`` is the number of its trials that continue. If few are left, they are divided among ``workers`` workers.
     """
     room = steps.together - going
-    return orders(driver, worker, room, workers) if going and steps.is_open and room * 4 >= steps.together else []
+    if going and steps.is_open and room * 4 >= steps.together:
+        return orders(driver, worker, room, workers)
+    return []
 
 
 class Backend(Protocol):

@@ -87,7 +87,9 @@ def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
     """Delete some checkpoints of a trial, manifest first, so that no incomplete one looks complete."""
     for name in names:
-        keys = [entry.key for entry in store.entries(f"{trial_key(trial)}/{name}")]
+        keys = []
+        for entry in store.entries(f"{trial_key(trial)}/{name}"):
+            keys.append(entry.key)
         store.delete(key for key in keys if key.endswith(f"/{MANIFEST}"))
         store.delete(key for key in keys if not key.endswith(f"/{MANIFEST}"))
 
@@ -121,10 +123,8 @@ class Sender:
 
     def send(self) -> None:
         """Start to upload the present checkpoints. Raises `StoreError` if an earlier upload has failed."""
-        done, self._uploads = (
-            [turn for turn in self._uploads if turn.done()],
-            [t for t in self._uploads if not t.done()],
-        )
+        done = [turn for turn in self._uploads if turn.done()]
+        self._uploads = [t for t in self._uploads if not t.done()]
         for turn in done:
             turn.result()
         self._uploads.append(self._pool.submit(self._upload_patiently))
@@ -153,12 +153,17 @@ class Sender:
             raise _NoLongerNeeded
 
     def _upload(self) -> None:
-        here = {path.name: path for path in self.folder.glob("epoch-*")}
+        here = {}
+        for path in self.folder.glob("epoch-*"):
+            here[path.name] = path
         there = list_checkpoints(self.store, self.trial)
         for name, path in sorted(here.items()):
             if name in self._sent or (name in there and _is_same_checkpoint(self.store, self.trial, path)):
                 continue
-            files = [file for file in path.rglob("*") if file.is_file() and file != path / MANIFEST]
+            files = []
+            for file in path.rglob("*"):
+                if file.is_file() and file != path / MANIFEST:
+                    files.append(file)
             prefix = f"{trial_key(self.trial)}/{name}"
             try:
                 self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)

@@ -25,7 +25,10 @@ class Surroundings:
 
     def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
         self._alone = alone
-        self._start = folder if folder is not None and folder.is_dir() else Path.cwd()
+        if folder is not None and folder.is_dir():
+            self._start = folder
+        else:
+            self._start = Path.cwd()
         self._imported = False
         self._at = self._start  # working folder of the present trial
         self._streams: tuple[TextIO, TextIO] | None = None  # streams that the trial has put in place of Python's own
@@ -49,7 +52,8 @@ class Surroundings:
 
         ``anyhow``: do not raise if the trial's folder is gone; the caller must call `check` then.
         """
-        back, before = None if self._alone else _current_folder(), (sys.stdout, sys.stderr)
+        back = None if self._alone else _current_folder()
+        before = (sys.stdout, sys.stderr)
         if not anyhow:
             self.check()
         with suppress(FileNotFoundError, NotADirectoryError):  # `check` reports this
@@ -71,7 +75,8 @@ class Surroundings:
                 self._at = Path.cwd()
             now = (sys.stdout, sys.stderr)
             self._streams = None if now == before else now
-            sys.stdout, sys.stderr = self._open(before[0], 1), self._open(before[1], 2)
+            sys.stdout = self._open(before[0], 1)
+            sys.stderr = self._open(before[1], 2)
             if back is not None and back.is_dir():
                 os.chdir(back)
 
@@ -85,7 +90,8 @@ class Surroundings:
     def keep_import_effects(self) -> None:
         """Make all trials begin with the present folder and settings, as importing the author's code has left them."""
         if not self._imported:
-            self._start, self._imported = Path.cwd(), True
+            self._start = Path.cwd()
+            self._imported = True
         if self._alone:
             self._settings.save_present()
         else:

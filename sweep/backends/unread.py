@@ -24,7 +24,8 @@ class UnreadParameters:
 
     def wrap_params(self, params: Params) -> Params:
         """Return the parameters of a trial that begins in a mapping that records which of them its trainable reads."""
-        self.now, self._present = set(), frozenset(params)
+        self.now = set()
+        self._present = frozenset(params)
         return RecordedParams(params, self.now)
 
     @property
@@ -46,8 +47,15 @@ class UnreadParameters:
 
     def report_unread_settings(self, read: Container[str]) -> list[str]:
         """Return a line for each key of `training` that a function did not read in its first epoch; only once each."""
-        unread, self._unreported_settings = [key for key in self._unreported_settings if key not in read], []
-        return [f"nothing has read training.{key} in a whole epoch, so it has no effect" for key in unread]
+        unread = []
+        for key in self._unreported_settings:
+            if key not in read:
+                unread.append(key)
+        self._unreported_settings = []
+        notices = []
+        for key in unread:
+            notices.append(f"nothing has read training.{key} in a whole epoch, so it has no effect")
+        return notices
 
     def report_unread(self, params: Params) -> list[str]:
         """Return a line for each parameter of a trial that no trial has read so far; each is returned once.
@@ -59,8 +67,15 @@ class UnreadParameters:
         if self.now & {*self._job.choosing}:  # with another choice, these may be read
             due = [name for name in due if name not in self._job.sometimes or name in self.now]
         self._unreported -= set(due)
-        return [self._describe_unread(name, params) for name in due if name not in self._seen]
+        notices = []
+        for name in due:
+            if name not in self._seen:
+                notices.append(self._describe_unread(name, params))
+        return notices
 
     def _describe_unread(self, name: str, params: Params) -> str:
-        hint = "" if name in self._job.sometimes else guess(name, self._seen - set(params))
+        if name in self._job.sometimes:
+            hint = ""
+        else:
+            hint = guess(name, self._seen - set(params))
         return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if hint else "")

@@ -157,7 +157,10 @@ class Worker:
         )
         self._trial: _Trial | None = None
         self._notices: list[str] = []
-        self._price = None if job.price is None else prices.per_gpu_hour(job.price, self._node.labels)
+        if job.price is None:
+            self._price = None
+        else:
+            self._price = prices.per_gpu_hour(job.price, self._node.labels)
         self._held_since = time.monotonic()  # the present trial's GPU time since then is not yet charged
         if job.price is not None and self._price is None:
             named = ", ".join(f"{name}={value}" for name, value in sorted(self._node.labels.items())) or "none"
@@ -244,14 +247,20 @@ class Worker:
             facts = self._collect_facts(trial, status)
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
-            status, reason, error = Status.INTERRUPTED, fault, None
+            status = Status.INTERRUPTED
+            reason = fault
+            error = None
         except (_TooLarge, _Crowded, Apart) as caught:
             return self._hand_over(trial, caught)
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as caught:  # any error of the user's code is recorded with the trial
-            status = Status.OOM if memory.is_out_of_memory(caught) else Status.FAILED
-            reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
+            if memory.is_out_of_memory(caught):
+                status = Status.OOM
+            else:
+                status = Status.FAILED
+            reason = errors.reason_of(caught)
+            error = errors.folded_traceback(caught)
             incompatible = self._is_refused_in_all(trial, caught)
         if status is Status.RUNNING:
             return self._report_running(trial, epochs, facts)
@@ -319,7 +328,8 @@ class Worker:
 
     def _explain_memory(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
-        used, most = memory.measure_memory(), self._memory_bytes
+        used = memory.measure_memory()
+        most = self._memory_bytes
         if most is None or used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
@@ -340,7 +350,10 @@ class Worker:
     def _note_changed_modules(self) -> None:
         """Add a notice about modules imported in another version than the session began with, once for each."""
         changed = inputs.list_changed_modules(self.job)
-        new = [name for name in changed if name not in self._changed_modules]
+        new = []
+        for name in changed:
+            if name not in self._changed_modules:
+                new.append(name)
         self._changed_modules = changed
         if new:
             self._notices.append(
@@ -502,7 +515,9 @@ class Worker:
         """Prepare the trial, from its newest intact checkpoint if it has one."""
         inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         trial.saver.finish(kept=False)
-        trial.done, trial.trained_s, trial.decided = 0, 0.0, False
+        trial.done = 0
+        trial.trained_s = 0.0
+        trial.decided = False
         trial.restored_reports = ()
         trial.paused = False
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
@@ -532,7 +547,8 @@ class Worker:
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
-            trial.done, trial.trained_s = done, manifest.trained_s
+            trial.done = done
+            trial.trained_s = manifest.trained_s
             trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
             trial.restored_reports = manifest.reports
             self._add_earlier_inputs(manifest.inputs)
@@ -580,7 +596,8 @@ class Worker:
         if self._price is None:
             return {}
         gpus = trial.order.assignment.devices.gpus * self.job.workers
-        return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price / epoch.measures.get("together", 1)}
+        gpu_hours = (self._held_since - since) / 3600 * gpus
+        return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
         to_beat = trial.order.to_beat
@@ -595,7 +612,9 @@ class Worker:
     def _describe_target(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
-        return self.job.objective.reached(self.job.target, epochs[-1].metrics) if epochs else None
+        if not epochs:
+            return None
+        return self.job.objective.reached(self.job.target, epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: list[EpochReported]) -> str:
         """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
@@ -604,7 +623,10 @@ class Worker:
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
             return  # such a trial begins again when it is resumed
-        loss = self._loss(epochs[-1]) if epochs else math.inf
+        if epochs:
+            loss = self._loss(epochs[-1])
+        else:
+            loss = math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
         reports = tuple(epochs if self.job.store is None else trial.history)
         manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._collect_inputs(), trial.trained_s)
@@ -652,7 +674,10 @@ class Worker:
         return facts
 
     def _make_assignment(self, trial: _Trial) -> Assignment:
-        profile = self.job.folder / "profile" if self.job.profile and trial.number == 0 else None
+        if self.job.profile and trial.number == 0:
+            profile = self.job.folder / "profile"
+        else:
+            profile = None
         return dataclasses.replace(
             trial.order.assignment,
             params=self._unread.wrap_params(trial.order.assignment.params),

@@ -33,7 +33,10 @@ def describe_input(command: click.Command) -> Json:
         "properties": {name: _describe_parameter(parameter) for name, parameter in offered.items()},
         "additionalProperties": False,
     }
-    required = [name for name, parameter in offered.items() if parameter.required]
+    required = []
+    for name, parameter in offered.items():
+        if parameter.required:
+            required.append(name)
     if required:
         schema["required"] = required
     return schema
@@ -41,11 +44,11 @@ def describe_input(command: click.Command) -> Json:
 
 def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
     """Return the parameters of a command that a tool offers, by name: ``run_cap`` for ``--run-cap``."""
-    return {
-        _get_name(parameter): parameter
-        for parameter in command.params
-        if parameter.name not in NOT_OFFERED and not getattr(parameter, "hidden", False)
-    }
+    offered = {}
+    for parameter in command.params:
+        if parameter.name not in NOT_OFFERED and not getattr(parameter, "hidden", False):
+            offered[_get_name(parameter)] = parameter
+    return offered
 
 
 def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
@@ -99,7 +102,10 @@ def _describe_type(parameter: click.Parameter) -> Json:
         return {"enum": list(kind.choices)}
     if isinstance(kind, click.IntRange | click.FloatRange):
         limits = {"minimum": kind.min, "maximum": kind.max}
-        known_limits = {name: limit for name, limit in limits.items() if limit is not None}
+        known_limits = {}
+        for name, limit in limits.items():
+            if limit is not None:
+                known_limits[name] = limit
         return {"type": "integer" if isinstance(kind, click.IntRange) else "number", **known_limits}
     if kind is click.INT:
         return {"type": "integer"}
@@ -120,5 +126,8 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
 
 
 def _list_texts(value: Any) -> Sequence[str]:
-    values = value if isinstance(value, list) else [value]
+    if isinstance(value, list):
+        values = value
+    else:
+        values = [value]
     return [str(one) for one in values]

@@ -58,7 +58,9 @@ class _Commands(click.Group):
         """Write the first sentence of each command's help without cutting it."""
         for title, commands in GROUPS.items():
             with formatter.section(title):
-                lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
+                lines = []
+                for command in commands:
+                    lines.append((command.name or "", command.get_short_help_str(limit=200)))
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def main(self, *args: Any, **extra: Any) -> Any:
@@ -174,7 +176,10 @@ def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
 
 def _describe_os_error(error: OSError) -> str:
     """Describe an operating system error that no command has handled: the file and what is wrong with it."""
-    files = [os.fsdecode(file) for file in (error.filename, error.filename2) if isinstance(file, str | bytes)]
+    files = []
+    for file in (error.filename, error.filename2):
+        if isinstance(file, str | bytes):
+            files.append(os.fsdecode(file))
     if output.failed_by(error):
         files = ["standard output"]
     return ": ".join([" and ".join(files), error.strerror or str(error) or type(error).__name__]).removeprefix(": ")

@@ -44,7 +44,8 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
     from sweep.render import console, document
 
     given = Round(run_command, os.environ, results, timeout, address)
-    target, found = console(), []
+    target = console()
+    found = []
     for finding in examine(given):
         found.append(finding)
         if not as_json:
@@ -134,7 +135,10 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     if isinstance(tried.get("gpu:0"), probes.DeviceResult):
         yield from gpu_checks.check_memory_limit("gpu:0", probes.probe_memory_share(given.run, given.timeout_s))
     count = gpus or 2
-    several = None if gpus == 1 else probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
+    if gpus == 1:
+        several = None
+    else:
+        several = probes.probe_training(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
         yield from gpu_checks.check_together(several, count=count, simulated=not gpus)
     if gpus:

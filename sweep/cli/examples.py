@@ -49,7 +49,9 @@ class Example:
     @property
     def beside(self) -> Path | None:
         """The trainable's module if it is in the folder of the file; None if it is part of an installed package."""
-        return self.source if self.source.parent == self.file.parent else None
+        if self.source.parent != self.file.parent:
+            return None
+        return self.source
 
     @property
     def source(self) -> Path:
@@ -90,7 +92,10 @@ def write_files(contents: Mapping[str, str], folder: Path) -> None:
 
     Raises `RefusedError` if one exists, and `InputError` if one cannot be written.
     """
-    taken = [name for name in contents if (folder / name).exists()]
+    taken = []
+    for name in contents:
+        if (folder / name).exists():
+            taken.append(name)
     if taken:
         raise RefusedError.one(
             ", ".join(taken), f"already in {folder.absolute()}", "give another name or --to another folder"
@@ -152,7 +157,10 @@ def init(
         starter = "my_function"
     else:
         starter = "my_model"
-    start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
+    if origin:
+        start = example(origin)
+    else:
+        start = Example(SHIPPED / "starters" / f"{starter}.yaml")
     name = _check_module_name(name or start.name, to)
     _write_and_announce(start.renamed(name), name, to, as_json=as_json)
 
@@ -172,7 +180,9 @@ def _write_and_announce(
     """Write the files of a sweep called ``name``, and say what was written and what to type next."""
     write_files(contents, to)
     files = [str(to / file) for file in contents]
-    commands = [f"python -m sweep {command} {to / name}.yaml" for command in ("plan", "run")]
+    commands = []
+    for command in ("plan", "run"):
+        commands.append(f"python -m sweep {command} {to / name}.yaml")
     if as_json:
         from sweep.documents.shapes import FilesWritten
         from sweep.render import document

@@ -94,12 +94,18 @@ def _csv(folder: ResultsFolder, target: Path) -> _Written:
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
     from sweep.export import mlflow_runs, runs
 
-    address = mlflow_runs.make_local_uri(target) if uri is None else uri
+    if uri is None:
+        address = mlflow_runs.make_local_uri(target)
+    else:
+        address = uri
     done = mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), address)
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
     lines = [f"mlflow   {counted(done.new, 'trial')} written, {done.unchanged} there already"]
-    look = f"mlflow ui --backend-store-uri {shlex.quote(address)}" if uri is None else ""
+    if uri is None:
+        look = f"mlflow ui --backend-store-uri {shlex.quote(address)}"
+    else:
+        look = ""
     lines.append(f"look     {look}" if look else f"at       {address}")
     return _Written(lines=lines, place=address, trials=done.new, next=look)
 

@@ -65,7 +65,10 @@ def files(target: str, name: str, folder: Path) -> WrittenFiles:
         space, notes = explore(hypermodel.build, target)
     if not space:
         raise InputError.one(target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)')
-    trainable = hypermodel.target if hypermodel.is_trainable else f"{name}:{_class_name(name)}"
+    if hypermodel.is_trainable:
+        trainable = hypermodel.target
+    else:
+        trainable = f"{name}:{_class_name(name)}"
     text = _file_text(name, trainable, target, space)
     try:
         parse_spec(text, target)
@@ -129,7 +132,10 @@ class _Builds:
             self._check_redeclaration(first, declaration)
         for name, declaration in declared.items():
             self.space.setdefault(name, declaration)
-        chosen = {name: values.get(name, one.default) for name, one in declared.items() if one.choices}
+        chosen = {}
+        for name, one in declared.items():
+            if one.choices:
+                chosen[name] = values.get(name, one.default)
         self.all.append(_Built(declared, chosen))
         return declared
 
@@ -174,7 +180,10 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
             f"{skipped} pairs of choices were not tried together; parameters used only for such a pair are missing"
         )
     # a parameter whose condition allows no value can never apply
-    applicable = {name: one for name, one in space.items() if all(one.when.values())}
+    applicable = {}
+    for name, one in space.items():
+        if all(one.when.values()):
+            applicable[name] = one
     return applicable, notes
 
 
@@ -208,14 +217,15 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
     """Build with pairs of choices that both differ from their defaults; return how many pairs were skipped."""
-    few = [one for one in base.values() if 2 <= len(one.choices) <= FEW]
-    pairs = [
-        {one.name: a, other.name: b}
-        for one, other in itertools.combinations(few, 2)
-        for a in one.choices
-        for b in other.choices
-        if a != one.default and b != other.default
-    ]
+    few = []
+    for one in base.values():
+        if 2 <= len(one.choices) <= FEW:
+            few.append(one)
+    pairs = []
+    for one, other in itertools.combinations(few, 2):
+        for a, b in itertools.product(one.choices, other.choices):
+            if a != one.default and b != other.default:
+                pairs.append({one.name: a, other.name: b})
     tried = pairs[: min(PAIRS, builds.left)]
     for values in tried:
         known = set(builds.space)
@@ -263,7 +273,10 @@ def _load(target: str, folder: Path) -> HyperModel:
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
     named = functions.import_target(target, [folder], "--from-hypermodel")
-    kind = named if isinstance(named, type) or not callable(getattr(named, "build", None)) else type(named)
+    if isinstance(named, type) or not callable(getattr(named, "build", None)):
+        kind = named
+    else:
+        kind = type(named)
     if not isinstance(kind, type):
         if not callable(named):
             what = f"is {shortened(repr(named), 60)}, expected a function, a class or an object that builds a model"
@@ -294,11 +307,11 @@ def _load(target: str, folder: Path) -> HyperModel:
 
 def _required_arguments(kind: type) -> list[str]:
     """Return the names of the arguments without which the class cannot be instantiated."""
-    return [
-        argument.name
-        for argument in inspect.signature(kind).parameters.values()
-        if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD)
-    ]
+    required = []
+    for argument in inspect.signature(kind).parameters.values():
+        if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            required.append(argument.name)
+    return required
 
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
@@ -336,7 +349,9 @@ class {_class_name(name)}(KerasTrainable):
 
 
 def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
-    rows = [f"  {flow(declaration.name)}: {flow(_keys(declaration))}" for declaration in space.values()]
+    rows = []
+    for declaration in space.values():
+        rows.append(f"  {flow(declaration.name)}: {flow(_keys(declaration))}")
     return "\n".join(
         [
             f"# The space that {target} declares.",
@@ -357,7 +372,10 @@ def _keys(declaration: Declaration) -> dict[str, Any]:
     keys: dict[str, Any] = {**declaration.keys}
     when: dict[str, object] = {}
     for name, values in declaration.when.items():
-        when[name] = values[0] if len(values) == 1 else list(values)
+        if len(values) == 1:
+            when[name] = values[0]
+        else:
+            when[name] = list(values)
     if when:
         keys["when"] = when
     return keys

@@ -70,7 +70,10 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
     Raises `InputError` if the code is too large for a ConfigMap.
     """
     name = _make_kubernetes_name(spec.name)
-    code = None if package is None else _pack_code(name, package)
+    if package is None:
+        code = None
+    else:
+        code = _pack_code(name, package)
     folder = pods.workdir or CODE
     line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
     entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay inserts it into a shell line without quoting
@@ -102,22 +105,31 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
             "rayClusterSpec": cluster,
         },
     }
-    return [job] if code is None else [code.manifest, job]
+    if code is None:
+        return [job]
+    return [code.manifest, job]
 
 
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     """Return the worker group. A pod has room for one trial, or for all the trials that share its GPU."""
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
-    trials = count_parts(gpus, asked.most_gpus) if gpus else 1
+    if gpus:
+        trials = count_parts(gpus, asked.most_gpus)
+    else:
+        trials = 1
     cpus = max(math.ceil(float(asked.cpus or 1) * trials), 1)
-    resources = {"cpu": str(cpus), "memory": pods.memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    resources = {"cpu": str(cpus), "memory": pods.memory}
+    if gpus:
+        resources["nvidia.com/gpu"] = str(gpus)
     template = _template("ray-worker", resources, code, pods)
     within = template["spec"]
     within["terminationGracePeriodSeconds"] = GRACE_S
     drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default is 30
     within["containers"][0]["env"] = [drains]
-    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if gpus else []
+    tolerations = []
+    if gpus:
+        tolerations.append({"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"})
     if pods.spot is not None:
         labels, toleration = SPOT[pods.spot]
         within["nodeSelector"] = labels
@@ -145,7 +157,9 @@ def _template(name: str, resources: Mapping[str, str], code: _Code | None, pods:
     within: Manifest = {"containers": [container]}
     if code is not None:
         container["volumeMounts"] = [{"name": "code", "mountPath": CODE, "readOnly": True}]
-        items = [{"key": key, "path": path} for key, path in code.paths.items()]
+        items = []
+        for key, path in code.paths.items():
+            items.append({"key": key, "path": path})
         within["volumes"] = [{"name": "code", "configMap": {"name": code.manifest["metadata"]["name"], "items": items}}]
     return {"spec": within}
 
@@ -163,12 +177,14 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
         what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"
         hint = "put the code into the image and say where: --workdir /app, or name what need not go along in .gitignore"
         raise InputError.one(str(package.root), what, hint)
-    data, paths = dict[str, str](), dict[str, str]()
+    data = dict[str, str]()
+    paths = dict[str, str]()
     for number, path in enumerate(package.files):
         key = f"file-{number:04d}"
         data[key] = base64.b64encode((package.root / path).read_bytes()).decode()
         paths[key] = path.as_posix()
-    digest = hashlib.sha256(repr([*data.items(), *paths.items()]).encode()).hexdigest()[:8]
+    content = repr([*data.items(), *paths.items()])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -184,7 +200,8 @@ def _make_kubernetes_name(sweep: str) -> str:
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:
         return plain
-    return f"{plain[:31].strip('-')}-{hashlib.sha256(sweep.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(sweep.encode()).hexdigest()
+    return f"{plain[:31].strip('-')}-{digest[:8]}"
 
 
 @click.command()
@@ -227,7 +244,10 @@ def kube(
         what = f"{results!r} is no place in an object store, and pods share nothing else"
         raise InputError.one("--results", what, "write it as in s3://bucket/prefix")
     command = asked.command(check_url("--results", results))
-    package = None if workdir else CodePackage.of(asked.root, include)
+    if workdir:
+        package = None
+    else:
+        package = CodePackage.of(asked.root, include)
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)

@@ -84,14 +84,15 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
-        short = {key: given.pop(option, None) for option, key in _KEYS.items()}
+        short = {}
+        for option, key in _KEYS.items():
+            short[key] = given.pop(option, None)
         short["notify"] = [_parse_receiver(text) for text in given.pop("notify", ())] or None
         # Quoted, so that --name 12 sets a text and not a number.
-        made = [
-            f"{key}={json.dumps(value, ensure_ascii=False)}"
-            for key, value in short.items()
-            if value not in (None, False)
-        ]
+        made = []
+        for key, value in short.items():
+            if value not in (None, False):
+                made.append(f"{key}={json.dumps(value, ensure_ascii=False)}")
         command(**given, changes=[*assignments, *made])
 
     return with_changes

@@ -61,7 +61,10 @@ def ui(
     from sweep.ui.access import Access, Frames
     from sweep.ui.places import find_folder
 
-    name = find_folder(results, sweep).name if sweep and beside is None else sweep
+    if sweep and beside is None:
+        name = find_folder(results, sweep).name
+    else:
+        name = sweep
     secrets = Access(read_only=read_only, frames=None if within is None else Frames())
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
@@ -87,7 +90,10 @@ def _say_address(url: str, *, as_json: bool) -> None:
 def _list_commands() -> Commands:
     """Return the commands of this installation, each with its options."""
     group = click.get_current_context().find_root().command
-    commands = group.commands if isinstance(group, click.Group) else {}
+    if isinstance(group, click.Group):
+        commands = group.commands
+    else:
+        commands = {}
     found = {}
     for name, command in commands.items():
         found[name] = frozenset(option for param in command.params for option in param.opts)

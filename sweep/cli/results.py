@@ -71,7 +71,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     columns = {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     read = []
     for called, folder in folders.items():
-        metrics = [f"metric.{name}" for name, _ in folder.read_info().objectives]
+        metrics = []
+        for name, _ in folder.read_info().objectives:
+            metrics.append(f"metric.{name}")
         tables = reading.read_tables(folder, [*columns, *metrics])
         read.append((analysis.make_sweep(folder, tables, called), tables))
     ranked = ranking.rank([sweep for sweep, _ in read])
@@ -172,19 +174,26 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     from sweep.store.ledger import naming
 
     reopened = resuming.reopen(results, sweep)
-    spec, folders = reopened.spec, reopened.import_folders
+    spec = reopened.spec
+    folders = reopened.import_folders
     if spec.population is not None:
         what = "is of a population, whose members depend on each other"
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
     if spec.minutes is not None:
         what = "has trials that end after some minutes, and how long their epochs take under another rule is not known"
         raise InputError.one(sweep, what, "replay is for sweeps whose trials train a number of epochs")
-    other = spec if rule is None else _with_rule(spec, rule)
+    if rule is None:
+        other = spec
+    else:
+        other = _with_rule(spec, rule)
     if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
     methods.check_author_methods(other, folders)
-    events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
+    if reopened.folder.log.exists():
+        events = list(log.read(reopened.folder.log))
+    else:
+        events = []
     with naming(reopened.folder.log):
         found = replaying.replay_rule(
             events,
@@ -214,20 +223,31 @@ def _with_rule(spec: Spec, text: str) -> Spec:
         kind, *keys = shlex.split(text) or [""]
     except ValueError as error:
         raise InputError.one("--early-terminate", f"{text!r} cannot be read: {error}") from error
-    wrong = [key for key in keys if "=" not in key or key.startswith("=")]
+    wrong = []
+    for key in keys:
+        if "=" not in key or key.startswith("="):
+            wrong.append(key)
     if not kind or "=" in kind or wrong:
         what = f"{text!r}, expected a rule and its keys"
         raise InputError.one("--early-terminate", what, "as in 'asha eta=4', 'median min_iter=2', none or module:Name")
-    resolved = {key: value for key, value in spec.to_json_dict().items() if value is not None}
+    resolved = {}
+    for key, value in spec.to_json_dict().items():
+        if value is not None:
+            resolved[key] = value
     own = ":" in kind
-    changes = [f"early_terminate={kind}"] if own else ["early_terminate={}", f"early_terminate.type={kind}"]
+    if own:
+        changes = [f"early_terminate={kind}"]
+    else:
+        changes = ["early_terminate={}", f"early_terminate.type={kind}"]
     changes += [f"early_terminate.{key}" for key in keys]
     try:
         return parse_spec(json.dumps(resolved), spec.name, changes)
     except InputError as error:
-        raise InputError(
-            Problem("--early-terminate", p.what.replace("early_terminate.", ""), p.hint) for p in error.problems
-        ) from error
+        problems = []
+        for problem in error.problems:
+            what = problem.what.replace("early_terminate.", "")
+            problems.append(Problem("--early-terminate", what, problem.hint))
+        raise InputError(problems) from error
 
 
 def _format_rule(spec: Spec) -> str:

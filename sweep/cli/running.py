@@ -217,7 +217,8 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
     startup.step(f"checking {reopened.spec.trainable}")
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     _import_early(reopened.spec, how)
-    where, folders = str(reopened.folder.info), reopened.import_folders
+    where = str(reopened.folder.info)
+    folders = reopened.import_folders
     source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
     startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
@@ -287,7 +288,8 @@ def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
     from sweep.render import console
     from sweep.render.tables import answered, print_table, ranking_grid, show_finalists
 
-    folder, terminal = outcome.folder, console()
+    folder = outcome.folder
+    terminal = console()
     ranked = ranking.rank([sweep])
     if ranked.rows:
         print_table(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)

@@ -199,7 +199,10 @@ def slurm(
         if not option.startswith("-") or not option.isprintable():
             raise InputError.one("--sbatch", f"{option!r} is no option of sbatch", "write it as in --sbatch=--qos=long")
     stored = is_url(results)
-    where = check_url("--results", results) if stored else str(Path(results).resolve())
+    if stored:
+        where = check_url("--results", results)
+    else:
+        where = str(Path(results).resolve())
     text = script(
         SlurmJob(
             name=sent.spec.name,
@@ -212,7 +215,8 @@ def slurm(
             **asked,
         )
     )
-    place, job = f"{where}/{sent.spec.name}", None
+    place = f"{where}/{sent.spec.name}"
+    job = None
     if not dry_run:
         if not stored:
             Path(where).mkdir(parents=True, exist_ok=True)  # the job could not write its output otherwise

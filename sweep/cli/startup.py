@@ -59,13 +59,25 @@ class Startup(Closing):
 def describe_work(spec: Spec) -> str:
     """Return one line about how much a sweep may train: "grid: 27 trials of at most 10 epochs, 270 together"."""
     total, epochs = spec.all_trials, spec.epochs
-    bounds = [counted(epochs, "epoch")] if spec.counts_epochs else []
-    bounds += [] if spec.minutes is None else [f"{spec.minutes:g} minutes of training"]
+    bounds = []
+    if spec.counts_epochs:
+        bounds.append(counted(epochs, "epoch"))
+    if spec.minutes is not None:
+        bounds.append(f"{spec.minutes:g} minutes of training")
     each = f"of at most {' and '.join(bounds)}"
-    count = "trials" if total is None else counted(total, "trial")
-    together = "" if total is None or not spec.counts_epochs else f", {total * epochs:,} together"
+    if total is None:
+        count = "trials"
+    else:
+        count = counted(total, "trial")
+    if total is None or not spec.counts_epochs:
+        together = ""
+    else:
+        together = f", {total * epochs:,} together"
     limits = _list_limits(spec.budget)
-    ends = f"; it ends after {' or '.join(limits)}" if limits else ""
+    if limits:
+        ends = f"; it ends after {' or '.join(limits)}"
+    else:
+        ends = ""
     return f"{spec.name}: {spec.method}, {count} {each}{together}{ends}"
 
 

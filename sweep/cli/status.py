@@ -67,7 +67,8 @@ def status(
     if as_json:
         click.echo(document(summary))
         return
-    total, written = summary.total, summary.written
+    total = summary.total
+    written = summary.written
     lines = _describe_trials(summary, reopened.spec, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
     lines += _describe_steering(summary)
@@ -98,14 +99,23 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
     """Return lines about the state of the sweep, the number of its trials and the best one."""
     counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
-    reason = f": {summary.reason}" if summary.reason else ""
-    of_total = "" if total is None else f", of {total}"
+    if summary.reason:
+        reason = f": {summary.reason}"
+    else:
+        reason = ""
+    if total is None:
+        of_total = ""
+    else:
+        of_total = f", of {total}"
     lines = [f"{summary.name}  {summary.state}{reason}", f"trials   {counts}{of_total}"]
     if summary.paused:
         rule = _name_pausing_rule(spec)
         lines.append(f"paused   {summary.paused} of the interrupted, until {rule} lets them go on")
     if summary.best is not None:
-        verdict = f" ({summary.verdict})" if summary.verdict else ""
+        if summary.verdict:
+            verdict = f" ({summary.verdict})"
+        else:
+            verdict = ""
         lines.append(f"best     {summary.metric} {score(summary.best)}, trial {summary.best_trial}{verdict}")
     if summary.expected_gain is not None:
         lines.append(f"gain     {summary.expected_gain.describe()}")
@@ -244,10 +254,17 @@ def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None
     """Print the current picture permanently."""
     from sweep.render.status import Frame
 
-    width = PLAIN_WIDTH if view.plain else console.size.width
-    height = 23 if view.plain else console.size.height - 1
+    if view.plain:
+        width = PLAIN_WIDTH
+        height = 23
+    else:
+        width = console.size.width
+        height = console.size.height - 1
     running = sweep.folder.is_running()
-    state = "" if running or view.over else "unfinished"
+    if running or view.over:
+        state = ""
+    else:
+        state = "unfinished"
     for line in view.lines(Frame(width=width, height=height, ascii_only=view.ascii_only), running=running, state=state):
         console.print(line)
 

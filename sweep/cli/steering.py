@@ -79,7 +79,10 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
         act = Add.of(additions.read_file(file), str(file))
     added = list_added(_carry_out(folder, act))
     running = folder.is_running()
-    when = "next" if running else f"when the sweep goes on: {folder.to_resume}"
+    if running:
+        when = "next"
+    else:
+        when = f"when the sweep goes on: {folder.to_resume}"
     line = f"{counted(len(added), 'configuration')} added to {folder.name}, tried {when}"
     to_resume = None if running else folder.to_resume
     found = AddedDocument(sweep=folder.name, configurations=added, running=running, to_resume=to_resume)
@@ -108,7 +111,9 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
 
     dropped = list_dropped(_carry_out(folder, Change(assignments)))
     last = list_changes(folder)[-1]
-    lines = [f"{folder.name}: {one.describe()}" for one in last.differences]
+    lines = []
+    for one in last.differences:
+        lines.append(f"{folder.name}: {one.describe()}")
     if dropped:
         lines.append(f"{folder.name}: {counted(len(dropped), 'added configuration')} not in the new space, dropped")
     running = folder.is_running()
@@ -138,8 +143,14 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
 
     trial, text = _read_note(words)
     _carry_out(folder, Note(text, trial))
-    on = folder.name if trial is None else f"trial {trial} of {folder.name}"
-    line = f"noted on {on}" if text else f"the note on {on} is removed"
+    if trial is None:
+        on = folder.name
+    else:
+        on = f"trial {trial} of {folder.name}"
+    if text:
+        line = f"noted on {on}"
+    else:
+        line = f"the note on {on} is removed"
     _print_result(line, NotedDocument(sweep=folder.name, trial=trial, text=text), as_json=as_json)
 
 

@@ -73,7 +73,8 @@ class CodePackage:
         if root in (Path.home().resolve(), Path(root.anchor)):
             hint = "make a folder for the project, and type the command there"
             raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
-        files, left_out = set[Path](), list[str]()
+        files = set[Path]()
+        left_out = list[str]()
         for path, taken in _walk_files(root, root, _rules_above(root)):
             if taken:
                 files.add(path.relative_to(root))
@@ -118,7 +119,8 @@ def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]
     """Yield each file that is sent with True, and each file or folder that is left out with False."""
     rules = [*rules, *_rules_of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        path, is_folder = Path(entry.path), entry.is_dir()
+        path = Path(entry.path)
+        is_folder = entry.is_dir()
         if _is_ignored(path, is_folder, rules) or (is_folder and _is_of_no_use(path)):
             yield path, False
         elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
@@ -211,7 +213,9 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
-        taken = {field.name: given.pop(field.name) for field in dataclasses.fields(Sending)}
+        taken = {}
+        for field in dataclasses.fields(Sending):
+            taken[field.name] = given.pop(field.name)
         command(**given, sending=Sending(**taken))
 
     for option in (
@@ -250,7 +254,10 @@ class Checked:
 
 
 def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
-    at_once = ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
+    if max_concurrent:
+        at_once = ["--max-concurrent", str(max_concurrent)]
+    else:
+        at_once = []
     return [part for one in changes for part in ("--set", one)] + at_once
 
 
@@ -262,7 +269,8 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
     source = planning.check_trainable(spec, str(file), sweep_files.import_folders(file), here=False)
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
-    here, path = Path.cwd().resolve(), file.resolve()
+    here = Path.cwd().resolve()
+    path = file.resolve()
     return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
 
 
@@ -303,7 +311,9 @@ def submit(
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         there = local(place)
-        return pricing.find_earlier_times(there, spec.trainable, None, sample) if there.is_dir() else None
+        if not there.is_dir():
+            return None
+        return pricing.find_earlier_times(there, spec.trainable, None, sample)
 
     command = [*asked.command(place), *_as_options((), max_concurrent)]
     if not as_json:
@@ -343,7 +353,8 @@ def resume_submitted_sweep(
     """Resume a submitted sweep on its cluster, with the code of the current folder."""
     jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
-    command += ["--retry-failed"] if retry_failed else []
+    if retry_failed:
+        command.append("--retry-failed")
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     _send(jobs, command, Path.cwd(), about, as_json=as_json)
 
@@ -366,8 +377,14 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 
     _, job = _find_job(sweep, address)
     if not as_json:
-        reason = first_line(job.message) if job.state == "FAILED" else ""
-        click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
+        if job.state == "FAILED":
+            reason = first_line(job.message)
+        else:
+            reason = ""
+        state = job.state.lower()
+        if reason:
+            state = f"{state}: {reason}"
+        click.echo(f"job      {job.id}, {state}")
     found = local(job.results)
     if not found.is_dir():
         hint = f"see python -m sweep logs {sweep} --address {address}"
@@ -423,7 +440,10 @@ def _send(
         )
     results = f"{about['results']}/{about['sweep']}"
     if as_json:
-        state = _wait_for_end(jobs, job) if sending.wait else None
+        if sending.wait:
+            state = _wait_for_end(jobs, job)
+        else:
+            state = None
         _print_submitted(package, about["sweep"], job, results, state)
         if state is not None:
             sys.exit(CODES[state])
@@ -487,7 +507,9 @@ def _read_requirements(requirements: Path | None) -> list[str]:
     if requirements is None:
         return []
     try:
-        lines = [line.strip() for line in requirements.read_text(encoding="utf-8").splitlines()]
+        lines = []
+        for line in requirements.read_text(encoding="utf-8").splitlines():
+            lines.append(line.strip())
     except OSError as error:
         raise InputError.one(str(requirements), f"cannot be read ({error.strerror})") from error
     return [line for line in lines if line and not line.startswith("#")]

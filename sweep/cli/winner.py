@@ -63,7 +63,10 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
     if target is not None:
         from sweep.export import winner as winners
 
-        formats = [name.strip() for name in exporting["formats"].split(",") if name]
+        formats = []
+        for name in exporting["formats"].split(","):
+            if name:
+                formats.append(name.strip())
         winner = winners.export_winner(folder, target, trial, which, formats)
     answer = verdict.summarize_ranking(ranking, running=folder.is_running())
     _print_answer(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
@@ -104,7 +107,10 @@ def _describe_export(winner: Winner, objective: str) -> list[str]:
         lines.append(
             f"checked  in a fresh process on {winner.exported.compared}: predictions differ by {largest:.1e} at most"
         )
-    compared = [f"{name} {value:.6g}" for name, value in winner.exported.metrics.items() if name in winner.metrics]
+    compared = []
+    for name, value in winner.exported.metrics.items():
+        if name in winner.metrics:
+            compared.append(f"{name} {value:.6g}")
     compared.sort(key=lambda text: not text.startswith(f"{objective} "))
     if compared:
         lines.append(f"checked  against the log: {', '.join(compared[:4])}")

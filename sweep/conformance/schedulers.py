@@ -67,14 +67,21 @@ class SchedulerConformance(ABC):
                     value = rng.choice([rng.uniform(-10, 10)] * 6 + [math.nan, math.inf, -math.inf])
                     log.append(report(trial, waiting[trial], value))
                     verdicts.append(scheduler.observe(log[-1]))
-                    waiting[trial] = EPOCHS + 1 if verdicts[-1] else waiting[trial] + 1
+                    if verdicts[-1]:
+                        waiting[trial] = EPOCHS + 1
+                    else:
+                        waiting[trial] = waiting[trial] + 1
             replayed = self.build()
             assert [replayed.observe(event) for event in log] == verdicts
-            stopped = {event.epoch for event, verdict in zip(log, verdicts, strict=True) if verdict}
+            stopped = set()
+            for event, verdict in zip(log, verdicts, strict=True):
+                if verdict:
+                    stopped.add(event.epoch)
             assert stopped <= set(replayed.decision_epochs(EPOCHS))
 
     def test_replaying_restores_what_comes_next(self) -> None:
-        scheduler, resumed = self.build(), self.build()
+        scheduler = self.build()
+        resumed = self.build()
         for trial in range(20):
             for epoch in range(1, 5):
                 event = report(trial, epoch, random.Random(trial).random())
@@ -183,16 +190,23 @@ class PausingConformance(SchedulerConformance):
 
         def value(trial: int, epoch: int) -> float:
             rng = random.Random(1000 * seed + trial)
-            end, height, diverges = rng.uniform(-1, 1), rng.uniform(-0.2, 1), rng.random() < 0.1
+            end = rng.uniform(-1, 1)
+            height = rng.uniform(-0.2, 1)
+            diverges = rng.random() < 0.1
             noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)
-            return math.nan if diverges and epoch > 2 else end + height / epoch + noise
+            if diverges and epoch > 2:
+                return math.nan
+            return end + height / epoch + noise
 
         return value
 
     def test_every_trial_ends_and_one_is_trained_whole(self) -> None:
         for seed in range(5):
             log = search(self.build(), 20, self.values(seed))
-            ends = {event.trial: event.status for event in log if isinstance(event, TrialEnded)}
+            ends = {}
+            for event in log:
+                if isinstance(event, TrialEnded):
+                    ends[event.trial] = event.status
             assert len(ends) == 20
             assert Status.COMPLETED in ends.values()
             assert Status.INTERRUPTED not in ends.values()
@@ -208,7 +222,10 @@ class PausingConformance(SchedulerConformance):
 
     def test_reasons_are_one_line(self) -> None:
         events = search(self.build(), 20, self.values(1))
-        reasons = [event.reason for event in events if isinstance(event, TrialEnded) and event.waits]
+        reasons = []
+        for event in events:
+            if isinstance(event, TrialEnded) and event.waits:
+                reasons.append(event.reason)
         assert reasons
         assert all(reason and "\n" not in reason for reason in reasons)
 

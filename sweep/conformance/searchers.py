@@ -28,8 +28,12 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
     """Return the events of a trial with one loss per epoch; without an end if its status is running."""
-    reports = [epoch(number, index, loss=loss) for index, loss in enumerate(losses, start=1)]
-    end = [ended(number, status)] if status is not Status.RUNNING else []
+    reports = []
+    for index, loss in enumerate(losses, start=1):
+        reports.append(epoch(number, index, loss=loss))
+    end = []
+    if status is not Status.RUNNING:
+        end.append(ended(number, status))
     return [started(number, params, repeat), *reports, *end]
 
 
@@ -99,7 +103,10 @@ STATES = [
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
     """Return a trial whose status varies with its number; most trials are completed."""
-    status = STATES[number % 6] if number % 3 == 2 else Status.COMPLETED
+    if number % 3 == 2:
+        status = STATES[number % 6]
+    else:
+        status = Status.COMPLETED
     loss = sum(map(ord, key(params))) % 97 / 97
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
 
@@ -123,18 +130,21 @@ class SearcherConformance(ABC):
         return self.make(space, LOSS, 0)
 
     def test_the_same_seed_and_history_give_the_same_suggestions(self) -> None:
-        first, second = self.build(SPACE), self.build(SPACE)
+        first = self.build(SPACE)
+        second = self.build(SPACE)
         assert drive(first, 25, mixed_outcome) == drive(second, 25, mixed_outcome)
         assert first.suggest(25) == second.suggest(25)
 
     def test_a_replayed_log_gives_the_next_suggestion(self) -> None:
-        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        searcher = self.build(SPACE)
+        resumed = self.build(SPACE)
         for event in drive(searcher, 25, mixed_outcome):
             resumed.observe(event)
         assert resumed.suggest(25) == searcher.suggest(25)
 
     def test_a_replay_of_trials_that_ran_at_once_gives_the_next_suggestion(self) -> None:
-        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        searcher = self.build(SPACE)
+        resumed = self.build(SPACE)
         log: list[Event] = []
         for first in range(0, 24, 4):  # four at a time, which report in turns and end in another order
             batch = []
@@ -153,7 +163,8 @@ class SearcherConformance(ABC):
         assert resumed.suggest(24) == searcher.suggest(24)
 
     def test_suggesting_changes_nothing(self) -> None:
-        searcher, asked_often = self.build(SPACE), self.build(SPACE)
+        searcher = self.build(SPACE)
+        asked_often = self.build(SPACE)
         log = drive(searcher, 14, mixed_outcome)
         for event in log:
             if isinstance(event, TrialStarted):
@@ -165,7 +176,10 @@ class SearcherConformance(ABC):
     def test_a_started_trial_is_suggested_again_if_asked(self) -> None:
         searcher = self.build(SPACE)
         log = drive(searcher, 5, mixed_outcome)
-        begun = {event.trial: event.params for event in log if isinstance(event, TrialStarted)}
+        begun = {}
+        for event in log:
+            if isinstance(event, TrialStarted):
+                begun[event.trial] = event.params
         assert [searcher.suggest(number) for number in range(5)] == [begun[number] for number in range(5)]
 
     def test_trials_differ_also_while_all_are_running(self) -> None:
@@ -175,7 +189,10 @@ class SearcherConformance(ABC):
     def test_a_finite_space_is_tried_completely_once_then_exhausted(self) -> None:
         searcher = self.build(FINITE)
         log = drive(searcher, 30, mixed_outcome)
-        tried = [key(event.params) for event in log if isinstance(event, TrialStarted)]
+        tried = []
+        for event in log:
+            if isinstance(event, TrialStarted):
+                tried.append(key(event.params))
         assert sorted(tried) == sorted(key(point) for point in FINITE.points())
         assert searcher.suggest(len(tried)) is None
 
@@ -187,7 +204,8 @@ class SearcherConformance(ABC):
                 assert_belongs(event.params, SPACE)
 
     def test_in_a_changed_space_it_goes_on_as_a_replay_does(self) -> None:
-        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        searcher = self.build(SPACE)
+        resumed = self.build(SPACE)
         if not isinstance(searcher, SpaceChanging) or not isinstance(resumed, SpaceChanging):
             return
         log = drive(searcher, 14, mixed_outcome)
@@ -199,7 +217,10 @@ class SearcherConformance(ABC):
         for event in later:
             resumed.observe(event)
         assert resumed.suggest(22) == searcher.suggest(22)
-        begun = [event.params for event in (*log, *later) if isinstance(event, TrialStarted)]
+        begun = []
+        for event in (*log, *later):
+            if isinstance(event, TrialStarted):
+                begun.append(event.params)
         assert len(set(map(key, begun))) == len(begun)
         for params in begun[14:]:
             assert_belongs(params, OTHER)
@@ -212,11 +233,15 @@ class SearcherConformance(ABC):
         count = sum(isinstance(event, TrialStarted) for event in log)
         searcher.change_space(GROWN)
         later = drive_on(searcher, count, 30, mixed_outcome)
-        tried = [key(event.params) for event in (*log, *later) if isinstance(event, TrialStarted)]
+        tried = []
+        for event in (*log, *later):
+            if isinstance(event, TrialStarted):
+                tried.append(key(event.params))
         assert sorted(tried) == sorted(key(point) for point in GROWN.points())
 
     def test_what_foresees_suggests_the_same_in_any_order(self) -> None:
-        one, other = self.build(SPACE), self.build(SPACE)
+        one = self.build(SPACE)
+        other = self.build(SPACE)
         if one.foresees:
             forwards = [one.suggest(number) for number in range(12)]
             assert forwards == [other.suggest(number) for number in reversed(range(12))][::-1]

@@ -25,7 +25,9 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
         yield Finding("device", Severity.ERROR, f"{name}: {tried.reason}", todo)
         return
     times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
-    found = f"{name}: {times} ({tried.tflops:.2g} TFLOP/s)" + (f", cuDNN {tried.cudnn}" if tried.cudnn else "")
+    found = f"{name}: {times} ({tried.tflops:.2g} TFLOP/s)"
+    if tried.cudnn:
+        found += f", cuDNN {tried.cudnn}"
     if tried.wrong:
         todo = "trust no result of this device; test it with its maker's tools"
         yield Finding("device", Severity.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
@@ -35,9 +37,15 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
 
 def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
     """Report devices much slower than the fastest, which would slow down a trial on all of them."""
-    speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, DeviceResult)}
+    speeds = {}
+    for name, one in tried.items():
+        if isinstance(one, DeviceResult):
+            speeds[name] = one.tflops
     fastest = max(speeds.values(), default=0.0)
-    slow = [f"{name} ({speed:.2g} TFLOP/s)" for name, speed in speeds.items() if speed < GOOD * fastest]
+    slow = []
+    for name, speed in speeds.items():
+        if speed < GOOD * fastest:
+            slow.append(f"{name} ({speed:.2g} TFLOP/s)")
     if slow:
         found = f"{', '.join(slow)}: slower than the fastest device ({fastest:.2g} TFLOP/s)"
         todo = "look for heat and power limits (nvidia-smi -q -d PERFORMANCE) and for other users"
@@ -165,7 +173,10 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
     """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
-    usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]
+    usable = []
+    for gpu in shown:
+        if not gpu.capability or gpu.capability >= least:
+            usable.append(gpu)
     expected = len(usable)
     if any(gpu.mig for gpu in usable):
         expected = 1
@@ -176,7 +187,10 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
     if tensorflow.cuda is None:
         yield Finding("libraries", Severity.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
     else:
-        said = f"; it says: {tensorflow.complaint}" if tensorflow.complaint else ""
+        if tensorflow.complaint:
+            said = f"; it says: {tensorflow.complaint}"
+        else:
+            said = ""
         todo = f"mend the driver if it is named here; {INSTALL} brings CUDA's libraries; unset LD_LIBRARY_PATH"
         yield Finding("libraries", Severity.ERROR, found + said, todo)
 
@@ -185,7 +199,9 @@ def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[F
     """Report whether the build has code for each kind of GPU, and the precision that suits it."""
     if tensorflow.cuda is None:
         return
-    kinds: dict[str, tuple[int, int] | None] = {gpu.name: gpu.capability for gpu in shown}
+    kinds: dict[str, tuple[int, int] | None] = {}
+    for gpu in shown:
+        kinds[gpu.name] = gpu.capability
     if not shown or None in kinds.values():  # an old driver or no nvidia-smi; TensorFlow knows the GPUs that it uses
         kinds |= {f"gpu:{i}": version for i, version in enumerate(tensorflow.capabilities)}
     for name, version in kinds.items():
@@ -205,10 +221,16 @@ def check_gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
         found = "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
         yield Finding("gauges", Severity.NOTE, found, INSTALL)
         return
-    lacking = [name for name, answers in tensorflow.gauges.items() if not answers]
+    lacking = []
+    for name, answers in tensorflow.gauges.items():
+        if not answers:
+            lacking.append(name)
     read = ", ".join(name for name, answers in tensorflow.gauges.items() if answers) or "nothing"
     if lacking == ["sm_activity"] or not lacking:
-        rest = "; sm_activity is counted from Hopper on" if lacking else ""
+        if lacking:
+            rest = "; sm_activity is counted from Hopper on"
+        else:
+            rest = ""
         yield Finding("gauges", Severity.OK, f"the driver tells {read}{rest}")
     else:
         todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
@@ -246,7 +268,10 @@ def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
             found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
                 f" by {holders}" if holders else ", by programs that the driver does not name"
             )
-            level = Severity.WARNING if gpu.used_mib > 0.1 * gpu.total_mib else Severity.NOTE
+            if gpu.used_mib > 0.1 * gpu.total_mib:
+                level = Severity.WARNING
+            else:
+                level = Severity.NOTE
             yield Finding("memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES")
 
 
@@ -309,7 +334,10 @@ def _runs_by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
 
 
 def _describe_process(process: Process) -> str:
-    used = "" if process.used_mib is None else f", {process.used_mib} MiB"
+    if process.used_mib is None:
+        used = ""
+    else:
+        used = f", {process.used_mib} MiB"
     return f"{process.name} (process {process.pid}{used})"
 
 
@@ -341,8 +369,13 @@ class Mps:
 
 def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
     """Return whether its daemon is running; does not start it."""
-    ran, pipes = run(["pgrep", "-f", DAEMON], 10.0), environ.get(PIPES)
-    return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
+    ran = run(["pgrep", "-f", DAEMON], 10.0)
+    pipes = environ.get(PIPES)
+    if ran.code == MISSING:
+        runs = None
+    else:
+        runs = ran.code == 0
+    return Mps(runs, pipes, pipes is None or Path(pipes).is_dir())
 
 
 def check_mps(mps: Mps) -> Iterator[Finding]:
@@ -368,6 +401,9 @@ def check_memory_limit(name: str, tried: MemoryShareResult | ProbeFailure) -> It
     if tried.refused and tried.works:
         yield Finding("share", Severity.OK, f"{found}, more is refused, and it goes on")
     else:
-        wrong = "the process cannot go on after more was refused" if tried.refused else "more was not refused"
+        if tried.refused:
+            wrong = "the process cannot go on after more was refused"
+        else:
+            wrong = "more was not refused"
         todo = "give each trial a whole GPU: one could take its neighbour's memory"
         yield Finding("share", Severity.ERROR, f"{found}, but {wrong}", todo)

@@ -114,7 +114,10 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
         found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
         yield Finding("keras", Severity.ERROR, found, "unset TF_USE_LEGACY_KERAS")
     if found := keras_backend.misfit(tensorflow.backend):
-        detail = f": {tensorflow.keras_error}" if tensorflow.keras_error else ""
+        if tensorflow.keras_error:
+            detail = f": {tensorflow.keras_error}"
+        else:
+            detail = ""
         yield Finding("keras", Severity.ERROR, found + detail, keras_backend.HINT)
     elif not legacy:
         yield Finding("keras", Severity.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
@@ -125,11 +128,15 @@ def check_shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
     if host.shared_free_bytes is None:
         yield Finding("shared memory", Severity.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
         return
-    free, wanted = host.shared_free_bytes, STORE_SHARE * (host.memory_bytes or 0)
+    free = host.shared_free_bytes
+    wanted = STORE_SHARE * (host.memory_bytes or 0)
     found = f"/dev/shm has {_format_size(free)} free; Ray would take up to {_format_size(wanted)}"
     if free < LEAST_SHARED:
         todo = f"start the container with --shm-size={max(wanted / 1e9, 1):.0f}g"
-        nccl = ", and NCCL may fail between GPUs" if several_gpus else ""
+        if several_gpus:
+            nccl = ", and NCCL may fail between GPUs"
+        else:
+            nccl = ""
         yield Finding("shared memory", Severity.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
     elif free < wanted:
         yield Finding("shared memory", Severity.NOTE, f"{found}, and will take less")
@@ -203,4 +210,6 @@ def check_node_pairs(pairs: tuple[NodePairResult, ...] | ProbeFailure) -> Iterat
 
 
 def _format_size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    return f"{count / 2**20:.0f} MiB"

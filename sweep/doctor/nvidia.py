@@ -76,8 +76,14 @@ def gather_gpus(run: Run) -> Nvidia:
     gpus = tuple(_parse_gpu(dict(zip(fields, _split_cells(line), strict=True))) for line in _skip_empty_lines(ran.out))
     processes = run(["nvidia-smi", f"--query-compute-apps={','.join(PROCESS_FIELDS)}", FORMAT], TIMEOUT_S)
     has_mig = any(gpu.mig for gpu in gpus)
-    listed = run(["nvidia-smi", "-L"], TIMEOUT_S) if has_mig else None
-    topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S) if len(gpus) > 1 else None
+    if has_mig:
+        listed = run(["nvidia-smi", "-L"], TIMEOUT_S)
+    else:
+        listed = None
+    if len(gpus) > 1:
+        topology = run(["nvidia-smi", "topo", "-m"], TIMEOUT_S)
+    else:
+        topology = None
     return Nvidia(
         gpus=gpus,
         processes=tuple(map(_parse_process, _skip_empty_lines(processes.out))) if processes.code == 0 else (),

@@ -101,7 +101,9 @@ def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
 def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
     """Return the compute capability in a probe's answer about a GPU."""
     capability = gpu["capability"]
-    return None if capability is None else (capability[0], capability[1])
+    if capability is None:
+        return None
+    return (capability[0], capability[1])
 
 
 def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
@@ -134,7 +136,9 @@ def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeF
 def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
     """Return the reasons why TensorFlow cannot compute on TPUs; empty if it can."""
     _, answer = _run_probe(run, timeout_s, MODULE, "tpu")
-    return answer if isinstance(answer, ProbeFailure) else tuple(answer["missing"])
+    if isinstance(answer, ProbeFailure):
+        return answer
+    return tuple(answer["missing"])
 
 
 def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:

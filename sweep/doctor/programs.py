@@ -34,16 +34,31 @@ class CommandResult:
             how = f"aborted by {signal.Signals(-self.code).name}"
         else:
             how = f"exit code {self.code}"
-        lines = [_PREFIX.sub("", line).strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
-        steps = [line.removeprefix("probe: ") for line in lines if line.startswith("probe: ")]
-        words = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")][-1:] or lines[-1:]
-        said = [] if words and words[0].startswith("probe: ") else words
+        lines = []
+        for line in f"{self.out}\n{self.err}".splitlines():
+            if line.strip():
+                lines.append(_PREFIX.sub("", line).strip())
+        steps = []
+        for line in lines:
+            if line.startswith("probe: "):
+                steps.append(line.removeprefix("probe: "))
+        telling = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")]
+        words = telling[-1:] or lines[-1:]
+        if words and words[0].startswith("probe: "):
+            said = []
+        else:
+            said = words
         return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
 
     def logged(self, pattern: str) -> str | None:
         """Return the last line of its log that matches, without time, process and source file; None if none does."""
-        lines = [line for line in self.err.splitlines() if re.search(pattern, line, re.IGNORECASE)]
-        return _PREFIX.sub("", lines[-1]).strip() if lines else None
+        lines = []
+        for line in self.err.splitlines():
+            if re.search(pattern, line, re.IGNORECASE):
+                lines.append(line)
+        if not lines:
+            return None
+        return _PREFIX.sub("", lines[-1]).strip()
 
 
 Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]

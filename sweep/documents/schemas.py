@@ -114,7 +114,8 @@ def _describe(kind: Any, definitions: dict[str, Json]) -> Json:
 
 
 def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
-    origin, parts = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    parts = get_args(kind)
     if origin is Literal:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):

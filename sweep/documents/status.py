@@ -21,7 +21,10 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
     all_trials = sweep.spec.all_trials if is_damaged else count_all_trials(sweep)
     if all_trials is not None:
         total = max(all_trials + summary.fresh, sum(summary.trials.values()))
-    written = folder.log.stat().st_mtime if folder.log.exists() else None
+    if folder.log.exists():
+        written = folder.log.stat().st_mtime
+    else:
+        written = None
     if is_damaged:  # nothing else can be read from the log
         return extend(StatusDocument, summary, total=total, written=written, rungs=(), each=None, expected_gain=None)
     return extend(

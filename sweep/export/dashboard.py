@@ -35,7 +35,8 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
     def server_bind(self) -> None:
         """Bind without asking the network for this machine's name."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = HOST, self.server_address[1]
+        self.server_name = HOST
+        self.server_port = self.server_address[1]
         self.setup_environ()
 
     @property
@@ -56,7 +57,9 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
     optuna-dashboard is not installed, and `StoreError` if a log is damaged.
     """
     library = runs.import_extra("optuna_dashboard", "optuna-dashboard", "dashboard")
-    sweeps = [FollowedSweep(folder, say, name) for name, folder in told_apart(folders).items()]
+    sweeps = []
+    for name, folder in told_apart(folders).items():
+        sweeps.append(FollowedSweep(folder, say, name))
     # Optuna's warnings about experimental features, which do not concern users of the page
     warnings.simplefilter("ignore")
     try:

@@ -92,7 +92,10 @@ class _Export:
         self._experiment = experiment
         self._sweep = sweep
         self._entities = runs.import_extra("mlflow.entities", "mlflow-skinny", "mlflow")
-        names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
+        names = []
+        for name in sweep.tables.trials.column_names:
+            if name.startswith("param."):
+                names.append(name.partition(".")[2])
         self._params = make_mlflow_names(names)
         self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
@@ -120,7 +123,8 @@ class _Export:
             page = self._client.search_runs(
                 [self._experiment], f"tags.`{_ID}` = '{self._sweep.identity}'", max_results=1000, page_token=token
             )
-            by_trial.update({run.data.tags.get(_TRIAL, ""): run for run in page})
+            for run in page:
+                by_trial[run.data.tags.get(_TRIAL, "")] = run
             token = page.token
             if not token:
                 return by_trial
@@ -128,7 +132,8 @@ class _Export:
     def _write_parent(self, known: Any) -> str:
         """Create or update the run of the sweep itself, with its best values and provenance; return its id."""
         sweep = self._sweep
-        started, last = sweep.tables.history.started or 0.0, sweep.tables.history.last
+        started = sweep.tables.history.started or 0.0
+        last = sweep.tables.history.last
         if known is None:
             known = self._client.create_run(self._experiment, _to_ms(started), {_ID: sweep.identity}, sweep.name)
         run_id = str(known.info.run_id)
@@ -145,7 +150,10 @@ class _Export:
         if sweep.state == "running":
             self._client.update_run(run_id, "RUNNING")
         else:
-            ended = "FINISHED" if sweep.state == "finished" else "KILLED"
+            if sweep.state == "finished":
+                ended = "FINISHED"
+            else:
+                ended = "KILLED"
             self._client.set_terminated(run_id, ended, None if last is None else _to_ms(last))
         return run_id
 
@@ -193,7 +201,10 @@ class _Export:
                 yield self._entities.Metric(self._metrics[name], value, _to_ms(epoch.time), epoch.number)
 
     def _make_tags(self, tags: Mapping[str, str]) -> list[Any]:
-        return [self._entities.RunTag(name, value) for name, value in _shorten_tags(tags).items()]
+        run_tags = []
+        for name, value in _shorten_tags(tags).items():
+            run_tags.append(self._entities.RunTag(name, value))
+        return run_tags
 
 
 def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:

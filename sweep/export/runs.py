@@ -113,7 +113,10 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
 
 def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Map each name to one in which no character matches ``pattern``; clashes of changed names are numbered."""
-    taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
+    taken = set()
+    for name in names:
+        if 0 < len(name) <= longest and not re.search(pattern, name):
+            taken.add(name)
     new_names = {name: name for name in taken}
     for name in names:
         if new_names.get(name):
@@ -131,8 +134,14 @@ def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict
 
 def name_scalars(metrics: pa.Table) -> dict[str, str]:
     """Return the name of each column of epochs: metrics keep their names, other columns get the prefix ``run/``."""
-    own = [name for name in metrics.column_names if name not in NOT_MEASURED]
-    of_metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
+    own = []
+    for name in metrics.column_names:
+        if name not in NOT_MEASURED:
+            own.append(name)
+    of_metrics = {}
+    for name in own:
+        if name.startswith("metric."):
+            of_metrics[name] = name.removeprefix("metric.")
     return {name: f"run/{name}" for name in own if name not in of_metrics} | of_metrics
 
 
@@ -151,10 +160,15 @@ class _Epochs:
             return []
         start, end = self._rows[trial]
         columns = self._table.slice(start, end - start).to_pydict()
-        named = [(name, columns[column]) for column, name in self._names.items()]
+        named = []
+        for column, name in self._names.items():
+            named.append((name, columns[column]))
         epochs = []
         for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True)):
-            scalars = {name: values[row] for name, values in named if values[row] is not None}
+            scalars = {}
+            for name, values in named:
+                if values[row] is not None:
+                    scalars[name] = values[row]
             epochs.append(Epoch(epoch, time.timestamp(), scalars))
         return epochs
 

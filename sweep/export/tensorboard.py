@@ -81,7 +81,8 @@ class EventFiles:
                 self._start_over()
             for change, end in self._ledger.follow(path, self._log_bytes):
                 self._process_change(change)
-                before, self._log_bytes = self._log_bytes, end
+                before = self._log_bytes
+                self._log_bytes = end
                 if end // FLUSH_BYTES > before // FLUSH_BYTES:
                     self._flush()
             self._flush()
@@ -95,7 +96,8 @@ class EventFiles:
             known = json.loads(state.read_bytes())
             if known["format"] != FORMAT:
                 raise ValueError("another format")
-            self._log_bytes, self._mark = int(known["log_bytes"]), str(known["mark"])
+            self._log_bytes = int(known["log_bytes"])
+            self._mark = str(known["mark"])
             if log.is_another(self._sweep.log, self._log_bytes, self._mark):
                 raise ValueError("another log")
             self._metrics = known["metrics"]
@@ -138,7 +140,10 @@ class EventFiles:
         match change:
             case Started(trial, start):
                 self._trials[trial.number] = _Written()
-                group = trial.role.value if trial.place is None else f"{trial.place // self._trials_each:05d}"
+                if trial.place is None:
+                    group = trial.role.value
+                else:
+                    group = f"{trial.place // self._trials_each:05d}"
                 self._append(trial.number, self._events.encode_start(start, self._hparams, group))
             case Reported(trial, report):
                 self._append(trial.number, self._events.encode_epoch(report))
@@ -158,14 +163,21 @@ class EventFiles:
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:
-        return dict.fromkeys(self._get_first_start.params) if self._domains is None else self._domains
+        if self._domains is None:
+            return dict.fromkeys(self._get_first_start.params)
+        return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
         """Announce new metrics to the HParams tab."""
-        new = [metric for metric in metrics if metric not in self._metrics]
+        new = []
+        for metric in metrics:
+            if metric not in self._metrics:
+                new.append(metric)
         if not new and self._metrics:
             return
-        objectives = [metric for metric, _ in self._sweep.read_info().objectives]
+        objectives = []
+        for metric, _ in self._sweep.read_info().objectives:
+            objectives.append(metric)
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
         content = self._events.encode_experiment(
             self._hparams, self._get_first_start.params, self._metrics, self._get_first_start.time

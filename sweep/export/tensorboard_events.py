@@ -71,9 +71,9 @@ def encode_epoch(event: EpochReported) -> bytes:
         **{column_of_measure(name): value for name, value in event.measures.items()},
     }
     scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(event.metrics)
-    values = [
-        summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)) for tag, number in scalars.items()
-    ]
+    values = []
+    for tag, number in scalars.items():
+        values.append(summary_pb2.Summary.Value(tag=encodable(tag), simple_value=_float32(number)))
     return _encode_event(event.time, event.epoch, values)
 
 
@@ -125,7 +125,8 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
             for value in list_choices(domain) or ():
                 _set_value(info.domain_discrete.values.add(), value, kind)
         case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
-            info.domain_interval.min_value, info.domain_interval.max_value = low, high
+            info.domain_interval.min_value = low
+            info.domain_interval.max_value = high
     return info
 
 
@@ -133,7 +134,10 @@ def _choose_type(domain: Domain | None, example: Value) -> int:
     """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
-    values = list_choices(domain) or () if isinstance(domain, Categorical) else (example,)
+    if isinstance(domain, Categorical):
+        values = list_choices(domain) or ()
+    else:
+        values = (example,)
     if all(isinstance(value, bool) for value in values):
         return int(api_pb2.DATA_TYPE_BOOL)
     return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(is_number, values)) else api_pb2.DATA_TYPE_STRING)
@@ -150,4 +154,6 @@ def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:
 
 def _float32(number: float) -> float:
     """Return a number as TensorBoard stores it; numbers too large for 32 bits become infinite."""
-    return number if not math.isfinite(number) or abs(number) < 3.4e38 else math.copysign(math.inf, number)
+    if not math.isfinite(number) or abs(number) < 3.4e38:
+        return number
+    return math.copysign(math.inf, number)

@@ -46,7 +46,9 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
     for run in sweep.runs():
         identity = make_run_id(sweep, run.trial.trial)
         began = datetime.fromtimestamp(run.started, UTC)
-        made = [record.SerializeToString(deterministic=True) for record in _make_records(records, sweep, run, identity)]
+        made = []
+        for record in _make_records(records, sweep, run, identity):
+            made.append(record.SerializeToString(deterministic=True))
         path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
         _write_run(path, frame_records(made), earlier.get(identity))
         count += 1
@@ -81,7 +83,8 @@ def frame_records(records: Iterable[bytes]) -> bytes:
             if room < 7:
                 out += bytes(room)
                 room = BLOCK
-            part, rest = rest[: room - 7], rest[room - 7 :]
+            part = rest[: room - 7]
+            rest = rest[room - 7 :]
             kind = _part_kind(is_first=kind == 0, is_last=not rest)
             out += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
     return bytes(out)
@@ -107,12 +110,14 @@ def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: s
     yield numbered(run=_make_run_record(known, sweep, run, identity))
     for epoch in run.epochs:
         row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
-        items = [
-            known.HistoryItem(nested_key=[encodable(name)], value_json=_encode_json(value))
-            for name, value in row.items()
-        ]
+        items = []
+        for name, value in row.items():
+            items.append(known.HistoryItem(nested_key=[encodable(name)], value_json=_encode_json(value)))
         yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
-    last_epoch = run.epochs[-1].time if run.epochs else run.started
+    if run.epochs:
+        last_epoch = run.epochs[-1].time
+    else:
+        last_epoch = run.started
     lasted_s = (run.ended or last_epoch) - run.started
     summary = {**_summarize_run(run), "_runtime": lasted_s, "_wandb": {"runtime": int(lasted_s)}}
     items = [known.SummaryItem(key=encodable(name), value_json=_encode_json(value)) for name, value in summary.items()]
@@ -124,10 +129,9 @@ def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: s
 
 def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Any:
     trial = run.trial
-    config = [
-        known.ConfigItem(key=encodable(name), value_json=_encode_json(value))
-        for name, value in _make_config(sweep, run).items()
-    ]
+    config = []
+    for name, value in _make_config(sweep, run).items():
+        config.append(known.ConfigItem(key=encodable(name), value_json=_encode_json(value)))
     record = known.RunRecord(
         run_id=identity,
         project=_make_project_name(sweep.name),
@@ -151,9 +155,13 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
-    best = {f"best/{name}": value for name, value in run.trial.best.items()}
+    best = {}
+    for name, value in run.trial.best.items():
+        best[f"best/{name}"] = value
     outcome = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
-    facts = {f"trial/{name}": fact for name, fact in run.facts.items()}
+    facts = {}
+    for name, fact in run.facts.items():
+        facts[f"trial/{name}"] = fact
     return {**last, **best, **outcome, **facts}
 
 
@@ -169,7 +177,10 @@ def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
         "provenance": sweep.info.provenance or None,
     }
-    key = "sweep_trial" if "sweep" in run.params else "sweep"
+    if "sweep" in run.params:
+        key = "sweep_trial"
+    else:
+        key = "sweep"
     return {**run.params, key: own}
 
 

@@ -68,7 +68,10 @@ def format_card(facts: CardFacts) -> str:
 
 
 def _format_front_matter(facts: CardFacts) -> str:
-    library = "tensorflow" if facts.exported.files else "other"
+    if facts.exported.files:
+        library = "tensorflow"
+    else:
+        library = "other"
     if "keras" in facts.exported.files:
         library = "keras"
     lines = [f"library_name: {library}", "license: unknown  # to be filled in by the author", "tags: [sweep]"]
@@ -76,12 +79,19 @@ def _format_front_matter(facts: CardFacts) -> str:
 
 
 def _summarize_winner(facts: CardFacts) -> str:
-    kept, spec = facts.kept, facts.kept.sweep.spec
+    kept = facts.kept
+    spec = facts.kept.sweep.spec
     model = facts.exported.data.get("model", "")
     trained = f"Trained by {_format_code(spec.trainable)} in the sweep {_format_code(kept.sweep.folder.name)}"
-    of = f" of {spec.trial_epochs(kept.started.params)}" if spec.counts_epochs else ""
+    if spec.counts_epochs:
+        of = f" of {spec.trial_epochs(kept.started.params)}"
+    else:
+        of = ""
     epochs = f"after epoch {kept.epoch}{of}"
-    end = f": {_escape_markdown(model)}." if model else "."
+    if model:
+        end = f": {_escape_markdown(model)}."
+    else:
+        end = "."
     lines = [f"{trained}, {epochs}{end}"]
     if spec.description:
         lines.append(_escape_markdown(spec.description))
@@ -91,7 +101,9 @@ def _summarize_winner(facts: CardFacts) -> str:
 
 
 def _format_loading_code(facts: CardFacts) -> str:
-    blocks = [_format_block(lines, "python") for lines in facts.exported.usage.values()]
+    blocks = []
+    for lines in facts.exported.usage.values():
+        blocks.append(_format_block(lines, "python"))
     if "saved_model" in facts.exported.files:
         blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
     if facts.exported.needs:
@@ -109,25 +121,25 @@ def _format_result(facts: CardFacts) -> list[str]:
     row = next(row for row in facts.ranking.rows if row.has_trial(kept.trial))
     answer = verdict.summarize_ranking(facts.ranking)
     rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
-    rows = [
-        (name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name))
-        for name, goal in facts.ranking.objectives
-    ]
+    rows = []
+    for name, goal in facts.ranking.objectives:
+        rows.append((name, goal, _format_number(kept.metrics.get(name)), *_format_repeats(row, name)))
     head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
-    others = [(name, _format_number(value)) for name, value in kept.metrics.items()]
+    others = []
+    for name, value in kept.metrics.items():
+        others.append((name, _format_number(value)))
     lines = [
         f"{_escape_markdown(answer)} {rank}".strip(),
         _format_table(head, rows),
         _format_table(("metric", "value"), others),
     ]
     if facts.exported.differences:
-        checked = ", ".join(
-            f"{_format_code(facts.exported.files[kind])} {value:.1e}"
-            for kind, value in facts.exported.differences.items()
-        )
+        checked = []
+        for kind, value in facts.exported.differences.items():
+            checked.append(f"{_format_code(facts.exported.files[kind])} {value:.1e}")
         lines.append(
             f"Checked on {_escape_markdown(facts.exported.compared)} in a fresh process: the largest difference to the "
-            f"predictions of the trial's model is {checked}."
+            f"predictions of the trial's model is {', '.join(checked)}."
         )
     return lines
 
@@ -135,13 +147,19 @@ def _format_result(facts: CardFacts) -> list[str]:
 def _format_repeats(row: RankedConfiguration, metric: str) -> tuple[str, str, str]:
     for score in row.scores:
         if score.metric == metric:
-            interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
+            if score.interval is None:
+                interval = ""
+            else:
+                interval = f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
             return _format_number(score.mean), interval, str(len(score.values))
     return "", "", ""
 
 
 def _format_data(facts: CardFacts) -> list[str]:
-    rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
+    rows = []
+    for name, value in facts.exported.data.items():
+        if name != "model":
+            rows.append((name, value))
     if facts.kept.facts.data:
         rows.append(("fingerprint", facts.kept.facts.data))
     return [_format_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
@@ -150,7 +168,10 @@ def _format_data(facts: CardFacts) -> list[str]:
 def _format_preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
-    file = f", file {_format_code(path.name)}" if path else ""
+    if path:
+        file = f", file {_format_code(path.name)}"
+    else:
+        file = ""
     lines = [
         f"What `data()` of {_format_code(name)} (module {_format_code(module)}{file}) does to the inputs is not part "
         "of the model, and whoever predicts must do the same; layers of the model, such as a TextVectorization or a "
@@ -163,8 +184,12 @@ def _format_preprocessing(facts: CardFacts) -> list[str]:
 
 
 def _format_training(facts: CardFacts) -> list[str]:
-    kept, spec, ran = facts.kept, facts.kept.sweep.spec, facts.kept.facts
-    settings = {f"training.{key}": value for key, value in spec.training.items()}
+    kept = facts.kept
+    spec = facts.kept.sweep.spec
+    ran = facts.kept.facts
+    settings = {}
+    for key, value in spec.training.items():
+        settings[f"training.{key}"] = value
     rows: dict[str, Value] = {
         "seed": kept.started.seed,
         "repeat": kept.started.repeat,
@@ -178,21 +203,26 @@ def _format_training(facts: CardFacts) -> list[str]:
         "micro-batches that a batch was cut into": kept.accumulate if kept.accumulate > 1 else None,
         "status": kept.status.value,
     }
-    known = {key: value for key, value in rows.items() if value is not None}
+    known = {}
+    for key, value in rows.items():
+        if value is not None:
+            known[key] = value
     return [_format_table(("", ""), _format_values(known))]
 
 
 def _format_provenance(facts: CardFacts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
     about, origin = info.provenance, info.origin
-    git, packages = _require_mapping(about.get("git")), _require_mapping(about.get("packages"))
+    git = _require_mapping(about.get("git"))
+    packages = _require_mapping(about.get("packages"))
     commit = str(git.get("commit", "unknown"))
     if git.get("dirty"):
         commit += " and uncommitted changes"
     gpus = about.get("gpus")
-    gpu_names = []
+    gpu_names: list[str] = []
     if isinstance(gpus, list):
-        gpu_names = [str(_require_mapping(gpu).get("name")) for gpu in gpus]
+        for gpu in gpus:
+            gpu_names.append(str(_require_mapping(gpu).get("name")))
     facts_by_name: dict[str, object] = {
         "sweep": facts.kept.sweep.folder.name,
         "trial": f"{facts.kept.trial} ({facts.kept.started.trial_id})",
@@ -205,7 +235,10 @@ def _format_provenance(facts: CardFacts) -> list[str]:
         "python": about.get("python"),
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
     }
-    rows = [(name, str(value)) for name, value in facts_by_name.items() if value not in (None, "")]
+    rows = []
+    for name, value in facts_by_name.items():
+        if value not in (None, ""):
+            rows.append((name, str(value)))
     return [_format_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
 
 
@@ -218,7 +251,9 @@ def _format_values(values: Mapping[str, Value]) -> list[tuple[str, str]]:
 
 
 def _format_value(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
 
 
 def _format_number(value: float | None) -> str:
@@ -227,7 +262,10 @@ def _format_number(value: float | None) -> str:
 
 def _format_section(title: str, parts: Iterable[str]) -> str:
     body = list(parts)
-    between = "\n" if body and body[0].startswith("- ") else "\n\n"
+    if body and body[0].startswith("- "):
+        between = "\n"
+    else:
+        between = "\n\n"
     return f"## {title}\n\n{between.join(part for part in body if part)}\n"
 
 
@@ -254,7 +292,10 @@ def _format_code(value: str) -> str:
     """Return a text as inline code, also usable in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _choose_fence(flat, "`")
-    space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
+    if flat[:1] == "`" or flat[-1:] == "`":
+        space = " "
+    else:
+        space = ""
     return f"{fence}{space}{flat}{space}{fence}"
 
 
@@ -319,7 +360,10 @@ def check_export(target: Path, formats: Sequence[str]) -> None:
     """Raise `InputError` if the folder exists or a format is unknown. Called before anything is imported."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
-        what = f"{unknown[0]!r} is no format" if unknown else "no format is named"
+        if unknown:
+            what = f"{unknown[0]!r} is no format"
+        else:
+            what = "no format is named"
         raise InputError.one("--format", what, f"expected some of {', '.join(FORMATS)}, with commas between them")
     if target.exists() or target.is_symlink():
         raise RefusedError.one(str(target), "exists already", "name a new folder")
@@ -364,7 +408,10 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
     try:
         exported = write(aside, tuple(formats))
     except Exception as error:  # any error of the user's code
-        what = str(error) if type(error).__name__ == "NotExportable" else in_short(error)
+        if type(error).__name__ == "NotExportable":
+            what = str(error)
+        else:
+            what = in_short(error)
         raise InputError.one(kept.where, f"not exported: {what}") from error
     if not isinstance(exported, Exported):
         returned = type(exported).__name__
@@ -378,11 +425,10 @@ def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[s
 
     A difference is an error, or a note if it was trained on other devices.
     """
-    wrong = [
-        f"{name} is {value:.9g}, {checkpoint.metrics[name]:.9g} in the log"
-        for name, value in exported.metrics.items()
-        if name in checkpoint.metrics and not _are_close(value, checkpoint.metrics[name])
-    ]
+    wrong = []
+    for name, value in exported.metrics.items():
+        if name in checkpoint.metrics and not _are_close(value, checkpoint.metrics[name]):
+            wrong.append(f"{name} is {value:.9g}, {checkpoint.metrics[name]:.9g} in the log")
     if not wrong:
         return
     if any(note.startswith("trained on ") for note in notes):
@@ -395,7 +441,9 @@ def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[s
 
 
 def _are_close(a: float, b: float) -> bool:
-    return (math.isnan(a) and math.isnan(b)) or a == b or abs(a - b) <= CLOSE * max(1.0, abs(b))
+    if a == b or (math.isnan(a) and math.isnan(b)):
+        return True
+    return abs(a - b) <= CLOSE * max(1.0, abs(b))
 
 
 def _format_sweep_file(restored: Restored) -> str:
@@ -403,10 +451,16 @@ def _format_sweep_file(restored: Restored) -> str:
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
-    again = "the same numbers on the same hardware" if kept.facts.reproducible else "never the same numbers twice"
+    if kept.facts.reproducible:
+        again = "the same numbers on the same hardware"
+    else:
+        again = "never the same numbers twice"
     file = restored.source.files.get(module)
     # quoted for a shell
-    root = "FOLDER" if file is None else shlex.quote(str(find_import_folder(file.absolute(), module)))
+    if file is None:
+        root = "FOLDER"
+    else:
+        root = shlex.quote(str(find_import_folder(file.absolute(), module)))
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={root} python -m sweep run {SWEEP}",
@@ -425,5 +479,6 @@ def _format_sweep_file(restored: Restored) -> str:
     if fold is not None:
         comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
-    keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
+    folds = None if fold is None else spec.folds
+    keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, folds)
     return resolved.file_text(keys, [*comments, *restored.notes])

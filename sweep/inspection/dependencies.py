@@ -68,7 +68,8 @@ class Search:
             spec = PathFinder.find_spec(part, list(map(str, folders)))
             if spec is None:
                 return None
-            file, folders = _get_source_file(spec), _list_package_folders(spec)
+            file = _get_source_file(spec)
+            folders = _list_package_folders(spec)
         return file
 
     def is_standard(self, name: str) -> bool:
@@ -80,9 +81,12 @@ class Search:
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
-        file, folders = _get_source_file(spec), _list_package_folders(spec)
+        file = _get_source_file(spec)
+        folders = _list_package_folders(spec)
         inside = folders[0] if folders else file
-        return None if inside is None else PackageLocation(inside.parent, file, folders)
+        if inside is None:
+            return None
+        return PackageLocation(inside.parent, file, folders)
 
     def _locate_by_hooks(self, name: str) -> PackageLocation | None:
         """Ask the import hooks, such as that of an editable installation; for a top-level name they import nothing."""
@@ -94,8 +98,12 @@ class Search:
 
 
 def _get_source_file(spec: ModuleSpec) -> Path | None:
-    file = Path(spec.origin) if spec.has_location and spec.origin else None
-    return file if file is not None and file.is_file() else None
+    if not spec.has_location or not spec.origin:
+        return None
+    file = Path(spec.origin)
+    if file.is_file():
+        return file
+    return None
 
 
 def _list_package_folders(spec: ModuleSpec) -> tuple[Path, ...]:
@@ -108,7 +116,8 @@ class InstalledDistribution:
     def __init__(self, info: Path) -> None:
         # from the folder's name, because reading the metadata of all distributions takes half a second
         name, _, rest = info.stem.partition("-")
-        self.name, self.version = canonicalize_name(name), rest.split("-")[0]
+        self.name = canonicalize_name(name)
+        self.version = rest.split("-")[0]
         self._info = PathDistribution(info)
 
     @cached_property
@@ -125,7 +134,9 @@ class InstalledDistribution:
         """The source of the installation, if it was not a package index."""
         text = self._info.read_text("direct_url.json")
         try:
-            return None if text is None else dict(json.loads(text))
+            if text is None:
+                return None
+            return dict(json.loads(text))
         except (TypeError, ValueError):
             return {}
 
@@ -135,7 +146,8 @@ class InstalledDistribution:
         if self._origin is None:
             return self.version
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
-        return f"{self.version} {hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:16]}"
+        digest = hashlib.sha256("\n".join(files).encode()).hexdigest()
+        return f"{self.version} {digest[:16]}"
 
     @property
     def is_editable(self) -> bool:
@@ -166,8 +178,12 @@ class Distributions:
 
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that a file belongs to; None if it was not installed by one."""
-        found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
-        alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
+        found = self._by_entry.get(entry, [])
+        name = file.relative_to(entry).as_posix()
+        alike = []
+        for one in found:
+            if one.name == canonicalize_name(name.split("/")[0].partition(".")[0]):
+                alike.append(one)
         rest = (one for one in found if one not in alike)
         listing = next((one for group in (alike, rest) for one in group if one.lists(name)), None)
         # Some systems keep no file lists; then the package's name decides.
@@ -181,17 +197,17 @@ class Distributions:
             one = queue.pop()
             if one.name not in needed:
                 needed[one.name] = one
-                queue += [self._by_name[name] for name in one.requirements if name in self._by_name]
+                for name in one.requirements:
+                    if name in self._by_name:
+                        queue.append(self._by_name[name])
         return needed
 
 
 def _list_installed(entry: Path) -> Iterator[InstalledDistribution]:
     if entry.is_dir():
-        yield from (
-            InstalledDistribution(path)
-            for path in sorted(entry.iterdir())
-            if path.suffix in (".dist-info", ".egg-info")
-        )
+        for path in sorted(entry.iterdir()):
+            if path.suffix in (".dist-info", ".egg-info"):
+                yield InstalledDistribution(path)
 
 
 _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path", "run_module"})
@@ -217,7 +233,10 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
 def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
     """Return the full name of the module in an ``import from`` statement."""
     parents = module.split(".")
-    parents = parents[: len(parents) - node.level + is_package] if node.level else []
+    if node.level:
+        parents = parents[: len(parents) - node.level + is_package]
+    else:
+        parents = []
     return ".".join([*parents, *([node.module] if node.module else [])])
 
 
@@ -268,7 +287,9 @@ def get_import_target(target: object) -> str | None:
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
     imported = getattr(sys.modules.get(module), name, None)
-    return f"{module}:{name}" if imported is target else None
+    if imported is not target:
+        return None
+    return f"{module}:{name}"
 
 
 @dataclass(slots=True)
@@ -326,7 +347,10 @@ class _Collector:
         self._text(name, kind.__name__, _get_class_source(kind))
         for base in kind.__bases__:
             self.visit(base.__name__, base)
-        own = {key: value for key, value in vars(kind).items() if not key.startswith("__") or inspect.isroutine(value)}
+        own = {}
+        for key, value in vars(kind).items():
+            if not key.startswith("__") or inspect.isroutine(value):
+                own[key] = value
         self._visit_all(name, own)
 
     def _function(self, name: str, function: types.FunctionType) -> None:

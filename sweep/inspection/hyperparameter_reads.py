@@ -87,8 +87,13 @@ def get_last_name(node: ast.expr) -> str:
 def get_first_name(node: ast.expr) -> str:
     """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``."""
     while isinstance(node, ast.Attribute | ast.Call):
-        node = node.value if isinstance(node, ast.Attribute) else node.func
-    return node.id if isinstance(node, ast.Name) else ""
+        if isinstance(node, ast.Attribute):
+            node = node.value
+        else:
+            node = node.func
+    if not isinstance(node, ast.Name):
+        return ""
+    return node.id
 
 
 def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str]:
@@ -96,7 +101,9 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
     if not isinstance(node, ast.Attribute):
         return []
     if get_last_name(node.value) in holders:
-        return [] if node.attr in METHODS else [node.attr]
+        if node.attr in METHODS:
+            return []
+        return [node.attr]
     before = _list_attribute_names(node.value, holders)
     return [*before, node.attr] if before else []
 
@@ -109,7 +116,10 @@ def find_text_patterns(node: ast.expr) -> set[str]:
         case ast.JoinedStr(values=parts):
             pattern = ""
             for part in parts:
-                pattern += str(part.value) if isinstance(part, ast.Constant) else "*"
+                if isinstance(part, ast.Constant):
+                    pattern += str(part.value)
+                else:
+                    pattern += "*"
         case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Add()):
             pattern = f"{text}*"
         case _:
@@ -162,14 +172,21 @@ def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
     for node in trees[module].body if module in trees else ():
         if not isinstance(node, ast.ClassDef | Function) or node.name != name:
             continue
-        functions = _list_constructors(node) if isinstance(node, ast.ClassDef) else [node]
+        if isinstance(node, ast.ClassDef):
+            functions = _list_constructors(node)
+        else:
+            functions = [node]
         for function in functions:
             arguments.update(arg.arg for arg in _list_arguments(function))
     return arguments - {"self"}
 
 
 def _list_constructors(owner: ast.ClassDef) -> list[Function]:
-    return [node for node in owner.body if isinstance(node, Function) and node.name == "__init__"]
+    constructors = []
+    for node in owner.body:
+        if isinstance(node, Function) and node.name == "__init__":
+            constructors.append(node)
+    return constructors
 
 
 class _Flow:
@@ -215,8 +232,12 @@ class _Flow:
                 self._classes.setdefault(node.name, []).append(node)
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
-                    source = alias.name if isinstance(node, ast.Import) else (node.level == 0 and node.module) or ""
-                    self._imported.setdefault(alias.asname or alias.name.split(".")[0], set()).add(source.split(".")[0])
+                    if isinstance(node, ast.Import):
+                        source = alias.name
+                    else:
+                        source = (node.level == 0 and node.module) or ""
+                    name = alias.asname or alias.name.split(".")[0]
+                    self._imported.setdefault(name, set()).add(source.split(".")[0])
 
     def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
         """Mark the arguments that hold hyperparameters by their name or annotation, or in an overridden method."""
@@ -370,7 +391,10 @@ class _Flow:
             return self._follow_into_function(constructors[0], position, bound=True)
         fields = _list_annotated_fields(owner)
         if isinstance(position, int):
-            position = fields[position] if position < len(fields) else ""
+            if position < len(fields):
+                position = fields[position]
+            else:
+                position = ""
         if position not in fields:
             return False
         self._attributes.add(position)
@@ -381,7 +405,10 @@ class _Flow:
             name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)
         else:
             names = [arg.arg for arg in list_positional(function)][1 if bound else 0 :]
-            name = names[position] if position < len(names) else None
+            if position < len(names):
+                name = names[position]
+            else:
+                name = None
         if name is None:
             return False
         self._held.add((function, name))

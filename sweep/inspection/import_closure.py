@@ -61,7 +61,8 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return the source of a class or function that no module contains: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), dependencies.find_definitions(target)
+    search = Search(tuple(folders))
+    pieces = dependencies.find_definitions(target)
     closure = _Closure(search)
     return _add_optimizers(optimizers, closure, search, closure.collect_definitions(trainable, pieces))
 
@@ -76,7 +77,10 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
         if path is None:
             what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
             raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
-        names = _list_candidates(_parse(path)) if path.suffix == ".py" else [name]
+        if path.suffix == ".py":
+            names = _list_candidates(_parse(path))
+        else:
+            names = [name]
         if name not in names:
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
@@ -103,7 +107,8 @@ class _Closure:
         self._owners: dict[str, InstalledDistribution] = {}
         self._absent: set[str] = set()
         self._unknown: dict[str, None] = {}
-        ours, sweeps = _HOME / "sweep" / "__init__.py", search.locate_top("sweep")
+        ours = _HOME / "sweep" / "__init__.py"
+        sweeps = search.locate_top("sweep")
         hides = sweeps and sweeps.entry in search.folders and sweeps.file  # workers search these folders first
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
@@ -184,7 +189,10 @@ class _Closure:
                     "trainable", *_describe_name_clash(top, place.folders[0] if place.folders else place.file)
                 )
             return False
-        owner = None if place.entry is None else self._distributions.find_owner(place.entry, path)
+        if place.entry is None:
+            owner = None
+        else:
+            owner = self._distributions.find_owner(place.entry, path)
         if owner is None or owner.is_editable or top in OURS:
             self._files[name] = path
             return True
@@ -211,9 +219,8 @@ def _parse(path: Path) -> ast.Module:
 
 def _list_candidates(tree: ast.Module) -> list[str]:
     """Return the names in a module that may be a trainable."""
-    return [
-        name
-        for node in tree.body
-        if not isinstance(node, ast.AsyncFunctionDef)
-        for name in unconditional.list_bound_names(node)
-    ]
+    names: list[str] = []
+    for node in tree.body:
+        if not isinstance(node, ast.AsyncFunctionDef):
+            names += unconditional.list_bound_names(node)
+    return names

@@ -81,7 +81,10 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             made.setdefault(node.targets[0].id, []).append(_get_called_class(node.value))
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    returned = []
+    for node in ast.walk(function):
+        if isinstance(node, ast.Return):
+            returned.append(node.value)
     names = set()
     for value in returned:
         if isinstance(value, ast.Name):
@@ -92,18 +95,22 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
     if len(names) != 1 or "" in names:
         return None
     module, definition = unconditional.resolve(module, names.pop(), trees)
-    return (module, definition.name) if isinstance(definition, ast.ClassDef) else None
+    if not isinstance(definition, ast.ClassDef):
+        return None
+    return (module, definition.name)
 
 
 def _get_called_class(value: ast.expr | None) -> str:
-    return value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id
+    return ""
 
 
 def _calls_method(function: Function, method: str) -> bool:
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-        for node in ast.walk(function)
-    )
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
+            return True
+    return False
 
 
 def _calls_super(function: Function) -> bool:

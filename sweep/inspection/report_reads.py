@@ -29,7 +29,10 @@ def list_surely_unread(
     read = {name for node in used for name in _list_attributes(node)}
     if not group:
         return [name for name in names if name not in read]
-    keys = _find_keys_read(group, used) if group in read else set()
+    if group in read:
+        keys = _find_keys_read(group, used)
+    else:
+        keys = set()
     if keys is None:
         return []
     return [name for name in names if name not in keys]
@@ -112,7 +115,10 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 def _is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
     """Return whether a function passes its report to code outside ``author_trees``, or uses it in another way."""
     arguments = list_positional(function)
-    report = arguments[1].arg if len(arguments) > 1 else ""
+    if len(arguments) > 1:
+        report = arguments[1].arg
+    else:
+        report = ""
     known: set[str] = set()
     for tree in author_trees.values():
         known.update(node.name for node in ast.walk(tree) if isinstance(node, Function | ast.ClassDef))
@@ -134,4 +140,6 @@ def _is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) ->
 
 def _get_callee_name(call: ast.AST) -> str:
     """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``."""
-    return get_last_name(call.func) if isinstance(call, ast.Call) else ""
+    if not isinstance(call, ast.Call):
+        return ""
+    return get_last_name(call.func)

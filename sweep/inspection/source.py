@@ -37,13 +37,22 @@ class Source:
     unseen: tuple[str, ...] = ()  # code of a notebook or script whose text is unavailable
     optimizers: tuple[str, ...] = ()  # ``module:Name`` of the author's optimizers that the sweep file names
 
+    @property
+    def _author_trees(self) -> dict[str, ast.Module]:
+        """Syntax trees of the author's modules, without those of sweep and trainables."""
+        theirs = {}
+        for name, tree in self.trees.items():
+            if get_top_package(name) not in OURS:
+                theirs[name] = tree
+        return theirs
+
     @cached_property
     def _reading(self) -> FoundReads:
-        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
-        ours = {
-            name: tree for name, tree in self.trees.items() if get_top_package(name) == "trainables"
-        }  # package sweep itself reads no parameter
-        found = hyperparameter_reads.analyze_reads(theirs, ours, self.trainable.partition(":")[2])
+        ours = {}  # package sweep itself reads no parameter
+        for name, tree in self.trees.items():
+            if get_top_package(name) == "trainables":
+                ours[name] = tree
+        found = hyperparameter_reads.analyze_reads(self._author_trees, ours, self.trainable.partition(":")[2])
         taken = {arg for name in self.optimizers for arg in hyperparameter_reads.list_argument_names(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 
@@ -86,15 +95,18 @@ class Source:
 
     def not_found(self) -> tuple[NameUse, ...]:
         """Return the imports of missing modules that importing the trainable certainly reaches."""
-        absent = {name for name, version in self.packages.items() if version is None}
+        absent = set()
+        for name, version in self.packages.items():
+            if version is None:
+                absent.add(name)
         if any("sys.path" in reason for reason in self.unknown):
             return ()
         met = unconditional.list_certain_imports(self.trainable.partition(":")[0], self.trees)
-        return tuple(
-            place
-            for place in met
-            if get_top_package(place.name) in absent and get_top_package(place.module) not in OURS
-        )
+        missing = []
+        for place in met:
+            if get_top_package(place.name) in absent and get_top_package(place.module) not in OURS:
+                missing.append(place)
+        return tuple(missing)
 
     def environment_value(self, name: str) -> str | None:
         """Return the value that the trainable's module assigns to an environment variable; None if it assigns none.
@@ -113,12 +125,14 @@ class Source:
 
     def idle(self) -> dict[str, str]:
         """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
-        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
         found: dict[str, str] = {}
-        for one in own_models.find_idle_hyperparameters(self.trainable, self.trees, theirs):
-            unread = [name for name in one.names if not (one.unless_read and self._may_be_read_by_author(name))]
+        for one in own_models.find_idle_hyperparameters(self.trainable, self.trees, self._author_trees):
+            unread = []
+            for name in one.names:
+                if not (one.unless_read and self._may_be_read_by_author(name)):
+                    unread.append(name)
             found.update(dict.fromkeys(unread, one.why))
         return found
 
@@ -132,11 +146,10 @@ class Source:
         Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping of that name.
         The trainable is a function, or a class without `KerasTrainable`; for others, nothing is certain.
         """
-        theirs = {name: tree for name, tree in self.trees.items() if get_top_package(name) not in OURS}
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
             return []
-        return report_reads.list_surely_unread(definition, theirs, names, group)
+        return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 
     def reported_metrics(self) -> tuple[str, ...]:
         """Return the metrics that the trainable reports as far as its source says: those of a function, by name.
@@ -168,27 +181,29 @@ class Source:
                     case ast.ImportFrom(module=str(module), level=0):
                         found[module] = None
         own = {get_top_package(name) for name in self.files}
-        return tuple(
-            sorted(
-                name
-                for name in found
-                if get_top_package(name) not in own and get_top_package(name) not in sys.stdlib_module_names
-            )
-        )
+        foreign = []
+        for name in sorted(found):
+            top = get_top_package(name)
+            if top not in own and top not in sys.stdlib_module_names:
+                foreign.append(name)
+        return tuple(foreign)
 
     def module_digests(self) -> dict[str, str]:
         """Return the SHA-256 of each of the author's modules, by name."""
-        return {
-            name: hashlib.sha256(file.read_bytes()).hexdigest()
-            for name, file in self.files.items()
-            if file.suffix == ".py" and get_top_package(name) not in OURS
-        }
+        digests = {}
+        for name, file in self.files.items():
+            if file.suffix == ".py" and get_top_package(name) not in OURS:
+                digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        return digests
 
     def digest(self) -> str:
         """Return the SHA-256 over all files; it does not depend on where the code lies."""
         total = hashlib.sha256()
         for name in sorted({*self.files, *self.texts}):
-            content = self.texts[name].encode() if name in self.texts else self.files[name].read_bytes()
+            if name in self.texts:
+                content = self.texts[name].encode()
+            else:
+                content = self.files[name].read_bytes()
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return total.hexdigest()

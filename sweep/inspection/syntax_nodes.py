@@ -29,7 +29,9 @@ def _children(node: ast.AST) -> list[ast.AST]:
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, list):
-            children += [part for part in value if isinstance(part, ast.AST)]
+            for part in value:
+                if isinstance(part, ast.AST):
+                    children.append(part)
         elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
             children.append(value)
     return children

@@ -35,7 +35,9 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
     """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
     module, _, name = trainable.partition(":")
     node = _resolve_name(module, name, trees, set())[1]
-    return node if isinstance(node, Function | ast.ClassDef) else None
+    if isinstance(node, Function | ast.ClassDef):
+        return node
+    return None
 
 
 def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
@@ -47,7 +49,10 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
         module, node = _resolve_name(module, owner, trees, seen)
         if not isinstance(node, ast.ClassDef):
             break
-        definitions = [one for one in node.body if name in list_bound_names(one)]
+        definitions = []
+        for one in node.body:
+            if name in list_bound_names(one):
+                definitions.append(one)
         if definitions:
             return module, definitions[0] if len(definitions) == 1 else None
         queue[:0] = [":".join(_find_base_class(module, one, trees)) for one in node.bases]
@@ -64,7 +69,8 @@ def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> 
         if isinstance(node, ast.ClassDef):
             if f"{module}:{node.name}" == base:
                 return True
-            queue += [":".join(_find_base_class(module, one, trees)) for one in node.bases]
+            for one in node.bases:
+                queue.append(":".join(_find_base_class(module, one, trees)))
     return False
 
 
@@ -125,7 +131,10 @@ def _resolve_name(
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
-        definitions = [one for one in body if name in list_bound_names(one)]
+        definitions = []
+        for one in body:
+            if name in list_bound_names(one):
+                definitions.append(one)
         if len(definitions) != 1:
             return module, None
         (node,) = definitions
@@ -133,7 +142,8 @@ def _resolve_name(
             return module, node
         original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
         is_package = "." not in module or any(other.startswith(f"{module}.") for other in trees)
-        module, name = resolve_relative_import(module, node, is_package=is_package), original
+        module = resolve_relative_import(module, node, is_package=is_package)
+        name = original
     return module, None
 
 
@@ -149,12 +159,9 @@ def list_bound_names(node: ast.stmt) -> Iterator[str]:
         case ast.AnnAssign(target=ast.Name(id=name)):
             yield name
         case ast.If() | ast.Try():  # in any of the branches
-            yield from (
-                name
-                for one in ast.walk(node)
-                if one is not node and isinstance(one, ast.stmt)
-                for name in list_bound_names(one)
-            )
+            for one in ast.walk(node):
+                if one is not node and isinstance(one, ast.stmt):
+                    yield from list_bound_names(one)
 
 
 def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:

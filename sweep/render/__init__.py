@@ -63,7 +63,10 @@ def as_plain(value: object) -> object:
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {key: as_plain(getattr(value, name)) for key, name in names}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: as_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        plain = {}
+        for field in dataclasses.fields(value):
+            plain[field.name] = as_plain(getattr(value, field.name))
+        return plain
     if isinstance(value, Mapping):
         return {str(as_plain(name)): as_plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -48,7 +48,8 @@ class Screen:
 
         Raises OSError if the terminal is gone.
         """
-        up, width = self._rows(), self._console.size.width
+        up = self._rows()
+        width = self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
         # otherwise, wrapped rows would be joined when the terminal becomes wider
         if above or width != self._width or not frame:
@@ -59,12 +60,15 @@ class Screen:
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
         _write_text(self._file, "".join(parts))
-        self._drawn, self._width = [line.cell_len for line in frame], width
+        self._drawn = [line.cell_len for line in frame]
+        self._width = width
 
     def _rows(self) -> int:
         """Return how many rows the last frame takes; in a terminal that became narrower, its lines may have wrapped."""
-        width, height = max(self._console.size.width, 1), self._console.size.height
-        return min(sum(max(-(-cells // width), 1) for cells in self._drawn), max(height - 1, 0))
+        width = max(self._console.size.width, 1)
+        height = self._console.size.height
+        rows = sum(max(-(-cells // width), 1) for cells in self._drawn)
+        return min(rows, max(height - 1, 0))
 
     def _rendered(self, lines: Sequence[Text]) -> list[str]:
         with self._console.capture() as captured:
@@ -236,7 +240,10 @@ class LiveView(Closing):
         """Return the current picture; for a sweep that is not running, the picture at its last event."""
         with self._lock:
             last = self.standing.last
-            now = time.time() if running or last is None else last
+            if running or last is None:
+                now = time.time()
+            else:
+                now = last
             return picture(self.standing, now, frame, state=state or self.state, running=running)
 
     def start(self) -> None:
@@ -281,16 +288,28 @@ class LiveView(Closing):
             self._tell("further failures like this are counted below", "dim")
 
     def _line(self, ended: FinishedTrial) -> str:
-        total, best, done = self.standing.total, self.standing.best, self.standing.finished
+        total = self.standing.total
+        best = self.standing.best
+        done = self.standing.finished
         outline = self.standing.outline
-        after = "" if ended.status is Status.COMPLETED else f" after {counted(ended.epochs, 'epoch')}"
+        if ended.status is Status.COMPLETED:
+            after = ""
+        else:
+            after = f" after {counted(ended.epochs, 'epoch')}"
         took = f" in {duration(ended.took_s)}"
-        value = "" if ended.value is None else f"{outline.metric} {score(ended.value)}"
-        best_so_far = "" if best is None else f"(best {score(best.value)}, {trials_named(best.trials)})"
+        parts = []
+        if ended.reason:
+            parts.append(f"{' '.join(ended.reason.split())};")
+        if ended.value is not None:
+            parts.append(f"{outline.metric} {score(ended.value)}")
+        if best is not None:
+            parts.append(f"(best {score(best.value)}, {trials_named(best.trials)})")
+        settings = format_settings(ended.params, outline.varying)
+        if settings:
+            parts.append(settings)
         of_total = f"{done}" if total is None else f"{done}/{total}"
-        reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""
-        parts = (reason, value, best_so_far, format_settings(ended.params, outline.varying), f" [{of_total}]")
-        return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(part for part in parts if part)}"
+        parts.append(f" [{of_total}]")
+        return f"trial {ended.trial} {ended.status}{after}{took}: {' '.join(parts)}"
 
     def _write(self, line: str) -> None:
         try:

@@ -44,7 +44,8 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
 
 def _draw_curve(curve: RateCurve) -> list[str]:
-    first, last = math.log10(curve.rates[0]), math.log10(curve.diverged or curve.rates[-1])
+    first = math.log10(curve.rates[0])
+    last = math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)
     high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
     high = max(high + (high - low) * 0.5, low + 1e-12)
@@ -53,14 +54,19 @@ def _draw_curve(curve: RateCurve) -> list[str]:
         row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
         grid[HEIGHT - 1 - row][_find_chart_column(rate, first, last)] = "•"
     labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
-    rows = [f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}" for i, line in enumerate(grid)]
+    rows = []
+    for i, line in enumerate(grid):
+        rows.append(f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}")
     marks = [" "] * WIDTH
     for name, mark in MARKS.items():
         rate = getattr(curve, name)
         if rate is not None:
             marks[_find_chart_column(rate, first, last)] = mark
-    ends = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8) + f"{10**last:.0e}".rjust(8)
-    return [*rows, f"{'':>10} └{'─' * WIDTH}", f"{'':>12}{''.join(marks).rstrip()}", f"{'':>12}{ends}"]
+    axis = "─" * WIDTH
+    left_end = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8)
+    right_end = f"{10**last:.0e}".rjust(8)
+    indent = " " * 12
+    return [*rows, f"{'':>10} └{axis}", indent + "".join(marks).rstrip(), f"{indent}{left_end}{right_end}"]
 
 
 def _find_chart_column(rate: float, first: float, last: float) -> int:
@@ -69,7 +75,10 @@ def _find_chart_column(rate: float, first: float, last: float) -> int:
 
 
 def _describe_suggestions(curve: RateCurve) -> list[str]:
-    falls = "nowhere" if curve.steepest is None else f"at {curve.steepest:.2g}"
+    if curve.steepest is None:
+        falls = "nowhere"
+    else:
+        falls = f"at {curve.steepest:.2g}"
     up_to = f"{curve.rates[-1]:.2g}"
     rises = f"not up to {up_to}"
     if curve.diverged is not None:
@@ -110,7 +119,10 @@ def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
     if measured.fits:
         speed = f"{measured.examples_per_s:,.0f}"
         times = f"{measured.examples_per_s / file.examples_per_s:.2f}"
-    memory = "" if measured.memory_bytes is None else f"{measured.memory_bytes / 1e6:,.0f} MB"
+    if measured.memory_bytes is None:
+        memory = ""
+    else:
+        memory = f"{measured.memory_bytes / 1e6:,.0f} MB"
     return (str(way.batch_size), way.precision, str(way.micro_batches), str(way.replicas), speed, times, memory)
 
 
@@ -131,7 +143,10 @@ def _list_advice(
         lines.append(f"resources: {{gpus: {fastest.replicas}}}")
     yield f"fastest  {times:.1f} times the examples a second with {', '.join(lines)}"
     if fastest.batch_size != file.batch_size:
-        rate = " and lr_scaling says how it follows" if "lr_scaling" in params else ""
+        if "lr_scaling" in params:
+            rate = " and lr_scaling says how it follows"
+        else:
+            rate = ""
         yield f"         Another batch size trains another model: search the learning rate with it{rate}."
     if fastest.replicas != file.replicas:
         yield "         Several replicas end each trial sooner, but a sweep trains more if each GPU has its own trial."
@@ -184,16 +199,23 @@ def _describe_repeats(spec: Spec) -> str:
         times.append(f"{spec.folds} folds")
     if spec.repeats > 1:
         times.append(f"{spec.repeats} repeats")
-    return f" ({' and '.join(times)} of each configuration)" if times else ""
+    if not times:
+        return ""
+    return f" ({' and '.join(times)} of each configuration)"
 
 
 def _describe_resources(plan: Plan) -> str:
     spec, share = plan.spec, plan.devices
     each = f"{share.cpus:g} CPU"
     if share.gpus:
-        each += ", a GPU, shared as measured" if spec.resources.gpus == "auto" else f", {share.gpus:g} GPU"
+        if spec.resources.gpus == "auto":
+            each += ", a GPU, shared as measured"
+        else:
+            each += f", {share.gpus:g} GPU"
     text = f"{_describe_workers(spec, each)} a trial"
-    return f"{text} (simulated)" if share.simulated else text
+    if share.simulated:
+        return f"{text} (simulated)"
+    return text
 
 
 def price_line(plan: Plan) -> str:
@@ -254,20 +276,29 @@ def _histogram_dict(one: Histogram) -> Value:
 def _describe_concurrency(plan: Plan) -> str:
     if not plan.concurrent:
         return "none: this machine has too little for a trial"
-    more = ", or more if several fit on a GPU and run faster together" if plan.spec.resources.gpus == "auto" else ""
+    if plan.spec.resources.gpus == "auto":
+        more = ", or more if several fit on a GPU and run faster together"
+    else:
+        more = ""
     if plan.spec.together > 1:
-        auto = " where that is faster" if plan.spec.training.get("fuse") == "auto" else ""
+        if plan.spec.training.get("fuse") == "auto":
+            auto = " where that is faster"
+        else:
+            auto = ""
         more = f" workers, each with up to {plan.spec.together} trials of one structure{auto}"
     return f"{plan.concurrent}{more}"
 
 
 def _describe_workers(spec: Spec, each: str) -> str:
-    workers, servers = spec.resources.workers, spec.resources.servers
+    workers = spec.resources.workers
+    servers = spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"
         named = f"{counted(workers, 'worker')} of {each}, {counted(servers, 'server')}"
         return f"{named} and a coordinator of {cpus}"
-    return each if workers == 1 else f"{workers} workers of {each}"
+    if workers == 1:
+        return each
+    return f"{workers} workers of {each}"
 
 
 def _describe_trial_count(plan: Plan) -> str:
@@ -279,26 +310,38 @@ def _describe_trial_count(plan: Plan) -> str:
     expected = plan.price.trials
     if plan.spec.endless:
         return f"until you stop it; what follows is for {expected:.0f}"
-    return "no fixed number" + ("" if expected is None else f", about {expected:.0f} within the budget")
+    if expected is None:
+        return "no fixed number"
+    return f"no fixed number, about {expected:.0f} within the budget"
 
 
 def _describe_constraints(plan: Plan) -> str:
     if plan.allowed is None:
         return ""
-    met = f"about 1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
+    if plan.allowed:
+        met = f"about 1 random point in {1 / plan.allowed:,.3g}"
+    else:
+        met = f"hardly a random point of {DRAWS:,}"
     return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
 
 
 def _describe_prior(spec: Spec) -> str:
-    beliefs = {one.name: one.belief for one in spec.space.parameters if one.belief is not None}
-    return ", ".join(f"{name} {format_setting(one.value)} ({one.confidence})" for name, one in beliefs.items())
+    described = []
+    for parameter in spec.space.parameters:
+        belief = parameter.belief
+        if belief is not None:
+            described.append(f"{parameter.name} {format_setting(belief.value)} ({belief.confidence})")
+    return ", ".join(described)
 
 
 def _describe_epochs(plan: Plan) -> str:
     if plan.spec.minutes is not None:
         return _describe_minutes(plan, plan.spec.minutes)
     shortest, longest = plan.lengths
-    each = str(longest) if shortest == longest else f"{shortest} to {longest}"
+    if shortest == longest:
+        each = str(longest)
+    else:
+        each = f"{shortest} to {longest}"
     text = f"{each} a trial" + ("" if plan.epochs is None else f", {plan.epochs} in all")
     expected = plan.price.epochs
     if expected is not None and round(expected) != plan.epochs:
@@ -313,12 +356,17 @@ def _describe_minutes(plan: Plan, minutes: float) -> str:
     if plan.epochs is not None:
         text = f"{plan.lengths[1]} a trial, or {many}; {plan.epochs} in all at most"
     expected = plan.price.epochs
-    return text if expected is None else f"{text}, about {expected:.0f} expected"
+    if expected is None:
+        return text
+    return f"{text}, about {expected:.0f} expected"
 
 
 def _describe_rungs(plan: Plan) -> str:
     rungs = plan.rungs
-    do = "pause" if plan.spec.early_terminate.pauses else "be pruned"
+    if plan.spec.early_terminate.pauses:
+        do = "pause"
+    else:
+        do = "be pruned"
     if not rungs:
         return ""
     if not plan.spec.counts_epochs:
@@ -326,7 +374,10 @@ def _describe_rungs(plan: Plan) -> str:
         return f"trials can {do} after {shares} of their minutes"
     if len(rungs) > _MANY_RUNGS:
         return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
-    reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
+    if rungs[0].trials is None:
+        reached = ""
+    else:
+        reached = " (trials expected to reach it)"
     return f"trials can {do} at epoch {', '.join(map(_format_rung, rungs))}{reached}"
 
 
@@ -347,7 +398,10 @@ def _describe_limits(spec: Spec) -> str:
         (budget.epochs, "epochs"),
         (budget.money, "in money"),
     )
-    reasons = [f"after {bound:g} {unit}" for bound, unit in bounds if bound is not None]
+    reasons = []
+    for bound, unit in bounds:
+        if bound is not None:
+            reasons.append(f"after {bound:g} {unit}")
     if metric.target is not None:
         reasons.append(f"when {metric.name} reaches {metric.target:g}")
     if spec.stop_when is not None:
@@ -362,7 +416,10 @@ def _describe_stop(when: StopWhen) -> list[str]:
         reasons.append(f"after {when.no_improvement} trials without a better one")
     promise = "once the next 8 configurations promise less than"
     if when.gain is not None:
-        least = "seeds and examples can tell" if when.gain == "auto" else f"{when.gain:g}"
+        if when.gain == "auto":
+            least = "seeds and examples can tell"
+        else:
+            least = f"{when.gain:g}"
         reasons.append(f"{promise} {least}")
     if when.gain_per_hour is not None:
         reasons.append(f"{promise} {when.gain_per_hour:g} for an hour of training")
@@ -372,26 +429,39 @@ def _describe_stop(when: StopWhen) -> list[str]:
 def _describe_hours(plan: Plan) -> str:
     timing, hours = plan.timing, plan.price.hours
     if plan.spec.minutes is not None and hours is not None:
-        each = "besides what trials take to start" if timing is None else f"{score(timing.trial_s)} s to start a trial"
-        source = "" if timing is None else f" ({timing.source})"
+        if timing is None:
+            each = "besides what trials take to start"
+            source = ""
+        else:
+            each = f"{score(timing.trial_s)} s to start a trial"
+            source = f" ({timing.source})"
         most = f"{plan.spec.minutes:g} minutes of training a trial at most"
         return f"about {duration(hours * 3600)}: {most}, {each}{source}"
     if timing is None:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
     measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
-    return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
+    if hours is None:
+        return measured
+    return f"about {duration(hours * 3600)}: {measured}"
 
 
 def _describe_cost(plan: Plan) -> str:
     """Describe the cost of the GPUs; "" if they have no price."""
-    price, hours = plan.spec.resources.price, plan.gpu_hours
+    price = plan.spec.resources.price
+    hours = plan.gpu_hours
     if price is None or not plan.devices.gpus:
         return ""
     low, high = prices.find_price_bounds(price)
-    each = f"{money(low)} a GPU hour" if low == high else f"{money(low)} to {money(high)} a GPU hour"
+    if low == high:
+        each = f"{money(low)} a GPU hour"
+    else:
+        each = f"{money(low)} to {money(high)} a GPU hour"
     if hours is None:
         return each
-    total = money(hours * low) if low == high else f"{money(hours * low)} to {money(hours * high)}"
+    if low == high:
+        total = money(hours * low)
+    else:
+        total = f"{money(hours * low)} to {money(hours * high)}"
     return f"about {total}: {hours:.3g} GPU hours at {each}"
 
 
@@ -403,8 +473,14 @@ def offers_grid(offers: Sequence[Offer]) -> Grid:
 
 def _offer_row(offer: Offer) -> tuple[str, ...]:
     machine = offer.machine
-    takes = "not known" if offer.hours is None else duration(offer.hours * 3600)
-    costs = "not known" if offer.cost is None else money(offer.cost)
+    if offer.hours is None:
+        takes = "not known"
+    else:
+        takes = duration(offer.hours * 3600)
+    if offer.cost is None:
+        costs = "not known"
+    else:
+        costs = money(offer.cost)
     return (machine.name, f"{machine.gpus:g}", str(offer.at_once), score(machine.epoch_s), takes, costs)
 
 
@@ -418,13 +494,17 @@ def _describe_baseline(plan: Plan) -> str:
 
 def _describe_confirmation(plan: Plan) -> str:
     """Describe the most that the fresh seeds of the finalists take."""
-    allowed, confirm = plan.confirming, plan.spec.confirm
+    allowed = plan.confirming
+    confirm = plan.spec.confirm
     if allowed is None or confirm is None:
         return ""
     finalists = f"{allowed.finalists} finalists"
     if allowed.seeds < FIRST_SEEDS:
         return f"nothing: {confirm.budget} of the search allows {allowed.seeds} fresh seeds for {finalists}"
-    bound = f", for {confirm.budget} of the search allows no more" if allowed.seeds < confirm.seeds else ""
+    if allowed.seeds < confirm.seeds:
+        bound = f", for {confirm.budget} of the search allows no more"
+    else:
+        bound = ""
     takes = ""
     timing = plan.time_of_units
     if timing is not None:
@@ -442,11 +522,20 @@ def _describe_detectable(one: Detectable) -> str:
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
-        number = "two" if one.configurations is None else str(one.configurations)
-        times = "one seed" if one.seeds == 1 else f"{one.seeds} seeds"
+        if one.configurations is None:
+            number = "two"
+        else:
+            number = str(one.configurations)
+        if one.seeds == 1:
+            times = "one seed"
+        else:
+            times = f"{one.seeds} seeds"
         need = f"{number} configurations need {one.needed} seeds each, and have {times}"
         return f"no difference: to tell one from luck, {need}"
-    seeds = f"up to {one.seeds} fresh seeds of each finalist" if one.confirmed else f"{one.seeds} seeds each"
+    if one.confirmed:
+        seeds = f"up to {one.seeds} fresh seeds of each finalist"
+    else:
+        seeds = f"{one.seeds} seeds each"
     if one.by_seeds is None or one.known is None:
         return f"differences of unknown size, by {seeds}: no earlier sweep shows the spread over seeds"
     spread = f"a spread of {score(one.known.spread or 0.0)} (sweep {one.known.sweep})"
@@ -463,31 +552,41 @@ def _describe_held_out(one: Detectable) -> str:
         f"differences below {found.difference:.2g} may be due to the choice of examples"
     )
     more = one.examples_needed
-    return text + ("" if more is None else f"; about {more:,} examples would match what the seeds can detect")
+    if more is None:
+        return text
+    return f"{text}; about {more:,} examples would match what the seeds can detect"
 
 
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
     width = max(cell_len(one.name) for one in found)
     for one in found:
-        text = (
-            _format_shares(one, counts=counts)
-            if one.bins[0].high is None
-            else _draw_bars(one.bins, ascii_only=ascii_only)
-        )
-        share = "" if one.present == one.of else f", in {100 * one.present / one.of:.0f} % of them"
+        if one.bins[0].high is None:
+            text = _format_shares(one, counts=counts)
+        else:
+            text = _draw_bars(one.bins, ascii_only=ascii_only)
+        if one.present == one.of:
+            share = ""
+        else:
+            share = f", in {100 * one.present / one.of:.0f} % of them"
         yield f"{one.name}{' ' * (width - cell_len(one.name))}  {text}{share}"
 
 
 def _draw_bars(bins: tuple[Bin, ...], *, ascii_only: bool) -> str:
     highest = max(bin.count for bin in bins)
     heights = _BARS[ascii_only]
-    bars = "".join(heights[-(-bin.count * (len(heights) - 1) // highest)] for bin in bins)
+    bars = ""
+    for bin in bins:
+        height = -(-bin.count * (len(heights) - 1) // highest)
+        bars += heights[height]
     return f"{format_setting(bins[0].low)} {bars} {format_setting(bins[-1].high)}"
 
 
 def _format_shares(one: Histogram, *, counts: bool) -> str:
     cells = []
     for bin in one.bins:
-        share = f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %"
+        if counts:
+            share = f"x{bin.count}"
+        else:
+            share = f"{100 * bin.count / max(one.present, 1):.0f} %"
         cells.append(f"{format_setting(bin.low)} {share}")
     return ", ".join(cells)

@@ -34,7 +34,10 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
     def level(value: float) -> str:
         if not math.isfinite(value):
             return _NOT_A_NUMBER
-        share = (value / 2 - low / 2) / span if span else 0.5
+        if span:
+            share = (value / 2 - low / 2) / span
+        else:
+            share = 0.5
         return levels[min(int(share * len(levels)), len(levels) - 1)]
 
     return "".join(map(level, values))
@@ -42,7 +45,10 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
     """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is between 0 and 1."""
-    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    if math.isfinite(share):
+        share = min(max(share, 0.0), 1.0)
+    else:
+        share = 0.0
     if ascii_only:
         inner = max(width - 2, 0)
         done = int(share * inner)
@@ -89,7 +95,9 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
     )
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
-    shown = [lines[at][1] for at in sorted(by_priority[: frame.height])]
+    shown = []
+    for at in sorted(by_priority[: frame.height]):
+        shown.append(lines[at][1])
     shown += _format_lower_lines(standing, frame, frame.height - len(shown), running=running)
     return [_format_line(parts, frame) for parts in shown]
 
@@ -104,9 +112,13 @@ def _title(standing: Standing, state: str) -> list[list[_Part]]:
 
 
 def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
-    total, done = standing.total, standing.finished
+    total = standing.total
+    done = standing.finished
     times = [duration(standing.active_s(now))]
-    left_s = standing.left_s(now) if running else None
+    if running:
+        left_s = standing.left_s(now)
+    else:
+        left_s = None
     if left_s is not None:
         times.append(f"{roughly(left_s)} left")
     if total is None:
@@ -120,13 +132,17 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
     room = frame.width - len(text) - len(GAP)
     filled, empty = bar(trials_done / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only)
     first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{text}", "")]
-    return [first] if one_line else [first, [(GAP.join(times), "")]]
+    if one_line:
+        return [first]
+    return [first, [(GAP.join(times), "")]]
 
 
 def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     at_work = len(standing.running) if running else 0
     counts: list[_Part] = [(f"{at_work} running", "")]
-    counts += [(f"{count} {status}", STYLES.get(status, "")) for status, count in standing.ended.items() if count]
+    for status, count in standing.ended.items():
+        if count:
+            counts.append((f"{count} {status}", STYLES.get(status, "")))
     waiting = len(standing.open) - at_work - standing.paused
     if standing.paused:
         counts.append((f"{standing.paused} paused", ""))
@@ -138,7 +154,10 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
         counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))
     if standing.cost:
         cost = f"cost {money(standing.cost)}"
-        in_all = standing.cost_in_all(now) if running and standing.over is None else None
+        if running and standing.over is None:
+            in_all = standing.cost_in_all(now)
+        else:
+            in_all = None
         if in_all is not None:
             cost += f" of about {money(in_all)}"
         counts.append((cost, ""))
@@ -146,7 +165,8 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
 
 
 def _format_best(standing: Standing) -> list[_Part]:
-    best, outline = standing.best, standing.outline
+    best = standing.best
+    outline = standing.outline
     if best is None:
         return [("no trial completed yet", "dim")]
     whose = trials_named(best.trials)
@@ -170,7 +190,9 @@ def _format_rungs(standing: Standing) -> list[_Part]:
         return []
     if len(rungs) > RUNGS:
         rungs = [rung for rung in rungs if rung.pruned] or rungs
-    texts = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in rungs[-RUNGS:]]
+    texts = []
+    for rung in rungs[-RUNGS:]:
+        texts.append(f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned")
     survivors = standing.survivors()
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
         texts.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
@@ -199,22 +221,31 @@ def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]
         return []
     indent = f"{label:<{LABEL}}" if label else ""
     lines: list[list[_Part]] = [[(indent, "")]]
-    used, first = len(indent), True
+    used = len(indent)
+    first = True
     for text, style in parts:
         needed = cell_len(_make_printable(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
         if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
             lines.append([(" " * len(indent), "")])
-            used, first = len(indent), True
+            used = len(indent)
+            first = True
         lines[-1].append((text if first else f"{GAP}{text}", style))
-        used, first = used + needed, False
+        used = used + needed
+        first = False
     return lines
 
 
 def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
     """Return lines for running trials, failures and the latest ended trials, as many as fit in ``room``."""
     failures = _format_failures(standing.failures)
-    ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
-    at_work = list(standing.running.values()) if running else []
+    ended = []
+    for one in reversed(standing.latest):
+        if one.status is not Status.FAILED:
+            ended.append(one)
+    if running:
+        at_work = list(standing.running.values())
+    else:
+        at_work = []
     room -= 1  # an empty line between; small terminals have it too
     if room < 1:
         return []
@@ -231,14 +262,20 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
 
 def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
     hidden = len(running) - room
-    shown = running[: room - 1] if hidden > 0 and room > 1 else running[:room]
+    if hidden > 0 and room > 1:
+        shown = running[: room - 1]
+    else:
+        shown = running[:room]
     numbers = max((len(str(trial.state.number)) for trial in shown), default=0)
     epochs = max((len(trial.position) for trial in shown), default=0)
     values = max((len(score(trial.value)) for trial in shown), default=0)
     sparks = max(min((frame.width - 20) // 3, 24), 0)
     lines = []
     for trial in shown:
-        curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only) if sparks else ""
+        if sparks:
+            curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only)
+        else:
+            curve = ""
         parts = [
             (f"trial {trial.state.number:>{numbers}}", STYLES[Status.RUNNING]),
             (f"{GAP}{trial.position:>{epochs}}", ""),
@@ -270,7 +307,10 @@ def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[lis
 
 
 def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
-    value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
+    if ended.value is None:
+        value = ""
+    else:
+        value = f"{GAP}{standing.outline.metric} {score(ended.value)}"
     after = f" after {counted(ended.epochs, 'epoch')} in {duration(ended.took_s)}"
     parameters = format_settings(ended.params, standing.outline.varying)
     return [
@@ -291,4 +331,6 @@ def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
 def _make_printable(text: str, *, ascii_only: bool) -> str:
     """Return a text on one line without unprintable characters, in ASCII if asked."""
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
-    return plain.encode("ascii", "replace").decode() if ascii_only else plain
+    if ascii_only:
+        return plain.encode("ascii", "replace").decode()
+    return plain

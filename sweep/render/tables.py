@@ -74,7 +74,10 @@ def print_table(grid: Grid, target: Console) -> None:
 
 def remove_empty_columns(grid: Grid) -> Grid:
     """Return the table without its empty columns."""
-    columns = [at for at in range(len(grid.columns)) if _has_text(grid, at)]
+    columns = []
+    for at in range(len(grid.columns)):
+        if _has_text(grid, at):
+            columns.append(at)
     names = tuple(grid.columns[at] for at in columns)
     rows = []
     for row in grid.rows:
@@ -144,7 +147,10 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     for at, (metric, _) in enumerate(ranking.objectives):
         scores = [_score(row, at) for row in rows]
         columns[metric] = [_format_mean(one) for one in scores]
-        interval_column = f"95 % of {metric}" if at else "95 %"
+        if at:
+            interval_column = f"95 % of {metric}"
+        else:
+            interval_column = "95 %"
         columns[interval_column] = [_format_interval(one) for one in scores]
     return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
 
@@ -219,13 +225,16 @@ def _verdicts(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str
 
 
 def _p_value(row: RankedConfiguration) -> str:
-    return "" if row.p_adjusted is None else f"{row.p_adjusted:.2g}"
+    if row.p_adjusted is None:
+        return ""
+    return f"{row.p_adjusted:.2g}"
 
 
 def _difference(row: RankedConfiguration) -> str:
     if row.difference is None:
         return ""
-    low, high = row.difference_low, row.difference_high
+    low = row.difference_low
+    high = row.difference_high
     if low is None or high is None:
         return f"{row.difference:+.2g}"
     return f"{row.difference:+.2g} ({low:+.2g} .. {high:+.2g})"
@@ -270,13 +279,17 @@ def _moment(time: float | None) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    return "" if seconds is None else duration(seconds)
+    if seconds is None:
+        return ""
+    return duration(seconds)
 
 
 def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
     """Tabulate submitted jobs: sweep, state, id, start and results folder of each."""
     names = ("sweep", "job is", "job", "started", "results")
-    rows = [(sweep, state, job, _moment(started), results) for sweep, state, job, started, results in jobs]
+    rows = []
+    for sweep, state, job, started, results in jobs:
+        rows.append((sweep, state, job, _moment(started), results))
     return Grid(names, tuple(rows))
 
 
@@ -289,14 +302,18 @@ def configurations_grid(configurations: Sequence[Params]) -> Grid:
 def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
     """Append the parameters as columns; a parameter with the name of another column is prefixed with ``param.``."""
     for name in names:
-        cells = [_setting_or(params, name, "") for params in configurations]
+        cells = []
+        for params in configurations:
+            cells.append(_setting_or(params, name, ""))
         columns[f"param.{name}" if name in columns else name] = cells
     return grid_of(columns)
 
 
 def _setting_or(params: Params, name: str, absent: str) -> str:
     """Format the value of a parameter, or return ``absent`` if the configuration lacks it."""
-    return format_setting(params[name]) if name in params else absent
+    if name in params:
+        return format_setting(params[name])
+    return absent
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
@@ -307,7 +324,9 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
 def _status(row: RankedConfiguration) -> str:
     """Return the status of a configuration; if its repeats differ, the count of each status."""
     counts = Counter(trial.status for trial in row.trials)
-    return row.status.value if list(counts) == [row.status] else counted_by(counts)
+    if list(counts) == [row.status]:
+        return row.status.value
+    return counted_by(counts)
 
 
 def _format_parts(row: RankedConfiguration) -> str:
@@ -327,7 +346,10 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
 def _format_mean(one: Score | None) -> str:
     if one is None:
         return ""
-    spread = "" if one.std is None else f" ± {one.std:.2g} (n={len(one.values)})"
+    if one.std is None:
+        spread = ""
+    else:
+        spread = f" ± {one.std:.2g} (n={len(one.values)})"
     return score(one.mean) + spread
 
 
@@ -385,7 +407,10 @@ def cost_lines(costs: Costs) -> Iterator[str]:
     if costs.starving:
         worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])
         named = ", ".join(f"{trial} ({share:.0%})" for trial, share in worst[:NAMED_TRIALS])
-        more = f" and {len(worst) - NAMED_TRIALS} more" if len(worst) > NAMED_TRIALS else ""
+        if len(worst) > NAMED_TRIALS:
+            more = f" and {len(worst) - NAMED_TRIALS} more"
+        else:
+            more = ""
         yield f"{costs.sweep}: starved of data: trial {named}{more}; see docs/data.md"
 
 
@@ -398,15 +423,24 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     For each sweep: what part of the budget would have found, how the leader after epoch 1 ended, and how well the
     scores at early epochs predicted the final ones.
     """
-    in_epochs = [one.budgets[0] for one in efficiencies if one.budgets and one.budgets[0].unit == "epochs"]
+    in_epochs = []
+    for one in efficiencies:
+        if one.budgets and one.budgets[0].unit == "epochs":
+            in_epochs.append(one.budgets[0])
     common = min((spent.budgets[-1] for spent in in_epochs), default=0.0)
     for one in efficiencies:
         if one.budgets and one.budgets[0].unit == "epochs":
             yield f"{one.sweep}: {_describe_budget(one, one.budgets[0], common / 2)}"
         if one.control is not None:
             control = one.control
-            behind = f"{control.behind:.2g} behind" if control.behind else "with the same score"
-            which = "the best" if control.rank == 1 else f"rank {control.rank}, {behind}"
+            if control.behind:
+                behind = f"{control.behind:.2g} behind"
+            else:
+                behind = "with the same score"
+            if control.rank == 1:
+                which = "the best"
+            else:
+                which = f"rank {control.rank}, {behind}"
             yield (
                 f"{one.sweep}: the leader after epoch 1 ended as {which}; training only it takes {control.epochs} of "
                 f"{control.of_epochs} epochs"
@@ -428,11 +462,12 @@ def space_lines(ranking: Ranking) -> Iterator[str]:
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
     """Yield how well the rungs of a sweep rank: a line for each objective, and one where a rung ranks poorly."""
     for metric in dict.fromkeys(one.metric for one in ranks):
-        known = [one for one in ranks if one.metric == metric and one.value is not None]
-        if not known:
-            continue
-        rungs = ", ".join(f"{one.value:.2f} at epoch {one.epoch} ({counted(one.trials, 'trial')})" for one in known)
-        yield f"rank correlation of {metric} with the last epoch: {rungs}"
+        known = []
+        for one in ranks:
+            if one.metric == metric and one.value is not None:
+                known.append(f"{one.value:.2f} at epoch {one.epoch} ({counted(one.trials, 'trial')})")
+        if known:
+            yield f"rank correlation of {metric} with the last epoch: {', '.join(known)}"
     poor = [one for one in ranks if one.is_poor]
     if poor:
         last = max(poor, key=lambda one: one.epoch)
@@ -457,8 +492,13 @@ def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: 
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
     if math.isnan(spent.expected[at]):
         return f"{head} nothing"
-    own = "nothing" if math.isnan(spent.found[at]) else f"{efficiency.metric} {score(spent.found[at])}"
-    spread = f"{score(spent.expected[at])} in random order ({score(spent.low[at])} .. {score(spent.high[at])})"
+    if math.isnan(spent.found[at]):
+        own = "nothing"
+    else:
+        own = f"{efficiency.metric} {score(spent.found[at])}"
+    low = score(spent.low[at])
+    high = score(spent.high[at])
+    spread = f"{score(spent.expected[at])} in random order ({low} .. {high})"
     last = next(value for value in reversed(spent.found) if not math.isnan(value))
     return f"{head} {own}, {spread}; all of them {score(last)}"
 
@@ -480,16 +520,25 @@ def _ordinal(number: int) -> str:
 def replay_lines(replay: Replay, metric: str) -> list[str]:
     """Describe what a stopping rule would have done."""
     named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
-    capped = "" if replay.run_cap is None else f", the first {replay.run_cap} configurations of an ordering"
+    if replay.run_cap is None:
+        capped = ""
+    else:
+        capped = f", the first {replay.run_cap} configurations of an ordering"
     lines = [
         f"rule     {replay.rule}, with the curves of {replay.trials} trials that ran under {replay.ran}{capped}",
         f"winner   {trials_named(replay.winner)} ({named})",
         f"as it ran  {replay.ran_epochs} epochs; {replay.whole_epochs} with all trials trained whole",
     ]
     if replay.same_as_live is not None:
-        same = "the same" if replay.same_as_live else "NOT the same"
+        if replay.same_as_live:
+            same = "the same"
+        else:
+            same = "NOT the same"
         lines.append(f"check    in the log's order its {replay.live_decisions} decisions are {same} as when it ran")
-    kept = "kept" if replay.log_order_kept else "stopped or left out"
+    if replay.log_order_kept:
+        kept = "kept"
+    else:
+        kept = "stopped or left out"
     lines.append(f"in the log's order  {replay.log_order_epochs} of the log's epochs, the winner {kept}")
     over = f"over {replay.orderings} orderings, {replay.at_once} trials at a time"
     if replay.if_worse == replay.if_better:
@@ -504,10 +553,15 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
 
 def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
-    saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs) if replay.whole_epochs else 0.0
+    if replay.whole_epochs:
+        saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs)
+    else:
+        saved = 0.0
     epochs = f"{_format_spread(extreme.epochs)} epochs ({saved:.0f} % saved)"
     text = f"{epochs}, winner kept in {100 * extreme.winner_kept:.0f} %"
-    return text if extreme.winner_kept == 1 else f"{text}, {metric} lost {_format_spread(extreme.lost)}"
+    if extreme.winner_kept == 1:
+        return text
+    return f"{text}, {metric} lost {_format_spread(extreme.lost)}"
 
 
 def _format_spread(spread: Spread) -> str:
@@ -520,7 +574,9 @@ def _format_spread(spread: Spread) -> str:
 def _format_count(value: float) -> str:
     if math.isinf(value):
         return "all"  # nothing that is kept can be compared
-    return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)
+    if value == int(value or 0) and abs(value) < 1e9:
+        return f"{value:.0f}"
+    return score(value)
 
 
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
@@ -530,6 +586,8 @@ def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
     schedules = []
     for name in list_varying_parameters([step.params for step in steps]):
-        values = [_setting_or(step.params, name, "-") for step in steps]
+        values = []
+        for step in steps:
+            values.append(_setting_or(step.params, name, "-"))
         schedules.append(f"{name} {', '.join(values)}")
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -65,14 +65,23 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
     if not rows:
         raise InputError.one(source, "no line below the names, expected a line for each configuration")
-    return [_read_row(row, f"{source}, line {number}") for number, row in enumerate(rows, start=2)]
+    configurations = []
+    for number, row in enumerate(rows, start=2):
+        configurations.append(_read_row(row, f"{source}, line {number}"))
+    return configurations
 
 
 def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
     """Return the configuration in a line of CSV. Raises `InputError`."""
     if None in row:
         raise InputError.one(where, "has more cells than there are names")
-    cells = {str(name): cell for name, cell in row.items() if isinstance(cell, str) and cell != ""}
+    cells = {}
+    for name, cell in row.items():
+        if isinstance(cell, str) and cell != "":
+            cells[str(name)] = cell
     if any(str(name).startswith(PREFIX) for name in row):
         cells = {name.removeprefix(PREFIX): cell for name, cell in cells.items() if name.startswith(PREFIX)}
-    return {name: read_value(cell, f"{where}, {name}") for name, cell in cells.items()}
+    configuration = {}
+    for name, cell in cells.items():
+        configuration[name] = read_value(cell, f"{where}, {name}")
+    return configuration

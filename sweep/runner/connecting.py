@@ -34,7 +34,8 @@ def backend(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
     """Yield the backend; ``leave`` is called from another thread if a local Ray dies."""
-    say, notice = view.say, _once(view.say)
+    say = view.say
+    notice = _once(view.say)
     if options.inline:
         with backends.sending_messages(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
@@ -90,7 +91,8 @@ def count_concurrent_trials(address: str, devices: Devices, asked: Resources) ->
     """
     from sweep.backends.ray_tune import cluster
 
-    workers, aside = asked.workers, asked.processes - asked.workers
+    workers = asked.workers
+    aside = asked.processes - asked.workers
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
         return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
@@ -113,7 +115,9 @@ def sweep_status(standing: Standing) -> SweepStatus:
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)
-    counts = {status.value: standing.ended[status] for status in Status}
+    counts = {}
+    for status in Status:
+        counts[status.value] = standing.ended[status]
     left_s = standing.left_s(now)
     return SweepStatus(
         trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},

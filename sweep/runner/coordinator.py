@@ -112,7 +112,8 @@ class Coordinator:
     ) -> None:
         self._spec = spec
         self._terms = Terms(spec)
-        self._objective, self._target = spec.objectives[0], spec.metrics[0].target
+        self._objective = spec.objectives[0]
+        self._target = spec.metrics[0].target
         self._hooks = hooks = hooks or Hooks()
         self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
@@ -122,7 +123,10 @@ class Coordinator:
         self._present = PresentSpec(spec)
         self._observed = 0  # number of events so far
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
-        self._units = None if spec.minutes is None else UnitReports(spec.length)
+        if spec.minutes is None:
+            self._units = None
+        else:
+            self._units = UnitReports(spec.length)
         self._gain = _build_gain_rule(spec, searcher)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
@@ -158,17 +162,23 @@ class Coordinator:
     @property
     def enough(self) -> str | None:
         """Why the search starts no more configurations, although there are some (`stop_when.gain`); None if it does."""
-        return None if self._gain is None else self._gain.reason
+        if self._gain is None:
+            return None
+        return self._gain.reason
 
     @property
     def confirmed(self) -> str:
         """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
-        return self._auxiliary.race().over if self._confirming else ""
+        if not self._confirming:
+            return ""
+        return self._auxiliary.race().over
 
     @property
     def room(self) -> int | None:
         """Number of trials that run at once with automatic GPU shares; None if the shares are fixed."""
-        return self._sharing.room if self._sharing.auto else None
+        if not self._sharing.auto:
+            return None
+        return self._sharing.room
 
     @property
     def left(self) -> int | None:
@@ -176,7 +186,9 @@ class Coordinator:
         total = self._present.all_trials
         if self.enough:
             return len(self._ledger.queue) + len(self._again)
-        return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
+        if total is None:
+            return None
+        return max(total - len(self._ledger.trials), 0) + len(self._again)
 
     @property
     def running(self) -> int:
@@ -214,16 +226,25 @@ class Coordinator:
         self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change])
         self._began = self._spec
-        ends = [self._recovered(trial) for trial in self._open.values()]
+        ends = []
+        for trial in self._open.values():
+            ends.append(self._recovered(trial))
         self._emit([end for end in ends if end])
         failed: list[int] = []
         if retry_failed:
-            failed = [state.number for state in self._ledger.trials.values() if state.status is Status.FAILED]
+            failed = []
+            for state in self._ledger.trials.values():
+                if state.status is Status.FAILED:
+                    failed.append(state.number)
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
         self._emit([again(trial=number) for number in failed])
-        resumable = [trial for number, trial in self._open.items() if self._auxiliary.has(number) or not confirming]
+        resumable = []
+        for number, trial in self._open.items():
+            if self._auxiliary.has(number) or not confirming:
+                resumable.append(trial)
         resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
-        self._again.extend(trial.state.number for trial in resumable)
+        for trial in resumable:
+            self._again.append(trial.state.number)
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
 
@@ -269,7 +290,9 @@ class Coordinator:
         last = self._pauses.last()
         if last is not None:
             return ResumeTrial(last)
-        return self._choose_new(worker) if self._drop(rest=True) else None
+        if not self._drop(rest=True):
+            return None
+        return self._choose_new(worker)
 
     def _choose_new(self, worker: str) -> StartTrial | None:
         """Return the next new trial; None if there is none to start now.
@@ -284,7 +307,9 @@ class Coordinator:
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
             started = self._auxiliary.confirmation()
-        return None if started is None else StartTrial(self._present.mark(started))
+        if started is None:
+            return None
+        return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
         if self.enough and not self._upcoming.begins_with_added():
@@ -293,7 +318,10 @@ class Coordinator:
         if chosen is None:
             return None
         place, params = chosen
-        parent = self._population.parent(place) if self._population else None
+        if self._population:
+            parent = self._population.parent(place)
+        else:
+            parent = None
         return self._auxiliary.searched(place, params, parent)
 
     def _steer(self, event: SteeringEvent) -> None:
@@ -308,7 +336,8 @@ class Coordinator:
         """Go on with a changed sweep."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
-        self._objective, self._target = after.objectives[0], after.metrics[0].target
+        self._objective = after.objectives[0]
+        self._target = after.metrics[0].target
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
                 self._terms.meet_target(trial)
@@ -349,7 +378,10 @@ class Coordinator:
     def _iterate_search(self) -> Iterator[Event]:
         """Yield the events of the search so far, as searcher and scheduler observe them."""
         ledger = Ledger(keep_epochs=False)
-        units = None if self._spec.minutes is None else UnitReports(self._spec.length)
+        if self._spec.minutes is None:
+            units = None
+        else:
+            units = UnitReports(self._spec.length)
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
             heard = renumber_for_search(change)
@@ -364,7 +396,9 @@ class Coordinator:
         """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
         match chosen:
             case StartTrial(event):
-                return self._open[event.trial] if self._emit([event]) else None
+                if not self._emit([event]):
+                    return None
+                return self._open[event.trial]
             case ResumeTrial(number):
                 self._again.remove(number)
                 return self._open[number]
@@ -381,7 +415,10 @@ class Coordinator:
 
     def _drop(self, *, rest: bool = False) -> bool:
         """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
-        ends = [end for end in self._pauses.dropped(rest=rest) if not self._has_worker(end.trial)]
+        ends = []
+        for end in self._pauses.dropped(rest=rest):
+            if not self._has_worker(end.trial):
+                ends.append(end)
         for end in ends:
             self._dismiss(self._open[end.trial], end)
         return bool(ends)
@@ -593,13 +630,17 @@ class Coordinator:
         return self._emit([make_event(request, self._position())])
 
     def _position(self) -> Position:
-        name, address = self._spec.name, self._log.path.parent.name
+        name = self._spec.name
+        address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
         return Position(name, address, self._ledger, self._present, changes_space, self._began)
 
     def _make_change(self, settings: Mapping[str, Value]) -> list[Event]:
         """Return the event by which a session begins with changed settings; none if nothing changes."""
-        after = changes.apply_settings(self._spec, settings) if settings else self._spec
+        if settings:
+            after = changes.apply_settings(self._spec, settings)
+        else:
+            after = self._spec
         if after == self._spec:
             return []
         return [make_change(after, self._position(), "", make_id(), find_user())]
@@ -614,7 +655,10 @@ class Coordinator:
         total = self._present.all_trials
         late = asked and self._auxiliary.complete(total)  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
-        unfinished = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
+        unfinished = []
+        for trial in self._open:
+            if self._auxiliary.has(trial) or not self._confirming:
+                unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = self.stopping or "the backend gave up"
         if finished:
@@ -651,7 +695,9 @@ class Coordinator:
         self._watch.end(number)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
-        return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
+        if not self._hooks.memo:
+            return None
+        return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
 
     def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
         """Use an earlier sweep's epochs as this trial's results, up to where the scheduler prunes or pauses it.
@@ -659,7 +705,10 @@ class Coordinator:
         Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
         logged.
         """
-        kept = self._hooks.memo.hand_over(answer, trial.started.trial) if self._hooks.memo else None
+        if self._hooks.memo:
+            kept = self._hooks.memo.hand_over(answer, trial.started.trial)
+        else:
+            kept = None
         if not (kept or answer.whole):
             return False
         epochs, lacks = self._terms.fresh(trial, answer.epochs, answer.facts)
@@ -671,7 +720,8 @@ class Coordinator:
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
-            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), structs.replace(facts, checkpoint=kept)
+            end = trial.end(Status.COMPLETED, answer.reason, Facts())
+            facts = structs.replace(facts, checkpoint=kept)
         return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
@@ -710,7 +760,9 @@ class Coordinator:
         """Return the events, with completed trials marked infeasible if their last metrics violate a constraint."""
         if not self._spec.constraints:
             return events
-        last = {number: trial.state.last for number, trial in self._open.items()}
+        last = {}
+        for number, trial in self._open.items():
+            last[number] = trial.state.last
         judged: list[Event] = []
         for event in events:
             if isinstance(event, EpochReported):
@@ -733,7 +785,8 @@ class Coordinator:
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        verdict, heard = None, renumber_for_search(change)
+        verdict = None
+        heard = renumber_for_search(change)
         if heard and not _was_reopened(change):
             for translated in [heard] if self._units is None else self._units.translate(heard):
                 self._searcher.observe(translated)
@@ -809,11 +862,14 @@ class Coordinator:
 
         A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
-        end, state = trial.overdue(), trial.state
+        end = trial.overdue()
+        state = trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
         if end is None and not state.paused:
             return self._pauses.end(trial, facts)
-        return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+        if end and end.status is Status.COMPLETED:
+            return structs.replace(end, facts=facts)
+        return end
 
 
 def _was_reopened(change: Change) -> bool:

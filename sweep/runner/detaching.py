@@ -20,7 +20,10 @@ class NotStarted(InputError):
     """The process ended before the sweep had begun, with these mistakes and this exit code."""
 
     def __init__(self, output: str, exit_code: int) -> None:
-        lines = [line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")]
+        lines = []
+        for line in output.splitlines():
+            if line.startswith("error: "):
+                lines.append(line.removeprefix("error: "))
         lines = lines or output.strip().splitlines()[-1:] or [f"the driver ended with exit code {exit_code}"]
         super().__init__(Problem("", line) for line in lines)
         self.exit_code = exit_code

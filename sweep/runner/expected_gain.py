@@ -64,7 +64,10 @@ class GainSetting:
         wanted = spec.stop_when
         if wanted is None or not wanted.asks_for_gain:
             return None
-        seeds = spec.trials_each if spec.confirm is None else spec.confirm.seeds
+        if spec.confirm is None:
+            seeds = spec.trials_each
+        else:
+            seeds = spec.confirm.seeds
         return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, seeds)
 
 
@@ -83,13 +86,19 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec) -> ExpectedGain | N
     Raises:
         StoreError: if the log is damaged.
     """
-    searcher = None if spec.search_method.learns else methods.searcher(spec, (), spec.trials_each)
+    if spec.search_method.learns:
+        searcher = None
+    else:
+        searcher = methods.searcher(spec, (), spec.trials_each)
     setting = GainSetting.of(spec)
     if setting is None:
         return None
     rule = GainRule(setting, searcher, enumerates=spec.search_method.enumerates)
     rule.asks = False
-    units = None if spec.minutes is None else UnitReports(spec.length)
+    if spec.minutes is None:
+        units = None
+    else:
+        units = UnitReports(spec.length)
     for change, _ in Ledger(keep_epochs=False).follow(folder.log):
         event = renumber_for_search(change)
         if event is None:
@@ -108,7 +117,8 @@ class GainRule:
     """
 
     def __init__(self, setting: GainSetting, searcher: Searcher | None, *, enumerates: bool = False) -> None:
-        self._setting, self._searcher = setting, searcher
+        self._setting = setting
+        self._searcher = searcher
         self._enumerates = enumerates
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
@@ -154,7 +164,10 @@ class GainRule:
         modelled = self._model.expected_gain(NEXT, upcoming, chosen=is_chosen)
         if modelled is None:
             return None
-        count = min(NEXT, len(upcoming)) if upcoming else NEXT
+        if upcoming:
+            count = min(NEXT, len(upcoming))
+        else:
+            count = NEXT
         bounds = self._records.list_bounds(count, modelled.noise)
         least, why = max(bounds)
         return ExpectedGain(modelled.gain, least, why, count)
@@ -220,7 +233,10 @@ class _Records:
             self._end(event, self._last.pop(event.trial, None))
 
     def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
-        loss = None if last is None or event.status not in WHOLE else self._setting.objective.loss(last.metrics)
+        if last is None or event.status not in WHOLE:
+            loss = None
+        else:
+            loss = self._setting.objective.loss(last.metrics)
         if loss is None or last is None:
             return
         self._scores.setdefault(event.trial // self._setting.trials_each, []).append(loss)
@@ -263,4 +279,6 @@ class _Records:
         name = self._setting.objective.name
         deviation = best.measures.get("validation_loss_std")
         found = ranking.noise_of_metric(name, best.metrics[name], self._examples, deviation)
-        return [] if found is None else [(found.difference, f"what {found.examples} validation examples can tell")]
+        if found is None:
+            return []
+        return [(found.difference, f"what {found.examples} validation examples can tell")]

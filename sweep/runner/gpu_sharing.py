@@ -49,7 +49,9 @@ class Decision:
     @property
     def gain(self) -> float | None:
         """Ratio of the total throughputs of the compared levels, the second to the first; None if there are none."""
-        return None if self.compared is None else gain(*self.compared)
+        if self.compared is None:
+            return None
+        return gain(*self.compared)
 
 
 def decide(levels: Sequence[Level]) -> Decision:
@@ -84,7 +86,10 @@ def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
 
     ``shares_bytes`` maps numbers of trials to the bytes for each. If even the fewest do not fit, return that number.
     """
-    fits = [trials for trials, share in shares_bytes.items() if peak_bytes * HEADROOM <= share]
+    fits = []
+    for trials, share in shares_bytes.items():
+        if peak_bytes * HEADROOM <= share:
+            fits.append(trials)
     return max(fits, default=min(shares_bytes))
 
 
@@ -116,7 +121,8 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
     """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
-    first, second = before.ended - before.begun, after.ended - after.begun
+    first = before.ended - before.begun
+    second = after.ended - after.begun
     examples = before.examples_per_s * first + after.examples_per_s * second
     return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
 
@@ -127,9 +133,15 @@ def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[s
     Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
     out by the caller.
     """
-    own = [epoch for epoch in epochs if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0]
+    own = []
+    for epoch in epochs:
+        if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0:
+            own.append(epoch)
     full = 0.9 * at_once / trials  # GPUs in use; gaps between epochs are not recorded
-    counted = [epoch for epoch in own if _busy(epoch, epochs) >= full]
+    counted = []
+    for epoch in own:
+        if _busy(epoch, epochs) >= full:
+            counted.append(epoch)
     seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
         return {}
@@ -242,7 +254,8 @@ class Sharing:
                 pass
 
     def _count(self, more: int) -> None:
-        self._left = None if self._left is None else self._left + more
+        if self._left is not None:
+            self._left += more
 
     def hear(self, trial: int, progress: Progress) -> None:
         """Learn from a worker's step what no event contains; called before its events."""
@@ -270,7 +283,8 @@ class Sharing:
                 self._epochs[index] = replace(epoch, structure=facts.structure)
 
     def _hear(self, event: EpochReported, trial: _SharedTrial) -> None:
-        gpus, measures = event.measures["gpus"], event.measures
+        gpus = event.measures["gpus"]
+        measures = event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
         trial.peak_bytes = max(trial.peak_bytes, measures.get("gpu_memory_peak_bytes", 0.0))
         is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
@@ -299,16 +313,23 @@ class Sharing:
 
     def _decide(self) -> None:
         """Measure the present level if possible, and switch to another one if that follows."""
-        before, now, peaks = self._decision, self._decision.trials, self._known_peaks()
+        before = self._decision
+        now = self._decision.trials
+        peaks = self._known_peaks()
         if before.settled or self._memory_bytes is None or not peaks:
             return
         at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
         enough = math.inf if self._left is None else self._left  # a level that is never full cannot be measured
-        tried = {trials: count for trials, count in at_once.items() if trials <= now or count <= enough}
+        tried = {}
+        for trials, count in at_once.items():
+            if trials <= now or count <= enough:
+                tried[trials] = count
         if now not in self._speeds and (found := speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
         most = max(fitting(peak, self._shares()) for peak in peaks.values())
-        levels = [Level(trials, at_once[trials], self._speeds.get(trials, {})) for trials in levels_to_try(tried, most)]
+        levels = []
+        for trials in levels_to_try(tried, most):
+            levels.append(Level(trials, at_once[trials], self._speeds.get(trials, {})))
         self._decision = decide(levels)
         if self._decision != before:
             self._epochs.clear()
@@ -332,20 +353,27 @@ class Sharing:
     def _share(self, trial: _SharedTrial) -> float:
         """Return a trial's share: as decided, or larger if its structure or an out-of-memory error requires it."""
         peak = self._peak(trial)
-        fit = self._decision.trials if peak is None else fitting(peak, self._shares())
+        if peak is None:
+            fit = self._decision.trials
+        else:
+            fit = fitting(peak, self._shares())
         return max(1 / min(self._decision.trials, fit), trial.least)
 
     def _peak(self, trial: _SharedTrial) -> float | None:
         """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
         known = self._known_peaks()
-        own = [
-            known[name] for name in known if name == trial.structure or (name and fits_structure(trial.params, name))
-        ]
+        own = []
+        for name in known:
+            if name == trial.structure or (name and fits_structure(trial.params, name)):
+                own.append(known[name])
         return max(own or known.values(), default=None)
 
     def _shares(self) -> dict[int, float]:
         whole = self._memory_bytes or 0.0
-        return {trials: replace(self._devices, gpus=1 / trials).memory_bytes(whole) for trials in TRIALS}
+        shares = {}
+        for trials in TRIALS:
+            shares[trials] = replace(self._devices, gpus=1 / trials).memory_bytes(whole)
+        return shares
 
 
 def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
@@ -361,8 +389,12 @@ def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str
 
 
 def _format_trials_per_gpu(count: int) -> str:
-    return "one trial a GPU" if count == 1 else f"{count} trials a GPU"
+    if count == 1:
+        return "one trial a GPU"
+    return f"{count} trials a GPU"
 
 
 def _part(share: float) -> str:
-    return "a GPU of its own" if share >= 1 else f"1/{round(1 / share)} of a GPU"
+    if share >= 1:
+        return "a GPU of its own"
+    return f"1/{round(1 / share)} of a GPU"

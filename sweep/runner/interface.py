@@ -35,9 +35,13 @@ class Options:
 
     def opening(self, folder: ResultsFolder) -> list[str]:
         """Return the lines that a session prints at its start."""
-        lines = [f"output of Ray and TensorFlow: {folder.debug_log}"] if self.verbose else []
+        lines = []
+        if self.verbose:
+            lines.append(f"output of Ray and TensorFlow: {folder.debug_log}")
         gpus = self.simulated_gpus
-        return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else lines
+        if gpus:
+            return [*lines, f"rehearsal: {gpus} logical CPU devices stand in for GPUs"]
+        return lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,20 @@ class Limits:
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
-        caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
+        caps = []
+        for cap in (spec.run_cap, spec.budget.trials):
+            if cap is not None:
+                caps.append(cap)
         self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
-        self._patience = spec.stop_when.no_improvement if spec.stop_when else None  # `GainRule` has the others
+        if spec.stop_when:
+            self._patience = spec.stop_when.no_improvement  # `GainRule` has the others
+        else:
+            self._patience = None
         self._max_failures = spec.max_failures
-        self._highest_price = 0.0 if spec.resources.price is None else prices.find_price_bounds(spec.resources.price)[1]
+        if spec.resources.price is None:
+            self._highest_price = 0.0
+        else:
+            self._highest_price = prices.find_price_bounds(spec.resources.price)[1]
         self._bounds = analysis.BudgetLimits.of(spec)
 
     def change(self, spec: Spec) -> None:
@@ -101,13 +110,16 @@ class Limits:
 
     def drive(self, session_s: float, under_way_s: float) -> None:
         """Set this session's driving time, and the time that running trials have trained since their last reports."""
-        self._is_timed, self._session_s, self._under_way_s = True, session_s, under_way_s
+        self._is_timed = True
+        self._session_s = session_s
+        self._under_way_s = under_way_s
 
     def observe(self, change: Change) -> None:
         """Update the counts with a change."""
         match change:
             case SessionChange(SessionStarted(time=now)):
-                self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
+                self._earlier_s = self._earlier_s + self._session_s
+                self._session_s = 0.0
                 self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been corrected
                 self._alike = 0
@@ -137,7 +149,9 @@ class Limits:
             return None
         _, best = self._best_report
         reached = self._objective.reached(self._target, best.metrics)
-        return f"{reached} in trial {best.trial}" if reached else None
+        if not reached:
+            return None
+        return f"{reached} in trial {best.trial}"
 
     def _finish(self, trial: TrialState, event: TrialEnded) -> None:
         if event.status is Status.FAILED:
@@ -167,9 +181,11 @@ class Limits:
         if isinstance(event, SessionStarted | ModelTested):
             return
         if event.driven_s is not None:
-            self._is_timed, self._session_s = True, event.driven_s
+            self._is_timed = True
+            self._session_s = event.driven_s
         elif not self._is_timed:  # the log of an earlier release: use the clocks of the nodes
-            last, now = self._last_time or event.time, event.time
+            last = self._last_time or event.time
+            now = event.time
             self._session_s += max(now - last, 0.0)
             self._last_time = max(now, last)
 
@@ -227,7 +243,8 @@ class Timeouts:
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._hours, self._minutes = resources.trial_hours, resources.epoch_minutes
+        self._hours = resources.trial_hours
+        self._minutes = resources.epoch_minutes
         self._began = self._looked = clock()
         self._running: dict[int, _Running] = {}
         self._spent_s: dict[int, float] = {}  # by trials that began earlier and have not ended
@@ -235,7 +252,8 @@ class Timeouts:
 
     def change(self, resources: Resources) -> None:
         """Go on with other limits on the time of trials."""
-        self._hours, self._minutes = resources.trial_hours, resources.epoch_minutes
+        self._hours = resources.trial_hours
+        self._minutes = resources.epoch_minutes
 
     @property
     def session_s(self) -> float:
@@ -294,7 +312,9 @@ class Timeouts:
             return
         now = self._clock()
         took_s = now - trial.since
-        trial.since, trial.spent_s, trial.together = now, trial.spent_s + took_s, together
+        trial.since = now
+        trial.spent_s = trial.spent_s + took_s
+        trial.together = together
         if not epochs:
             return
         if trial.longest_s is None:

@@ -52,7 +52,9 @@ class RateCurve:
     @property
     def tenth(self) -> float | None:
         """A tenth of the rate at which it diverged."""
-        return None if self.diverged is None else self.diverged / 10
+        if self.diverged is None:
+            return None
+        return self.diverged / 10
 
 
 def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
@@ -75,12 +77,17 @@ def find_learning_rates(
         )
     with _tried():
         trainable = cast(Tries, load_trainable(spec.trainable, folders, seed=spec.data_seed)())
-    return [_curve_of(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
+    curves = []
+    for number, params in enumerate(chosen):
+        curves.append(_curve_of(trainable, spec, devices, number, params))
+    return curves
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
     """Compute a curve from rates, ascending, and losses; stop reading them once they diverge."""
-    rates, losses, smoothed = list[float](), list[float](), list[float]()
+    rates = list[float]()
+    losses = list[float]()
+    smoothed = list[float]()
     mean, lowest, diverged = 0.0, math.inf, None
     for rate, loss in tried:
         if math.isfinite(loss):
@@ -91,7 +98,8 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
             smoothed.append(now)
             lowest = min(lowest, now)
         floor = min(smoothed[:1], default=0.0)
-        if not math.isfinite(loss) or now - lowest > (DIVERGED - 1) * max(abs(lowest), abs(floor) / 10):
+        limit = (DIVERGED - 1) * max(abs(lowest), abs(floor) / 10)
+        if not math.isfinite(loss) or now - lowest > limit:
             diverged = rate
             break
     return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _steepest(rates, smoothed), diverged)
@@ -102,7 +110,10 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
 
     None if the loss hardly falls or there are fewer than ten updates.
     """
-    if len(rates) < 10 or smoothed[0] - min(smoothed) < FALLS * max(abs(loss) for loss in smoothed):
+    if len(rates) < 10:
+        return None
+    least = FALLS * max(abs(loss) for loss in smoothed)
+    if smoothed[0] - min(smoothed) < least:
         return None
     end = min(range(len(smoothed)), key=smoothed.__getitem__)
     falls = [

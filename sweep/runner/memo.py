@@ -82,14 +82,15 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     If the copy already has a checkpoint, it got it before the last driver was killed, and its parent may have continued
     since.
     """
-    parent, epoch = started.parent, started.parent_epoch or 0
+    parent = started.parent
+    epoch = started.parent_epoch or 0
     if checkpoints.list_names(folder.path, started.trial):
         return ""
-    epochs = tuple(
-        structs.replace(one, trial=started.trial, memo=one.memo or f"{folder.name}/{parent}", driven_s=None)
-        for one in store_log.read(folder.log)
-        if isinstance(one, EpochReported) and one.trial == parent and one.epoch <= epoch
-    )
+    epochs = []
+    for event in store_log.read(folder.log):
+        if isinstance(event, EpochReported) and event.trial == parent and event.epoch <= epoch:
+            source_of_epoch = event.memo or f"{folder.name}/{parent}"
+            epochs.append(structs.replace(event, trial=started.trial, memo=source_of_epoch, driven_s=None))
     known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
     try:
         if known is None:
@@ -135,9 +136,11 @@ class Memo:
         self, folder: ResultsFolder, info: SweepInfo, objective: Objective, notice: Callable[[str], None]
     ) -> None:
         self._objective = objective
-        self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
+        self._folder = ResultsFolder(folder.path.absolute())
+        self._folds = info.folds
         self._notice = notice
-        self._working_folder, self._import_folders = info.working_folder, info.import_folders or ()
+        self._working_folder = info.working_folder
+        self._import_folders = info.import_folders or ()
         self._entries: dict[_Key, list[_TrialLocation]] = {}  # trials that differ only in their number of epochs
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
@@ -220,7 +223,10 @@ class Memo:
             return checkpoints.find_epoch_checkpoint(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
-            what = "has no checkpoint" if answer.whole else "is trained from its beginning"
+            if answer.whole:
+                what = "has no checkpoint"
+            else:
+                what = "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
@@ -243,13 +249,12 @@ class Memo:
 
     def _answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
         source = end.memo or f"{entry.sweep}/{entry.trial}"
-        epochs = tuple(
-            structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
-            for epoch in store_log.read_at(entry.log, entry.epochs)
-            if isinstance(epoch, EpochReported)
-        )
+        epochs = []
+        for epoch in store_log.read_at(entry.log, entry.epochs):
+            if isinstance(epoch, EpochReported):
+                epochs.append(structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None))
         facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
-        return Answer(source, epochs, facts, entry.checkpoint(end), whole)
+        return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:
         if (sweep, reason) not in self._told:
@@ -259,7 +264,8 @@ class Memo:
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
         """Index the completed trials of a sweep; ``comparable`` if it has the same objective."""
         entries: dict[int, _TrialLocation] = {}
-        ledger, start = Ledger(keep_epochs=False), 0
+        ledger = Ledger(keep_epochs=False)
+        start = 0
         for change, end in ledger.follow(folder.log):
             start, begun = end, start
             match change:
@@ -272,7 +278,8 @@ class Memo:
                     judged = trial.params.get("lr_schedule") == "plateau"
                     whole = trial.reported == trial.epoch  # false if a repair of the log dropped some epochs
                     if whole and isinstance(info.epochs, int) and (comparable or not judged):
-                        entry.end, entry.length = begun, trial_epochs(trial.params, info.epochs)
+                        entry.end = begun
+                        entry.length = trial_epochs(trial.params, info.epochs)
                         self._entries.setdefault(_make_memo_key(trial.start, info.folds), []).append(entry)
                 case _:
                     pass
@@ -283,8 +290,14 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
 
     The fold counts together with the number of folds.
     """
-    rest = {name: value for name, value in started.params.items() if name != "epochs"}
-    fold = None if started.fold is None else (started.fold, folds)
+    rest = {}
+    for name, value in started.params.items():
+        if name != "epochs":
+            rest[name] = value
+    if started.fold is None:
+        fold = None
+    else:
+        fold = (started.fold, folds)
     return key(rest), "epochs" in started.params, started.seed, fold
 
 

@@ -75,7 +75,10 @@ class PlannedPoints:
         added = {key(one): one for one in configurations}
         waiting = self._take_back()
         ahead = [one for one in waiting if key(one) in self._added]
-        others = [one for one in waiting if key(one) not in self._added and key(one) not in added]
+        others = []
+        for one in waiting:
+            if key(one) not in self._added and key(one) not in added:
+                others.append(one)
         self._added |= added.keys()
         self._hand_out([*ahead, *added.values(), *others])
 
@@ -88,7 +91,10 @@ class PlannedPoints:
 
     def _take_back(self) -> list[Params]:
         """Return what is planned for trials that have not started, in their order, and forget it."""
-        waiting = [trial for trial in sorted(self._planned) if trial not in self._started]
+        waiting = []
+        for trial in sorted(self._planned):
+            if trial not in self._started:
+                waiting.append(trial)
         return [self._planned.pop(trial) for trial in waiting]
 
     def _hand_out(self, points: Iterable[Params]) -> None:
@@ -149,7 +155,9 @@ class Repeated:
     def suggest(self, number: int) -> Params | None:
         configuration = number // self._repeats
         started = self._trials(configuration)
-        return started[0].params if started else self.inner.suggest(configuration)
+        if started:
+            return started[0].params
+        return self.inner.suggest(configuration)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
@@ -215,7 +223,9 @@ def build_searcher(
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
     """
     inner = _over_configurations(method, space, objectives, seed, start_with)
-    return Repeated(inner, repeats) if repeats > 1 else inner
+    if repeats > 1:
+        return Repeated(inner, repeats)
+    return inner
 
 
 def _over_configurations(
@@ -225,16 +235,25 @@ def _over_configurations(
         return PlannedPoints(method(space, objectives, seed), starting_points(space, start_with, seed))
     used = METHODS.get(method)
     if used is None or not used.is_standalone:
-        known = [one.name for one in METHODS.values() if one.is_standalone]
+        known = []
+        for one in METHODS.values():
+            if one.is_standalone:
+                known.append(one.name)
         raise InputError.one("method", f"unknown method {method!r}", did_you_mean(method, known))
     if len(objectives) > 1 and not used.several_objectives:
-        others = [one.name for one in STANDALONE if one.learns and one.several_objectives]
+        others = []
+        for one in STANDALONE:
+            if one.learns and one.several_objectives:
+                others.append(one.name)
         raise InputError.one("method", f"{used.name} optimizes one objective only", f"method: {', or '.join(others)}")
     make_searcher = used.load_searcher()
     if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, starting_points(space, start_with, seed))
-    first = on_grid(space, start_with) if used.enumerates else starting_points(space, start_with, seed)
+    if used.enumerates:
+        first = on_grid(space, start_with)
+    else:
+        first = starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)
     return stream
 
@@ -312,11 +331,19 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
             if folder.log.exists():
                 for _, end in store_log.read_with_ends(folder.log):
                     log_bytes = end
-            place = str(folder.path.resolve()) if folder.store is None else folder.place
+            if folder.store is None:
+                place = str(folder.path.resolve())
+            else:
+                place = folder.place
             taken.append({"path": place, "log_bytes": log_bytes})
         except (InputError, StoreError) as error:
-            found = error.problems if isinstance(error, InputError) else (Problem("", str(error)),)
-            problems += (Problem(f"warm_start.{number}", f"{p.where}: {p.what}".strip(": "), p.hint) for p in found)
+            if isinstance(error, InputError):
+                found = error.problems
+            else:
+                found = (Problem("", str(error)),)
+            for problem in found:
+                what = f"{problem.where}: {problem.what}".strip(": ")
+                problems.append(Problem(f"warm_start.{number}", what, problem.hint))
     refuse(problems)
     return taken
 
@@ -326,8 +353,12 @@ def learn_warm_start(
 ) -> None:
     """Teach a searcher the recorded earlier sweeps, before the first event. Raises StoreError if a log is gone."""
     for earlier in taken:
-        path, log_bytes = earlier["path"], earlier["log_bytes"]
-        folder = ResultsFolder.open(Path(), path) if is_url(path) else ResultsFolder(Path(path))
+        path = earlier["path"]
+        log_bytes = earlier["log_bytes"]
+        if is_url(path):
+            folder = ResultsFolder.open(Path(), path)
+        else:
+            folder = ResultsFolder(Path(path))
         log = folder.log
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
@@ -345,7 +376,10 @@ def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec)
     before = folder.read_info()
     if spec.minutes is None and before.spec.get("minutes") is None:
         return events
-    epochs = before.epochs if isinstance(before.epochs, int) else None
+    if isinstance(before.epochs, int):
+        epochs = before.epochs
+    else:
+        epochs = None
     units = UnitReports(spec.length, epochs)
     return (translated for event in events for translated in units.translate(event))
 

@@ -79,7 +79,9 @@ class Plan:
     @property
     def time_of_units(self) -> pricing.Timing | None:
         """The times of trials, per epoch or, with minutes, per unit of `Spec.length`."""
-        return self.timing if self.spec.minutes is None else pricing.time_units(self.spec, self.timing)
+        if self.spec.minutes is None:
+            return self.timing
+        return pricing.time_units(self.spec, self.timing)
 
 
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
@@ -112,14 +114,20 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
 
 def own_optimizers(spec: Spec) -> tuple[str, ...]:
     """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
-    domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
+    domains = []
+    for parameter in spec.space.parameters:
+        if parameter.name == "optimizer":
+            domains.append(parameter.domain)
     values = [value for domain in domains for value in list_choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
-    missing = [*not_importable(source), *without_effect.another_backend(where, source)] if here else []
+    if here:
+        missing = [*not_importable(source), *without_effect.another_backend(where, source)]
+    else:
+        missing = []
     wrong = [*_unread(spec, where, source), *without_effect.find_idle_settings(spec, where, source)]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
 
@@ -135,7 +143,8 @@ def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
 def check_inline(spec: Spec, where: str) -> None:
     """Raise InputError if a single process cannot train the sweep; ``where`` names the option that asked for one."""
-    workers, servers = spec.resources.workers, spec.resources.servers
+    workers = spec.resources.workers
+    servers = spec.resources.servers
     if servers:
         what = (
             f"trains in a single process, but a trial has {servers} servers and {workers} workers (resources.servers)"
@@ -154,7 +163,9 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
 def list_notes(spec: Spec, source: Source) -> list[str]:
     """Return notes on ignored keys of W&B sweep files, unusual settings and parameters that are perhaps not read."""
     unseen = not_seen_read(spec, source)
-    found = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
+    found = []
+    if spec.ignored_keys:
+        found.append(f"{', '.join(spec.ignored_keys)}: without effect here")
     found += spec.notes
     if unseen:
         found.append(f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check")
@@ -182,29 +193,40 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     concurrent = trial.fits(cpus(), gpus) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
-    configurations, trials = spec.trials, spec.all_trials
+    configurations = spec.trials
+    trials = spec.all_trials
     searcher = methods.searcher(spec, folders)
     basis.learn(searcher)
     began = time.monotonic()
     first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
     draws = not spec.search_method.enumerates
-    allowed = estimate_feasible_fraction(spec.space) if spec.space.constraints and draws else None
+    if spec.space.constraints and draws:
+        allowed = estimate_feasible_fraction(spec.space)
+    else:
+        allowed = None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_length(params) for params in seen]
-    alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
+    alike = len(set(lengths)) == 1
+    all_seen = len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
     priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
     course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
-    pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
+    if course.epochs is None or priced is None:
+        pruned = per_trial
+    else:
+        pruned = course.epochs / priced
     measured = basis.timing(first)
     whole = None
     if trials is not None and (alike or all_seen) and spec.counts_epochs:
         whole = round((members or trials) * per_trial)
     price = pricing.price if spec.minutes is None else pricing.price_units
     priced_at = price(spec, priced, pruned, measured, max(concurrent, 1))
-    searched = priced_at.epochs if spec.minutes is None or priced_at.trials is None else priced_at.trials * pruned
+    if spec.minutes is None or priced_at.trials is None:
+        searched = priced_at.epochs
+    else:
+        searched = priced_at.trials * pruned
     confirming = pricing.confirming(spec, configurations, searched, max(lengths))
     return Plan(
         spec=spec,
@@ -245,9 +267,13 @@ def rehearse_course(
         searcher = methods.searcher(replace(rehearsed, seed=number), folders, spec.trials_each)
         return searcher, [Landscape(spec.space, f"{number} {metric.name}") for metric in spec.metrics]
 
-    objective, own = rehearsed.objectives[0], isinstance(spec.early_terminate, Own)
+    objective = rehearsed.objectives[0]
+    own = isinstance(spec.early_terminate, Own)
     used = spec.search_method
-    learning = method if used.learns and not used.is_own else None  # one's own may take its time
+    if used.learns and not used.is_own:  # one's own may take its time
+        learning = method
+    else:
+        learning = None
     try:
         return pricing.rehearse_scheduler(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
     except SweepError:
@@ -279,7 +305,10 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
     few = configurations is not None and configurations <= enough
     if searcher.foresees:
         seen = list(_iterate_suggestions(searcher, min(configurations or enough, enough)))
-        description = f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"
+        if few:
+            description = f"all {len(seen)} configurations"
+        else:
+            description = f"the first {len(seen)} configurations"
         return description, seen
     if thin:
         points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
@@ -319,12 +348,17 @@ class Histogram:
 
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
     """Return a histogram of every parameter that varies among the configurations, in the order of the file."""
-    found = [_histogram(parameter, configurations) for parameter in space.parameters]
+    found = []
+    for parameter in space.parameters:
+        found.append(_histogram(parameter, configurations))
     return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
 
 
 def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
-    values = [params[parameter.name] for params in configurations if parameter.name in params]
+    values = []
+    for params in configurations:
+        if parameter.name in params:
+            values.append(params[parameter.name])
     distinct = {key(value): value for value in values}
     numbers = [value for value in values if is_number(value)]
     continuous = list_choices(parameter.domain) is None and len(distinct) == len(values) > 3
@@ -350,9 +384,15 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
 
 
 def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
-    low, high = min(numbers), max(numbers)
-    scaled = (math.log(low), math.log(high)) if log else (low, high)
-    inner_edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(1, BINS)]
+    low = min(numbers)
+    high = max(numbers)
+    if log:
+        scaled = (math.log(low), math.log(high))
+    else:
+        scaled = (low, high)
+    inner_edges = []
+    for step in range(1, BINS):
+        inner_edges.append(scaled[0] + (scaled[1] - scaled[0]) * step / BINS)
     if log:
         inner_edges = [math.exp(edge) for edge in inner_edges]
     edges = [low, *inner_edges, high]
@@ -390,16 +430,18 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     if not source.derives_from(KERAS_TRAINABLE):
         return
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
-    bound = {
-        name: standard_hyperparameters.get_standard_bounds(name) for name in spec.space.names if _is_bound(name, source)
-    }
+    names = [name for name in spec.space.names if _is_bound(name, source)]
+    bound = {name: standard_hyperparameters.get_standard_bounds(name) for name in names}
     for parameter in spec.space.parameters:
         name = parameter.name
         if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}")
-    given: list[tuple[str, Params]] = [(f"start_with[{index}]", one) for index, one in enumerate(spec.start_with)]
-    given += [("baseline", spec.baseline)] if spec.baseline else []
+    given: list[tuple[str, Params]] = []
+    for index, one in enumerate(spec.start_with):
+        given.append((f"start_with[{index}]", one))
+    if spec.baseline:
+        given.append(("baseline", spec.baseline))
     for place, params in given:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
@@ -450,21 +492,29 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
-    return None if bounds.takes(low) and bounds.takes(high) else f"numbers from {low:g} to {high:g}"
+    if bounds.takes(low) and bounds.takes(high):
+        return None
+    return f"numbers from {low:g} to {high:g}"
 
 
 def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
     if spec.together == 1 or not source.lacks("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
-    what += ": it is a function" if source.is_function else ": it has no group()"
+    if source.is_function:
+        what += ": it is a function"
+    else:
+        what += ": it has no group()"
     hint = "derive it from trainables.keras_trainable.KerasTrainable, or leave fuse out"
     yield Problem("training.fuse", what, hint)
 
 
 def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
-    missing = source.lacks(*RANKED_METHODS) if workers > 1 else ()
+    if workers > 1:
+        missing = source.lacks(*RANKED_METHODS)
+    else:
+        missing = ()
     if not missing:
         return
     what = f"a trial has {workers} workers, and {spec.trainable} "

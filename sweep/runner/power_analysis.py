@@ -50,20 +50,29 @@ def detectable(
 
     If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
     """
-    seeds, count = spec.trials_each, configurations or 2
-    needed = LEAST if len(spec.metrics) < 2 else count_seeds_needed(count * (count - 1) // 2)
+    seeds = spec.trials_each
+    count = configurations or 2
+    if len(spec.metrics) < 2:
+        needed = LEAST
+    else:
+        needed = count_seeds_needed(count * (count - 1) // 2)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
-        seeds, needed = spec.confirm.seeds, FIRST_SEEDS
+        seeds = spec.confirm.seeds
+        needed = FIRST_SEEDS
         if confirming is not None:
-            configurations, seeds = confirming.finalists, confirming.seeds
+            configurations = confirming.finalists
+            seeds = confirming.seeds
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
         tells = compute_detectable_difference if spec.confirm is None else _told_by_race
         by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
-    metric = spec.metrics[0].name if spec.metrics else ""
+    if spec.metrics:
+        metric = spec.metrics[0].name
+    else:
+        metric = ""
     if known is not None:
         examples = ranking.noise_of_metric(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
@@ -116,5 +125,7 @@ def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
     """
     from scipy.special import stdtrit
 
-    errors = float(stdtrit((finalists - 1) * (seeds - 1), 1 - compute_race_level(finalists, seeds) / 2))
+    freedom = (finalists - 1) * (seeds - 1)
+    level = compute_race_level(finalists, seeds)
+    errors = float(stdtrit(freedom, 1 - level / 2))
     return errors * spread * math.sqrt(2 / seeds)

@@ -105,7 +105,10 @@ def rehearse_scheduler(
         return Course(
             tuple(ExpectedRung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs
         )
-    reported = tuple(range(1, epochs + 1)) if whole else (*decisions, epochs)
+    if whole:
+        reported = tuple(range(1, epochs + 1))
+    else:
+        reported = (*decisions, epochs)
     if method is None:
         tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
         rehearsals = max(min(REHEARSED // tried, REPORTED // (tried * len(reported))), 1)
@@ -115,7 +118,9 @@ def rehearse_scheduler(
     setting = RehearsalSetting(
         objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried)
     )
-    numbers, reached, begun = random.Random(0), Counter[int](), 0
+    numbers = random.Random(0)
+    reached = Counter[int]()
+    begun = 0
     for number in range(rehearsals):
         searcher, landscapes = (None, numbers) if method is None else method(number)
         rehearsal = Rehearsal(setting, build(), landscapes)
@@ -135,19 +140,32 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     """
     if spec.confirm is None:
         return None
-    share, each = spec.confirm.share(), longest * (spec.folds or 1)
-    baseline = [] if spec.baseline is None else [each]
+    share = spec.confirm.share()
+    each = longest * (spec.folds or 1)
+    baseline = []
+    if spec.baseline is not None:
+        baseline.append(each)
     finalists = min(spec.confirm.finalists, configurations or spec.confirm.finalists)
-    allowed = math.inf if share is None or epochs is None else share * epochs
+    if share is None or epochs is None:
+        allowed = math.inf
+    else:
+        allowed = share * epochs
     racers = confirmation.count_affordable([each] * finalists, baseline, allowed) + len(baseline)
-    seeds = spec.confirm.seeds if math.isinf(allowed) else min(spec.confirm.seeds, int(allowed // (racers * each)))
+    if math.isinf(allowed):
+        seeds = spec.confirm.seeds
+    else:
+        seeds = min(spec.confirm.seeds, int(allowed // (racers * each)))
     return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
 
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
     """Return the cost of ``trials`` trials of ``per_trial`` epochs each, within the sweep's budget."""
-    budget, gpus = spec.budget, spec.resources.trial_gpus
-    epochs = None if trials is None else trials * per_trial
+    budget = spec.budget
+    gpus = spec.resources.trial_gpus
+    if trials is None:
+        epochs = None
+    else:
+        epochs = trials * per_trial
     if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
         epochs = float(budget.epochs)
         trials_left: float | None = epochs / per_trial
@@ -174,7 +192,10 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
         seconds = min(limits)
         trials_left = max((seconds - timing.start_s) * concurrent / each_s, 0)
         epochs = trials_left * per_trial
-    trained_s = None if epochs is None else epochs * timing.epoch_s
+    if epochs is None:
+        trained_s = None
+    else:
+        trained_s = epochs * timing.epoch_s
     return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None, trained_s)
 
 
@@ -202,7 +223,10 @@ def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timi
         epochs = max(round(spec.budget.epochs * measured.epoch_s / timing.epoch_s), 1)
     in_units = replace(spec, budget=spec.budget.model_copy(update={"epochs": epochs}))
     found = price(in_units, trials, per_trial, timing, concurrent)
-    trained = None if measured is None or found.trained_s is None else found.trained_s / measured.epoch_s
+    if measured is None or found.trained_s is None:
+        trained = None
+    else:
+        trained = found.trained_s / measured.epoch_s
     return replace(found, epochs=trained)
 
 
@@ -242,11 +266,15 @@ def list_offers(
         at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
         there = timing
         if machine.epoch_s is not None:
-            beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)
+            if timing is None:
+                beside = (0.0, 0.0)
+            else:
+                beside = (timing.trial_s, timing.start_s)
             there = Timing(machine.epoch_s, *beside, "given")
         price_there = price if spec.minutes is None else price_units
         hours = price_there(spec, trials, per_trial, there, at_once).hours
-        found.append(Offer(machine, at_once, hours, None if hours is None else hours * machine.gpus * machine.price))
+        cost = None if hours is None else hours * machine.gpus * machine.price
+        found.append(Offer(machine, at_once, hours, cost))
     return found
 
 
@@ -271,13 +299,15 @@ def find_earlier_times(
             continue
         length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
         epochs = [e.time_s for e in events if isinstance(e, EpochReported) and length.get(e.trial) in lengths]
-        overheads = {
-            event.trial: sum(event.facts.overhead_s.values())
-            for event in events
-            if isinstance(event, TrialEnded) and event.facts.overhead_s
-        }
+        overheads = {}
+        for event in events:
+            if isinstance(event, TrialEnded) and event.facts.overhead_s:
+                overheads[event.trial] = sum(event.facts.overhead_s.values())
         if epochs:
-            each_s = median(overheads.values()) if overheads else 0.0
+            if overheads:
+                each_s = median(overheads.values())
+            else:
+                each_s = 0.0
             first_s = max(overheads.values(), default=0.0) - each_s
             return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
     return None
@@ -291,7 +321,8 @@ def measure_epoch_times(
     Raises:
         TrainableError: if that fails.
     """
-    began, terms = time.monotonic(), Terms(spec)
+    began = time.monotonic()
+    terms = Terms(spec)
     try:
         trainable = load_trainable(spec.trainable, import_folders, seed=spec.data_seed)()
         spent: list[tuple[float, float]] = []  # seconds besides the epochs, and seconds per epoch
@@ -305,7 +336,8 @@ def measure_epoch_times(
             trainable.end()
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
-    first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)
+    first_s = max(spent[0][0], 0.0)
+    trial_s = max(spent[-1][0], 0.0)
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 
 

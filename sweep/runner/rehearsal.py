@@ -51,9 +51,11 @@ class MadeUpTrial:
 
     def loss(self, epoch: int, epochs: int) -> float:
         """Return the loss after an epoch of so many."""
-        agrees, angle = agreement(epoch, epochs), TURN * math.log(epoch)
+        agrees = agreement(epoch, epochs)
+        angle = TURN * math.log(epoch)
         early = math.cos(angle) * self.first + math.sin(angle) * self.soon
-        return agrees * self.end + math.sqrt(1.0 - agrees**2) * early + FALL * (1.0 - agrees)
+        differs = math.sqrt(1.0 - agrees**2)
+        return agrees * self.end + differs * early + FALL * (1.0 - agrees)
 
 
 class Landscape:
@@ -71,17 +73,23 @@ class Landscape:
     def _weights(self, part: str) -> Mapping[str, float]:
         """Return the weights of the parameters, of which few matter; the squares add up to 1."""
         shuffled = random.Random(f"{self._name} {part}").sample(self._parameters, len(self._parameters))
-        weights = {one.name: IMPORTANCE**place for place, one in enumerate(shuffled)}
+        weights = {}
+        for place, one in enumerate(shuffled):
+            weights[one.name] = IMPORTANCE**place
         norm = math.sqrt(sum(weight**2 for weight in weights.values()))
         return {name: weight / norm for name, weight in weights.items()}
 
     def _height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
-        there = [one for one in self._parameters if one.name in params]
+        there = []
+        for one in self._parameters:
+            if one.name in params:
+                there.append(one)
         return sum(weights[one.name] * self._effect(part, one, params[one.name]) for one in there)
 
     def _effect(self, part: str, parameter: Parameter, value: Value) -> float:
         """Return what a value adds, with mean 0 and variance 1 over the values of its parameter."""
-        domain, name = parameter.domain, f"{self._name} {part} {parameter.name}"
+        domain = parameter.domain
+        name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
             return random.Random(f"{name} {key(value)}").gauss(0.0, 1.0)
         best = random.Random(name).uniform(0.1, 0.9)
@@ -108,7 +116,9 @@ class Rehearsal:
         self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
     ) -> None:
         """``landscapes``: of each objective; or random numbers, by which trials that nobody chooses are good."""
-        self._setting, self._scheduler, self._landscapes = setting, scheduler, landscapes
+        self._setting = setting
+        self._scheduler = scheduler
+        self._landscapes = landscapes
         self._pausing = scheduler if isinstance(scheduler, Pausing) else None
         self._objectives = (setting.objective, *setting.objective.others)
         self._trials: list[Sequence[MadeUpTrial]] = []  # of each objective
@@ -149,7 +159,10 @@ class Rehearsal:
         number = len(self._trials)
         if number < self._setting.trials and self._start(number):
             return number
-        last = self._pausing.last() if self._pausing is not None and not self._running else None
+        if self._pausing is not None and not self._running:
+            last = self._pausing.last()
+        else:
+            last = None
         if last is not None:
             self._paused.remove(last)
         return last
@@ -173,7 +186,8 @@ class Rehearsal:
         return self._landscapes[place].trial(params)
 
     def _train(self, trial: int, now: int) -> None:
-        reported, done = self._setting.reported, self._done[trial]
+        reported = self._setting.reported
+        done = self._done[trial]
         takes = reported[done] - (reported[done - 1] if done else 0)
         self._stretches += 1
         heapq.heappush(self._running, (now + takes, self._stretches, trial))
@@ -185,7 +199,9 @@ class Rehearsal:
         self._done[trial] += 1
         self._reached[epoch] += 1
         both = zip(self._objectives, self._trials[trial], strict=True)
-        metrics = {objective.name: objective.of_loss(one.loss(epoch, epochs)) for objective, one in both}
+        metrics = {}
+        for objective, one in both:
+            metrics[objective.name] = objective.of_loss(one.loss(epoch, epochs))
         stopped = self._tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)

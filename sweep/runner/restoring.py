@@ -116,9 +116,12 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     Raises:
         InputError: if there is no such trial or checkpoint, or it is damaged.
     """
-    trial = winner(folder) if trial is None else trial
+    if trial is None:
+        trial = winner(folder)
     state, reports = history(folder, trial)
-    kept = {_parse_epoch_number(path): path for path in checkpoints.fetch_checkpoints(folder.path, trial)}
+    kept = {}
+    for path in checkpoints.fetch_checkpoints(folder.path, trial):
+        kept[_parse_epoch_number(path)] = path
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -128,8 +131,14 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     try:
         manifest = checkpoints.read_verified_manifest(kept[number])
     except checkpoints.Damaged as error:
-        whole = [other for other in sorted(kept) if _read_manifest(kept[other])]
-        hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}" if whole else ""
+        whole = []
+        for other in sorted(kept):
+            if _read_manifest(kept[other]):
+                whole.append(other)
+        if whole:
+            hint = f"kept as well is epoch {_format_numbers(whole)}: --epoch {whole[-1]}"
+        else:
+            hint = ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
         raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
     told = {report.epoch: report for report in manifest.reports} | reports
@@ -226,14 +235,19 @@ def _parse_epoch_number(path: Path) -> int:
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
     others = sorted(checkpoints.list_trials(folder.path))
-    have = f"those that did: {_format_numbers(others)}" if others else "no trial of this sweep has one"
+    if others:
+        have = f"those that did: {_format_numbers(others)}"
+    else:
+        have = "no trial of this sweep has one"
     why = "the best completed trials keep theirs (checkpoint.trials)"
     return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
     shown = ", ".join(map(str, numbers[:SHOWN]))
-    return shown + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
+    if len(numbers) > SHOWN:
+        return f"{shown} and {len(numbers) - SHOWN} more"
+    return shown
 
 
 def _change(before: Mapping[str, object], source: Source) -> str:
@@ -242,12 +256,13 @@ def _change(before: Mapping[str, object], source: Source) -> str:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
                 return "the code has changed since the trial was trained"
-            other = [
-                f"{name} {was}, now {source.packages.get(name)}"
-                for name, was in packages.items()
-                if source.packages.get(name) != was
-            ]
-            return f"trained with {'; '.join(other[:3])}" if other else ""
+            other = []
+            for name, was in packages.items():
+                if source.packages.get(name) != was:
+                    other.append(f"{name} {was}, now {source.packages.get(name)}")
+            if not other:
+                return ""
+            return f"trained with {'; '.join(other[:3])}"
     return ""
 
 
@@ -257,7 +272,8 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.
     """
     sweep = kept.sweep
-    devices, training = sweep.spec.resources.devices(sweep.simulated_gpus), dict(sweep.spec.training)
+    devices = sweep.spec.resources.devices(sweep.simulated_gpus)
+    training = dict(sweep.spec.training)
     note = ""
     if devices.real_gpus and len(sweep_info.gpus()) < devices.gpus:
         note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
@@ -273,15 +289,20 @@ def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     found = race(ledger, spec)
     if not found.over:
         return []
-    chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}
-    return [
-        one.number
-        for one in ledger.trials.values()
-        if one.role is Role.CONFIRM
-        and one.status is Status.COMPLETED
-        and configuration(one.params) in chosen
-        and not one.tested
-    ]
+    chosen = set()
+    for racer in found.racers:
+        if racer.key in found.left or racer.is_baseline:
+            chosen.add(racer.key)
+    due = []
+    for one in ledger.trials.values():
+        if (
+            one.role is Role.CONFIRM
+            and one.status is Status.COMPLETED
+            and configuration(one.params) in chosen
+            and not one.tested
+        ):
+            due.append(one.number)
+    return due
 
 
 def evaluate_tests(
@@ -354,7 +375,9 @@ def _run_test(trainable: object) -> dict[str, float] | None:
     found = method() if callable(method) else None
     if found is None:
         return None
-    metrics = {str(name): float(value) for name, value in found.items()}
+    metrics = {}
+    for name, value in found.items():
+        metrics[str(name)] = float(value)
     if not any(map(math.isfinite, metrics.values())):
         raise ValueError(f"test() returned {metrics}, expected numbers by name")
     return metrics

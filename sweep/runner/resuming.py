@@ -62,7 +62,9 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
     first = parse_spec(info.first_spec_text, str(folder.info))
-    settings = [change.settings for change in log.read_changes(folder.log)]
+    settings = []
+    for change in log.read_changes(folder.log):
+        settings.append(change.settings)
     spec = changes.apply_all(first, settings, str(folder.log))
     there = tuple(path for path in info.import_folders if path.is_dir())
     there = there or (Path.cwd(),)  # another machine's folders: search the current one
@@ -95,7 +97,8 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
         RefusedError: listing all changes that are not possible; otherwise see `reopen`.
     """
     reopened = reopen(results, spec.name)
-    known, now = reopened.folder.read_info().file, spec.to_json_dict()
+    known = reopened.folder.read_info().file
+    now = spec.to_json_dict()
     before = parse_spec(json.dumps(known), str(reopened.folder.info)).to_json_dict()
     before["name"] = now["name"]  # its folder may have been renamed
     if spec.chosen:  # a sweep keeps to what was chosen when it began
@@ -133,7 +136,10 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
     if one.keys[0] != "parameters":
         return one.keys, one.after
     parameters = now["parameters"]
-    block = parameters.get(str(one.keys[1])) if isinstance(parameters, dict) else None
+    if isinstance(parameters, dict):
+        block = parameters.get(str(one.keys[1]))
+    else:
+        block = None
     return one.keys[:2], block
 
 
@@ -158,7 +164,10 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
         for index, item in enumerate(content):
             items.append(_replace_value(item, rest, value) if index == first else item)
         return items
-    mapping = content if isinstance(content, dict) else {}
+    if isinstance(content, dict):
+        mapping = content
+    else:
+        mapping = {}
     return {**mapping, str(first): _replace_value(mapping.get(str(first)), rest, value)}
 
 
@@ -171,5 +180,8 @@ def reopen_to_confirm(
     """
     known = reopen(results, sweep).spec.confirm
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
-    changes_of_confirm = [f"confirm.{key}={value}" for key, value in given.items() if value is not None]
+    changes_of_confirm = []
+    for key, value in given.items():
+        if value is not None:
+            changes_of_confirm.append(f"confirm.{key}={value}")
     return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes_of_confirm])

@@ -46,7 +46,10 @@ class RetrainingOptions:
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
     """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
-    trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data
+    trial = wanted.trial
+    epochs = wanted.epochs
+    seeds = wanted.seeds
+    all_data = wanted.all_data
     if trial is None:
         trial = min(one.trial for one in restoring.best_configuration(folder))
     state, _ = restoring.history(folder, trial)
@@ -69,7 +72,8 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         _hold_nothing_out(keys, sweep.spec.constraints)
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length}, {times}."]
-    comments += ["Trained on all data: no data is held out."] if all_data else []
+    if all_data:
+        comments.append("Trained on all data: no data is held out.")
     text = resolved.file_text(keys, comments)
     spec = parse_spec(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
@@ -79,7 +83,9 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
         "trial": trial,
         "all_data": bool(spec.training.get("all_data")),
     }
-    notes = [UNTOLD.format(spec.objectives[0].name)] if origin["all_data"] else []
+    notes = []
+    if origin["all_data"]:
+        notes.append(UNTOLD.format(spec.objectives[0].name))
     if left := [one.text for one in sweep.spec.constraints if one not in spec.constraints]:
         notes.append(f"nothing is held out to measure {', '.join(left)} on: left out")
     if patience := spec.training.get("patience"):

@@ -87,7 +87,8 @@ def run_sweep(
     Raises:
         InputError: before anything is trained.
     """
-    spec, folders = training.spec, training.import_folders
+    spec = training.spec
+    folders = training.import_folders
     methods.check_author_methods(spec, folders)
     check_variables(spec)
     _check_inline(spec, options)
@@ -126,7 +127,10 @@ def resume_sweep(
     _check_inline(sweep.spec, options)
     check_variables(sweep.spec)
     options = replace(options, memo=options.memo and sweep.memo)
-    again = "" if options.embedded else f"; go on with: {sweep.folder.to_resume}"
+    if options.embedded:
+        again = ""
+    else:
+        again = f"; go on with: {sweep.folder.to_resume}"
     before = f"interrupted before it went on{again}"
     ending = Ending(sweep.folder, embedded=options.embedded)
     training = SweepSource(
@@ -200,7 +204,9 @@ class Session:
         return replace(outcome, interrupted=outcome.interrupted or cut or told)
 
     def _drive(self) -> Outcome:
-        job, folder, ending = self._job(), self.folder, self.ending
+        job = self._job()
+        folder = self.folder
+        ending = self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stop_requests.take_requests(folder)  # requests to a process that has ended
             steering_requests.forget_answers(folder)
@@ -210,7 +216,8 @@ class Session:
                 note_source(folder, self.training, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        spec, source = self.spec, self.training.source
+                        spec = self.spec
+                        source = self.training.source
                         found = connecting.backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
@@ -267,7 +274,9 @@ class Session:
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, report what was reused, and return the outcome."""
-        spec, options, ending = self.spec, self.options, self.ending
+        spec = self.spec
+        options = self.options
+        ending = self.ending
         first = self.training.first or spec
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
@@ -393,7 +402,10 @@ class _Answers:
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._taken[trial.number] = source.rpartition("/")[0]
             case Ended(trial, end) if trial.number in self._taken:
-                told = "answered from {}, not trained again" if end.memo else "continued from {}"
+                if end.memo:
+                    told = "answered from {}, not trained again"
+                else:
+                    told = "continued from {}"
                 self._counts[self._taken.pop(trial.number), told] += 1
             case _:
                 pass
@@ -417,7 +429,8 @@ class _Data:
         if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
         facts, number = event.facts, event.trial
-        before, now = self._seen.get(number), verdict.TrialData(self._sweep, number, facts.data, facts.data_reads)
+        before = self._seen.get(number)
+        now = verdict.TrialData(self._sweep, number, facts.data, facts.data_reads)
         self._seen[number] = now
         if before != now:
             self._told = verdict.warn_about_different_data(self._seen.values())

@@ -150,19 +150,25 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     settings = changes.make_settings(before, after)
     if not settings:
         raise RefusedError.one(sweep.name, "has these values already, there is nothing to change")
-    queue = [queued.params for queued in sweep.ledger.queue.values()]
+    queue = []
+    for queued in sweep.ledger.queue.values():
+        queue.append(queued.params)
     dropped = tuple(params for params in queue if not after.space.has(params))
     return SweepChanged(settings=settings, dropped=dropped, request=request, by=by, time=time.time())
 
 
 def list_added(event: SteeringEvent) -> tuple[Params, ...]:
     """Return the configurations that an event has added."""
-    return event.configurations if isinstance(event, ConfigurationsEnqueued) else ()
+    if not isinstance(event, ConfigurationsEnqueued):
+        return ()
+    return event.configurations
 
 
 def list_dropped(event: SteeringEvent) -> tuple[Params, ...]:
     """Return the added configurations that an event has dropped."""
-    return event.dropped if isinstance(event, SweepChanged) else ()
+    if not isinstance(event, SweepChanged):
+        return ()
+    return event.dropped
 
 
 def _check_trial(trial: int | None, sweep: Position) -> None:
@@ -198,9 +204,14 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
 def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
     """Yield why configurations cannot be added."""
     present = sweep.present
-    trials = {key(trial.params): trial.number for trial in reversed(sweep.ledger.trials.values())}
+    trials = {}
+    for trial in reversed(sweep.ledger.trials.values()):
+        trials[key(trial.params)] = trial.number
     for index, params in enumerate(found):
-        where = sweep.name if len(found) == 1 else f"{sweep.name}: [{index}]"
+        if len(found) == 1:
+            where = sweep.name
+        else:
+            where = f"{sweep.name}: [{index}]"
         if key(params) in trials:
             number = trials[key(params)]
             hint = f"failed trials are tried again by python -m sweep resume {sweep.address} --retry-failed"
@@ -220,6 +231,9 @@ def _count_room(sweep: Position) -> int | None:
     caps = sweep.present.spec.caps
     if not caps:
         return None
-    places = {trial.place for trial in sweep.ledger.trials.values() if trial.place is not None}
+    places = set()
+    for trial in sweep.ledger.trials.values():
+        if trial.place is not None:
+            places.add(trial.place)
     begun = len({place // sweep.present.spec.trials_each for place in places})
     return max(min(caps) - begun - len(sweep.ledger.queue), 0)

@@ -55,7 +55,8 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
                 with suppress(_Taken):
                     return _carry_out_here(folder, request)
             if not asked or not _is_pending(folder, request):
-                event, refusal = watched.find(request), _find_answer(folder, request)
+                event = watched.find(request)
+                refusal = _find_answer(folder, request)
                 if event is not None:
                     return event
                 if refusal is not None:
@@ -90,7 +91,8 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
     sweep = resuming.open_sweep(folder)
-    ledger, present = Ledger(keep_epochs=False), PresentSpec(sweep.first)
+    ledger = Ledger(keep_epochs=False)
+    present = PresentSpec(sweep.first)
     for change, _ in ledger.follow(folder.log):
         present.observe(change)
         event = change.event
@@ -240,7 +242,10 @@ def _read(path: Path) -> Request | None:
 
 
 def _answer(folder: ResultsFolder, request: Request, error: SweepError) -> None:
-    problems = error.problems if isinstance(error, InputError) else (Problem("", str(error)),)
+    if isinstance(error, InputError):
+        problems = error.problems
+    else:
+        problems = (Problem("", str(error)),)
     content = msgspec.json.encode(_Answer(error.exit_code, problems))
     name = f"{_ANSWERS}{request.id}.json"
     with storing(folder.requests), replacing(folder.requests / name) as aside:

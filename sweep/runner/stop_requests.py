@@ -33,7 +33,8 @@ class Ending:
     """
 
     def __init__(self, folder: ResultsFolder, *, embedded: bool) -> None:
-        self._folder, self._embedded = folder, embedded
+        self._folder = folder
+        self._embedded = embedded
         self._signals = interruption.Interruption(self.first, self.second)
         self._view: View | None = None
         self._stop_file: Path | None = None
@@ -91,7 +92,10 @@ class Ending:
         if self._embedded:
             return
         self.making.acquire(timeout=_LEAVING_S)
-        again = self._again if self._folder.info.exists() else "start it again"
+        if self._folder.info.exists():
+            again = self._again
+        else:
+            again = "start it again"
         interruption.exit_now(f"{why}; {again}", self._close_view)
 
     def _close_view(self) -> None:
@@ -196,7 +200,8 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
         UnknownNameError: if there is no such trial.
         RefusedError: if it has ended.
     """
-    ledger, offset = Ledger(keep_epochs=False), 0
+    ledger = Ledger(keep_epochs=False)
+    offset = 0
     for _, end in ledger.follow(folder.log):
         offset = end
     if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
@@ -218,7 +223,10 @@ class StopRequest:
 
     @property
     def file_name(self) -> str:
-        which = "" if self.trial is None else f"-trial-{self.trial}"
+        if self.trial is None:
+            which = ""
+        else:
+            which = f"-trial-{self.trial}"
         return f"stop{which}{'-now' if self.now else ''}"
 
 
@@ -252,5 +260,6 @@ def take_requests(folder: ResultsFolder) -> list[StopRequest]:
         if match := _NAME.fullmatch(path.name):
             with suppress(OSError):
                 path.unlink()
-                found.append(StopRequest(int(match[1]) if match[1] else None, match[2] is not None))
+                trial = int(match[1]) if match[1] else None
+            found.append(StopRequest(trial, match[2] is not None))
     return found

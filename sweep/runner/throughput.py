@@ -90,7 +90,10 @@ def measure_throughput(
     assignment = Terms(spec).trial(0, dict(params), devices)
 
     def measure(way: SettingsCombination) -> Measured:
-        gpus = max(devices.gpus, float(way.replicas)) if way.replicas > 1 else devices.gpus
+        if way.replicas > 1:
+            gpus = max(devices.gpus, float(way.replicas))
+        else:
+            gpus = devices.gpus
         training = {**assignment.training, "precision": way.precision}
         asked = replace(
             assignment,
@@ -101,9 +104,13 @@ def measure_throughput(
         )
         return _in_a_process(way, spec.trainable, folders, asked)
 
-    replicas, micro_batches = max(int(devices.gpus), 1), params.get("micro_batches")
+    replicas = max(int(devices.gpus), 1)
+    micro_batches = params.get("micro_batches")
     precision = str(spec.training.get("precision", "auto"))
-    parts = micro_batches if isinstance(micro_batches, int) else 1
+    if isinstance(micro_batches, int):
+        parts = micro_batches
+    else:
+        parts = 1
     first = SettingsCombination(
         memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
     )
@@ -150,7 +157,9 @@ def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: 
 
 
 def _faster(known: Measured, found: Measured) -> Measured:
-    return found if found.fits and found.examples_per_s > FASTER * known.examples_per_s else known
+    if found.fits and found.examples_per_s > FASTER * known.examples_per_s:
+        return found
+    return known
 
 
 def _powers(first: int, most: int) -> Iterator[int]:
@@ -183,10 +192,16 @@ def _measured(way: SettingsCombination, trainable: str, folders: Sequence[Path],
         made.begin(assignment)
         made.train(report)
     except Exception as error:  # any error of the user's code
-        reason = "out of memory" if memory.is_out_of_memory(error) else in_short(error)
+        if memory.is_out_of_memory(error):
+            reason = "out of memory"
+        else:
+            reason = in_short(error)
         return Measured(way, failed=reason)
     counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]
-    speeds = [one.examples_per_s for one in counted if one.examples_per_s is not None]
+    speeds = []
+    for one in counted:
+        if one.examples_per_s is not None:
+            speeds.append(one.examples_per_s)
     if not speeds:
         return Measured(way, failed=f"{trainable} reports no examples_per_s, as trainables of KerasTrainable do")
     last = heard[-1].measures

@@ -101,7 +101,8 @@ class OpenTrial:
 
     def hear(self) -> None:
         """Note that the state has another epoch."""
-        self.before, self.heard = self.heard, self.units
+        self.before = self.heard
+        self.heard = self.units
 
     def reaches(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
         """Yield each of its next epochs, and whether it reaches one of `decisions` with it."""
@@ -144,7 +145,8 @@ class Terms:
     """Builds the trials of a sweep as its file describes them, and decides which reports end them."""
 
     def __init__(self, spec: Spec) -> None:
-        self._spec, self._objective = spec, spec.objectives[0]
+        self._spec = spec
+        self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
 
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
@@ -154,7 +156,8 @@ class Terms:
             to_beat: see `Order`.
             known_data: fingerprint of the data for which an earlier sweep has the result; None if it has none.
         """
-        started, shares = trial.started, self._spec.resources.gpus == "auto"
+        started = trial.started
+        shares = self._spec.resources.gpus == "auto"
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
@@ -206,7 +209,10 @@ class Terms:
             parent: the trial and epoch that it is a copy of.
         """
         number = place if number is None else number
-        each = place % self._spec.trials_each if role is Role.SEARCH else place
+        if role is Role.SEARCH:
+            each = place % self._spec.trials_each
+        else:
+            each = place
         repeat, fold = divmod(each, self._spec.folds or 1)
         return TrialStarted(
             trial=number,
@@ -230,10 +236,15 @@ class Terms:
         diverged = self._objective.diverged(report)
         if diverged:
             return EarlyEnd(Status.DIVERGED, diverged)
-        reached = self._objective.reached(self._target, report.metrics) if in_search else None
+        if in_search:
+            reached = self._objective.reached(self._target, report.metrics)
+        else:
+            reached = None
         if reached:
             return EarlyEnd(Status.COMPLETED, reached)
-        return EarlyEnd(Status.PRUNED, verdict) if verdict else None
+        if not verdict:
+            return None
+        return EarlyEnd(Status.PRUNED, verdict)
 
     def meet_target(self, trial: OpenTrial) -> None:
         """Let a trial of the search end at its present epoch if it has reached the target, which has changed."""
@@ -241,7 +252,10 @@ class Terms:
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
             return
         reached = self._objective.reached(self._target, trial.state.last)
-        trial.early_end = EarlyEnd(Status.COMPLETED, reached) if reached else None
+        if reached:
+            trial.early_end = EarlyEnd(Status.COMPLETED, reached)
+        else:
+            trial.early_end = None
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return the end of a trial, changed to an interruption if it failed and has retries left."""
@@ -253,7 +267,10 @@ class Terms:
 
     def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return the end of a trial, marked infeasible if it completed but its last metrics violate a constraint."""
-        wrong = self._objective.violated(metrics) if end.status is Status.COMPLETED else []
+        if end.status is Status.COMPLETED:
+            wrong = self._objective.violated(metrics)
+        else:
+            wrong = []
         if not wrong:
             return end
         names = sorted(set().union(*(one.names for one in self._spec.constraints if one.text in wrong)))
@@ -269,7 +286,9 @@ class Terms:
         out.
         """
         epochs = [epoch for epoch in epochs if epoch.epoch > trial.state.epoch]
-        asked = {objective.name: "is the sweep's" for objective in self._spec.objectives}
+        asked = {}
+        for objective in self._spec.objectives:
+            asked[objective.name] = "is the sweep's"
         for constraint in self._spec.constraints:
             asked |= dict.fromkeys(constraint.names, f"the constraint {constraint.text!r} names")
         for place, epoch in enumerate(epochs):
@@ -288,7 +307,10 @@ class Terms:
 
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
         """Return a hint that a metric such as ``val/loss`` needs backquotes in a constraint; empty if not needed."""
-        texts = [one.text for one in self._spec.constraints if name in one.names]
+        texts = []
+        for one in self._spec.constraints:
+            if name in one.names:
+                texts.append(one.text)
         for metric in epoch.metrics:
             if name in metric and any(metric in text for text in texts):
                 return f"put a name such as {metric} in backquotes: `{metric}`"
@@ -299,7 +321,9 @@ class AuxiliaryTrials:
     """Chooses the baseline's and the confirmation's trials, and numbers all trials of the sweep."""
 
     def __init__(self, spec: Spec, terms: Terms, ledger: Ledger) -> None:
-        self._spec, self._terms, self._ledger = spec, terms, ledger
+        self._spec = spec
+        self._terms = terms
+        self._ledger = ledger
         self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
@@ -321,14 +345,20 @@ class AuxiliaryTrials:
 
     def searched(self, place: int, params: Params, parent: Parent | None = None) -> TrialStarted:
         """Return the start of the search's trial number ``place``, possibly as a copy of a parent."""
-        number = self._highest + 1 if self._confirmed else place + self._spec.baseline_trials
+        if self._confirmed:
+            number = self._highest + 1
+        else:
+            number = place + self._spec.baseline_trials
         return self._terms.start(place, params, number, parent=parent)
 
     def baseline(self) -> TrialStarted | None:
         """Return the start of the next baseline trial; None if all have begun."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
-        number = self._highest + 1 if self._confirmed else self._baseline
+        if self._confirmed:
+            number = self._highest + 1
+        else:
+            number = self._baseline
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def confirmation(self) -> TrialStarted | None:
@@ -487,7 +517,10 @@ class Upcoming:
     def _params(self, trial: int) -> Params | None:
         if trial in self._waiting:
             return self._waiting[trial]
-        params = None if self.exhausted else self._searcher.suggest(trial)
+        if self.exhausted:
+            params = None
+        else:
+            params = self._searcher.suggest(trial)
         if params is None:
             # Exhausted for good, unless the population may suggest more after trials that are running.
             self.exhausted = not (isinstance(self._searcher, Population) and self._searcher.waits)
@@ -542,7 +575,9 @@ class Pauses:
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the interruption of a trial that pauses at its present epoch; None if it continues."""
         why = self.why(trial)
-        return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True) if why else None
+        if not why:
+            return None
+        return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
     def note(self, trial: int, *, paused: bool) -> None:
         """Record whether a trial is paused."""
@@ -575,10 +610,15 @@ class Pauses:
 
         ``rest``: nothing is running and `last` returned None, so that no paused trial can resume (see `Pausing`).
         """
-        reasons = self._rule.dropped(rest=rest) if self._rule else {}
+        if self._rule:
+            reasons = self._rule.dropped(rest=rest)
+        else:
+            reasons = {}
         if not reasons:
             return []
-        trials_by_place = {trial.state.place: trial for trial in self._trials.values()}
+        trials_by_place = {}
+        for trial in self._trials.values():
+            trials_by_place[trial.state.place] = trial
         ends = []
         for place, reason in reasons.items():
             if place in trials_by_place:

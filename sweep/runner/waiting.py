@@ -35,7 +35,10 @@ def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float 
     while True:
         running = sweep.folder.is_running()  # before reading the log, so that the last events are not missed
         watch.read_on()
-        looks_without_driver = 0 if running else looks_without_driver + 1
+        if running:
+            looks_without_driver = 0
+        else:
+            looks_without_driver = looks_without_driver + 1
         ended = looks_without_driver >= SETTLE_LOOKS
         waited_s = time.monotonic() - began
         is_due = ended or condition.kind != "finished"  # another session may follow the end of one
@@ -43,7 +46,10 @@ def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float 
             return Waited(True, running, waited_s)
         if ended or (timeout_s is not None and waited_s >= timeout_s):
             return Waited(False, running, waited_s)
-        pause_s = interval_s if timeout_s is None else min(interval_s, max(timeout_s - waited_s, 0.0))
+        if timeout_s is None:
+            pause_s = interval_s
+        else:
+            pause_s = min(interval_s, max(timeout_s - waited_s, 0.0))
         time.sleep(pause_s)
 
 

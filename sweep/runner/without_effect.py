@@ -25,13 +25,22 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield the settings that a function or a class other than `KerasTrainable` certainly does not read."""
     if source.derives_from(KERAS_TRAINABLE):
         return
-    kind, report = ("is a function", "report") if source.is_function else ("is not a KerasTrainable", "assignment")
+    if source.is_function:
+        kind, report = "is a function", "report"
+    else:
+        kind, report = "is not a KerasTrainable", "assignment"
     if spec.folds and source.reads_of_its_trial_not(["fold"]):
         what = f"{spec.folds}, but {spec.trainable} {kind} and does not read {report}.fold: all folds would be alike"
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
-    elsewhere = {"fuse", "patience"} if source.is_function else {"fuse"}  # refused or handled elsewhere
-    asked = [name for name in list_changed_settings(spec) if name not in elsewhere]
+    if source.is_function:  # refused or handled elsewhere
+        elsewhere = {"fuse", "patience"}
+    else:
+        elsewhere = {"fuse"}
+    asked = []
+    for name in list_changed_settings(spec):
+        if name not in elsewhere:
+            asked.append(name)
     for name in source.reads_of_its_trial_not(asked, "training"):
         value = format_setting(spec.training[name])
         what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
@@ -43,7 +52,10 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
     """Yield the standard hyperparameters that have no effect with the author's own methods or model."""
     why = source.idle()
     for name in spec.space.names:
-        known = name if name in why else f"{name.partition('.')[0]}.*"
+        if name in why:
+            known = name
+        else:
+            known = f"{name.partition('.')[0]}.*"
         if known in why and not (known in PLATEAUS and _may_be_a_plateau(spec)):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
@@ -66,7 +78,10 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
-    domains = [one.domain for one in spec.space.parameters if one.name == "lr_schedule"]
+    domains = []
+    for one in spec.space.parameters:
+        if one.name == "lr_schedule":
+            domains.append(one.domain)
     return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
 
 
@@ -75,7 +90,8 @@ def another_backend(where: str, source: Source) -> Iterator[Problem]:
     if not source.derives_from(KERAS_TRAINABLE):
         return
     try:
-        backend, setting = source.environment_value("KERAS_BACKEND"), source.trainable.partition(":")[0]
+        backend = source.environment_value("KERAS_BACKEND")
+        setting = source.trainable.partition(":")[0]
     except ValueError:  # only importing it would show the value, which the first trial does
         return
     if not backend:

@@ -61,7 +61,8 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
-    value, bound = objective.of_loss(loss), objective.of_loss(cutoff)
+    value = objective.of_loss(loss)
+    bound = objective.of_loss(cutoff)
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
 

@@ -168,12 +168,15 @@ class _Rung:
         self.scores = RankHeaps(lambda count: math.floor((count - 1) * self._quantile) + 1)
 
     def cutoff(self) -> float | None:
-        low, high = self.scores.largest_below, self.scores.smallest_above
+        low = self.scores.largest_below
+        high = self.scores.smallest_above
         if low is None or high is None:
             return low
         index = (len(self.scores) - 1) * self._quantile
         part = index - math.floor(index)
-        return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+        if part < 0.5:
+            return low + (high - low) * part
+        return high - (high - low) * (1 - part)
 
 
 @lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask repeatedly for the same trials
@@ -185,7 +188,9 @@ def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket. A rung at the last epoch counts, although nothing is decided there."""
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
-    weights = [math.exp(max(int(rungs - bracket + 1), 0)) for bracket in range(rule.brackets)]
+    weights = []
+    for bracket in range(rule.brackets):
+        weights.append(math.exp(max(int(rungs - bracket + 1), 0)))
     return tuple(weight / sum(weights) for weight in weights)
 
 
@@ -264,7 +269,10 @@ class MedianScheduler(_Stopping[Median]):
         others = self._means.get(event.epoch)
         if others is None:
             return None
-        median = _compute_median(others) if len(others) >= self._rule.min_trials else None
+        if len(others) >= self._rule.min_trials:
+            median = _compute_median(others)
+        else:
+            median = None
         self._advance(run, event.epoch, loss)
         if median is None or run.best <= median:
             return None
@@ -275,7 +283,8 @@ class MedianScheduler(_Stopping[Median]):
         if run.count:  # its mean stayed the same at epochs without an objective
             for missed in range(run.last + 1, epoch):
                 self._means[missed].add(run.mean)
-        run.last, run.count = epoch, run.count + 1
+        run.last = epoch
+        run.count += 1
         run.mean += (loss - run.mean) / run.count  # exact if all are equal, unlike a sum
         self._means[epoch].add(run.mean)
 
@@ -299,7 +308,10 @@ def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, o
         if own is None:
             raise ValueError(f"{rule.target} is not loaded")
         return own(objective, epochs)
-    target = rule.scheduler_of_several if objective.others else rule.scheduler
+    if objective.others:
+        target = rule.scheduler_of_several
+    else:
+        target = rule.scheduler
     if not target:
         raise ValueError(f"{rule.type} compares trials by one objective")
     make_scheduler: Callable[[Rule, Objective, int], Scheduler] = pkgutil.resolve_name(target)

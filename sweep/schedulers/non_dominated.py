@@ -69,9 +69,13 @@ class NonDominatedOrder:
             is_pushed = np.zeros(len(front), bool)
             for one in moved:
                 is_pushed |= find_dominated(self._get_losses(front), self._losses[one])
-            pushed = [other for other, is_one in zip(front, is_pushed, strict=True) if is_one]
+            pushed = []
+            for other, is_one in zip(front, is_pushed, strict=True):
+                if is_one:
+                    pushed.append(other)
             self._fronts[place] = [other for other, is_one in zip(front, is_pushed, strict=True) if not is_one] + moved
-            moved, place = pushed, place + 1
+            moved = pushed
+            place += 1
 
     def get_front(self, trial: int) -> int:
         """Return the front of a trial, from 1."""
@@ -109,7 +113,8 @@ class NonDominatedOrder:
         losses = self._get_losses(trials)
         if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
-        low, high = losses.min(axis=0), losses.max(axis=0)
+        low = losses.min(axis=0)
+        high = losses.max(axis=0)
         return np.asarray((losses - low) / np.where(high > low, high - low, 1.0))
 
 
@@ -159,7 +164,10 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             return None
         for rung in reversed(self._rungs):
             order = self._orders[rung]
-            waiting = [trial for trial in order.list_best(len(order)) if self._is_eligible(trial, rung)]
+            waiting = []
+            for trial in order.list_best(len(order)):
+                if self._is_eligible(trial, rung):
+                    waiting.append(trial)
             if waiting:
                 return waiting[0]
         return None
@@ -167,7 +175,10 @@ class NonDominatedPromotionScheduler(PausingScheduler):
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
             return {}
-        return {trial: self._describe(trial, pause.epoch) for trial, pause in self._paused.items()}
+        dropped = {}
+        for trial, pause in self._paused.items():
+            dropped[trial] = self._describe(trial, pause.epoch)
+        return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         if epoch not in self._orders:

@@ -68,7 +68,10 @@ class PausingScheduler:
                 loss = self._lasts.pop(trial, None)
                 if status is Status.COMPLETED and loss is not None:
                     self._completed += 1
-                    self._best = loss if self._best is None else min(loss, self._best)
+                    if self._best is None:
+                        self._best = loss
+                    else:
+                        self._best = min(loss, self._best)
                 self._process_end(trial)
             case _:
                 pass
@@ -80,13 +83,21 @@ class PausingScheduler:
     def last(self) -> int | None:
         if self._completed >= self._min_completed or not self._paused:
             return None
-        trial, pause = min(self._paused.items(), key=lambda one: (-one[1].epoch, one[1].loss, one[0]))
-        return trial if pause.loss < INFEASIBLE else None
+
+        def order(trial: int) -> tuple[int, float, int]:
+            pause = self._paused[trial]
+            return -pause.epoch, pause.loss, trial
+
+        first = min(self._paused, key=order)
+        return first if self._paused[first].loss < INFEASIBLE else None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         if not rest:
             return {}
-        return {trial: self._describe_pause(pause) for trial, pause in self._paused.items()}
+        dropped = {}
+        for trial, pause in self._paused.items():
+            dropped[trial] = self._describe_pause(pause)
+        return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         """Process a reported epoch; pause the trial after it or not, and resume others."""
@@ -114,7 +125,8 @@ class PromotionScheduler(PausingScheduler):
     def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
         self._capped, min_completed = False, 1
         if isinstance(rule, AshaPromotion):
-            self._capped, min_completed = rule.is_capped(several=False), rule.min_completed
+            self._capped = rule.is_capped(several=False)
+            min_completed = rule.min_completed
         super().__init__(rule.type, objective, early_terminate.compute_decision_epochs(rule, epochs), min_completed)
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
@@ -194,8 +206,13 @@ class PashaScheduler(PromotionScheduler):
 
     def _is_stable(self) -> bool:
         """Return whether the trials at the highest rung rank as at the rung before, except for noise."""
-        before = {trial: loss for loss, trial in self._scores[self._rungs[self._highest - 1]]}
-        now = [trial for _, trial in self._scores[self._rungs[self._highest]] if trial in before]
+        before = {}
+        for loss, trial in self._scores[self._rungs[self._highest - 1]]:
+            before[trial] = loss
+        now = []
+        for _, trial in self._scores[self._rungs[self._highest]]:
+            if trial in before:
+                now.append(trial)
         epsilon = self.epsilon
         then = sorted(before[trial] for trial in now)
         return all(abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True))
@@ -205,7 +222,9 @@ class PashaScheduler(PromotionScheduler):
         """The difference of losses up to which a trial may take the rank of another one."""
         if self._given is not None:
             return self._given
-        return float(np.percentile(self._crossing, 90)) if self._crossing else 0.0
+        if not self._crossing:
+            return 0.0
+        return float(np.percentile(self._crossing, 90))
 
     def _compare(self, trial: int) -> None:
         """Record how far a trial ends from each trial of the highest rung whose curve it has crossed at least twice."""
@@ -250,7 +269,9 @@ class FreezeThawScheduler(PausingScheduler):
         if self._best is None or trial is None:
             return trial
         pause = self._paused[trial]
-        return trial if pause.loss - self._predict_gains(0.0)[pause.epoch] < self._best else None
+        if pause.loss - self._predict_gains(0.0)[pause.epoch] < self._best:
+            return trial
+        return None
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
         before = self._came.get(trial)
@@ -298,11 +319,15 @@ class FreezeThawScheduler(PausingScheduler):
 
     def _predict_gains(self, optimism: float) -> dict[int, float]:
         """Return the gain that is predicted from each rung to the end of a trial."""
-        steps, before = list[float](), 0.0
+        steps = list[float]()
+        before = 0.0
         for rung in self._rungs:
             before = self._gains[rung].predict(optimism, before / 2)
             steps.append(before)
-        return {rung: sum(steps[place:]) for place, rung in enumerate(self._rungs)}
+        gains = {}
+        for place, rung in enumerate(self._rungs):
+            gains[rung] = sum(steps[place:])
+        return gains
 
 
 @dataclass(slots=True)
@@ -326,5 +351,8 @@ class _Gains:
         """
         if not self.count:
             return unknown
-        deviation = math.sqrt(self.squares / self.count) if self.count > 1 else abs(self.mean)
+        if self.count > 1:
+            deviation = math.sqrt(self.squares / self.count)
+        else:
+            deviation = abs(self.mean)
         return max(self.mean, 0.0) + optimism * deviation

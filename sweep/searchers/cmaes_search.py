@@ -73,7 +73,10 @@ class CmaesSearcher:
         Trials that are running then do not count for its generations.
         """
         self._begin(space)
-        ended = [record for record in self._ledger.trials.values() if record.paused or record.ended is not None]
+        ended = []
+        for record in self._ledger.trials.values():
+            if record.paused or record.ended is not None:
+                ended.append(record)
         self._learn_past([*self._earlier, *ended])
 
     def _learn_past(self, past: Iterable[TrialState]) -> int:
@@ -114,7 +117,8 @@ class CmaesSearcher:
 
     def _hear(self, record: TrialState) -> None:
         """Add a trial to the present generation; update the distribution when the generation is full."""
-        loss, optimizer = self._loss(record), self._distribution()
+        loss = self._loss(record)
+        optimizer = self._distribution()
         if loss is None:
             return
         self._solutions.append((self._point(record.params), loss))
@@ -134,7 +138,8 @@ class CmaesSearcher:
         if not self._adapted:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
-        optimizer, others = self._distribution(), np.random.Generator(np.random.Philox(int(seeds[0])))
+        optimizer = self._distribution()
+        others = np.random.Generator(np.random.Philox(int(seeds[0])))
         optimizer.reseed_rng(int(seeds[1]))
         for _ in range(_ATTEMPTS):
             units = dict(zip((parameter.name for parameter in self._adapted), optimizer.ask().tolist(), strict=True))
@@ -157,7 +162,9 @@ class CmaesSearcher:
         """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
-        mean, width, covariance = np.full(dimensions, 0.5), _WIDTH, None
+        mean = np.full(dimensions, 0.5)
+        width = _WIDTH
+        covariance = None
         if self._restarts:
             mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
         elif self._past:

@@ -47,11 +47,21 @@ def comparable(results: Results) -> Array:
     violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
     known = results.losses[meets]
     best = float(known.min()) if len(known) else 0.0
-    reach = FARTHEST * _typical_distance(known, best) if len(known) else 1.0
-    worst = min(float(known.max()), best + reach) if len(known) else 0.0
+    if len(known):
+        reach = FARTHEST * _typical_distance(known, best)
+        worst = min(float(known.max()), best + reach)
+    else:
+        reach = 1.0
+        worst = 0.0
     unit = worst - best or 1.0
-    most = float(results.violations[violates].max()) if violates.any() else 1.0
-    found = np.full(len(results.losses), worst + unit if violates.any() or not len(known) else worst)
+    if violates.any():
+        most = float(results.violations[violates].max())
+    else:
+        most = 1.0
+    if violates.any() or not len(known):
+        found = np.full(len(results.losses), worst + unit)
+    else:
+        found = np.full(len(results.losses), worst)
     found[meets] = np.minimum(known, best + reach)
     found[violates] = worst + unit * results.violations[violates] / most
     return found
@@ -100,7 +110,8 @@ def _levels(rungs: Sequence[Results]) -> list[_Level]:
             lower = np.array([below[trial] for trial in results.trials])
             slope = _slope(lower, losses)
             losses = losses - slope * lower
-        offset, scale = float(losses.mean()), max(float(losses.std()), 0.05)
+        offset = float(losses.mean())
+        scale = max(float(losses.std()), 0.05)
         levels.append(_Level(results.trials, (losses - offset) / scale, slope, offset, scale))
         below = here
     return levels
@@ -108,7 +119,8 @@ def _levels(rungs: Sequence[Results]) -> list[_Level]:
 
 def _slope(lower: Array, upper: Array) -> float:
     """Return the slope of a regression with a pull towards 1, limited to 0 to 2."""
-    from_mean, reached = lower - lower.mean(), upper - upper.mean()
+    from_mean = lower - lower.mean()
+    reached = upper - upper.mean()
     slope = (from_mean @ reached + RIDGE) / (from_mean @ from_mean + RIDGE)
     return min(max(float(slope), 0.0), 2.0)
 
@@ -118,7 +130,8 @@ def spread_choice(values: Array, most: int) -> NDArray[np.intp]:
     if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
-    best, rest = order[: most // 2], np.sort(order[most // 2 :])
+    best = order[: most // 2]
+    rest = np.sort(order[most // 2 :])
     evenly = np.linspace(0, len(rest) - 1, most - len(best)).round().astype(int)
     return np.sort(np.concatenate([best, rest[evenly]]))
 
@@ -154,7 +167,10 @@ class CurveModel:
         self._noises: list[float] = []  # variances of the noise of each level's own part
         for place, level in enumerate(self._levels):
             chosen = spread_choice(level.own, MOST_POINTS)
-            known = parameters[place] if place < len(parameters) else unknown
+            if place < len(parameters):
+                known = parameters[place]
+            else:
+                known = unknown
             points = features[np.array(level.trials)[chosen]]
             process = GaussianProcess(known, owners, points, level.own[chosen])
             self._processes.append(process.believing(features[list(pending[place])]))
@@ -200,7 +216,9 @@ class CurveModel:
         mean, deviation = self._predict(self._processes, features)
         starts = range(0, max(len(features) - count, 0) + 1, count)
         groups = [slice(start, start + count) for start in starts]
-        found = [expected_maximum(self._best - mean[group], deviation[group]) for group in groups]
+        found = []
+        for group in groups:
+            found.append(expected_maximum(self._best - mean[group], deviation[group]))
         return float(np.mean(found)) * self._unit
 
     def predict(self, features: Array) -> tuple[Array, Array]:
@@ -208,7 +226,8 @@ class CurveModel:
         return self._predict(self._processes, features)
 
     def _predict(self, processes: Sequence[GaussianProcess], features: Array) -> tuple[Array, Array]:
-        mean, variance = np.zeros(len(features)), np.zeros(len(features))
+        mean = np.zeros(len(features))
+        variance = np.zeros(len(features))
         for level, process in zip(self._levels, processes, strict=True):
             own, deviation = process.predict(features)
             mean = level.slope * mean + level.offset + level.scale * own

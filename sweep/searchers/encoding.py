@@ -40,7 +40,10 @@ class Encoding:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        varying = [one for one in space.parameters if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1]
+        varying = []
+        for one in space.parameters:
+            if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1:
+                varying.append(one)
         self._axes = tuple(_Axis.of(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
         self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
@@ -111,7 +114,9 @@ class Encoding:
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
         """Return the coordinates of rows, in which the squared distance within a parameter is at most 1."""
-        blocks = [axis.coordinates(rows[:, column]) for column, axis in enumerate(self._axes)]
+        blocks = []
+        for column, axis in enumerate(self._axes):
+            blocks.append(axis.coordinates(rows[:, column]))
         return np.hstack([np.empty((len(rows), 0)), *blocks])
 
     @property
@@ -165,7 +170,9 @@ class _Axis:
     @property
     def step(self) -> float:
         """The distance of neighboring values; 0 for a continuum."""
-        return 0.0 if self.values is None or len(self.values) < 2 else 1.0 / len(self.values)
+        if self.values is None or len(self.values) < 2:
+            return 0.0
+        return 1.0 / len(self.values)
 
     @property
     def dimensions(self) -> int:
@@ -186,7 +193,9 @@ class _Axis:
 
     def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the nearest possible values, as numbers from 0 to 1."""
-        return numbers if self.values is None else self.units[self._places(numbers)]
+        if self.values is None:
+            return numbers
+        return self.units[self._places(numbers)]
 
     def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         absent = np.isnan(numbers)
@@ -211,7 +220,10 @@ class _Axis:
 
 def _are_ordered(values: Sequence[Value]) -> bool:
     """Return whether a list consists of at least three different numbers, which a model takes as points on a line."""
-    numbers = [float(value) for value in values if is_number(value)]
+    numbers = []
+    for value in values:
+        if is_number(value):
+            numbers.append(float(value))
     return 2 < len(values) == len(set(numbers))
 
 

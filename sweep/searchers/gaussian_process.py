@@ -29,7 +29,8 @@ FIT_STEPS = 40
 def matern(squares: Array) -> Array:
     """Return the kernel with signal 1 at squared distances."""
     distances = ROOT5 * np.sqrt(squares)
-    return np.asarray((1.0 + distances + (5.0 / 3.0) * squares) * np.exp(-distances))
+    polynomial = 1.0 + distances + (5.0 / 3.0) * squares
+    return np.asarray(polynomial * np.exp(-distances))
 
 
 def matern_slope(squares: Array) -> Array:
@@ -66,8 +67,10 @@ class GaussianProcess:
     """
 
     def __init__(self, parameters: KernelParameters, owners: NDArray[np.intp], features: Array, values: Array) -> None:
-        self._parameters, self._owners = parameters, owners
-        self._features, self._values = features, values
+        self._parameters = parameters
+        self._owners = owners
+        self._features = features
+        self._values = values
         self._signal = math.exp(parameters.signal)
         matrix = self._covariance(features)
         matrix[np.diag_indices_from(matrix)] += math.exp(parameters.noise) + JITTER
@@ -103,10 +106,9 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
     rough[:size] -= 1.0
     rough[size] = math.log(0.1)
     bounds = [(-3.0, 4.0)] * size + [(math.log(1e-6), 0.5), (-4.0, 3.0)]
-    ends = [
-        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FIT_STEPS})
-        for start in (smooth, rough)
-    ]
+    ends = []
+    for start in (smooth, rough):
+        ends.append(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": FIT_STEPS}))
     best = min(ends, key=lambda end: float(end.fun))
     return KernelParameters.of_vector(best.x)
 
@@ -118,14 +120,18 @@ class NegativeLogPosterior:
         self._values = values
         self._size = size = int(owners.max()) + 1
         self._identity = np.eye(len(values))
-        columns = [features[:, owners == one] for one in range(size)]
+        columns = []
+        for one in range(size):
+            columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
         self.center = KernelParameters.expected(size).vector()
         self._spread = np.array([1.0] * size + [2.0, 1.0])
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         size, values = self._size, self._values
-        precisions, noise, signal = np.exp(-2.0 * vector[:size]), math.exp(vector[-2]), math.exp(vector[-1])
+        precisions = np.exp(-2.0 * vector[:size])
+        noise = math.exp(vector[-2])
+        signal = math.exp(vector[-1])
         squares = np.tensordot(precisions, self._squares, 1)
         kernel = signal * matern(squares)
         try:

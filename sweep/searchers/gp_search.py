@@ -102,7 +102,9 @@ class GaussianProcessSearcher:
     foresees = False
 
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int, *, starts: int = 0) -> None:
-        self._objective, self._seed, self._fewest_starts = objectives[0], seed, starts
+        self._objective = objectives[0]
+        self._seed = seed
+        self._fewest_starts = starts
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[TrialState] = []  # trials of earlier sweeps
@@ -114,7 +116,10 @@ class GaussianProcessSearcher:
         self._encoding = Encoding(space)
         self._owners = self._encoding.owners
         self._starts = max(FEWEST_STARTS, self._encoding.size + 1, self._fewest_starts)
-        self._design = random_search(space, self._seed) if space.has_beliefs else sobol_search(space, self._seed)
+        if space.has_beliefs:
+            self._design = random_search(space, self._seed)
+        else:
+            self._design = sobol_search(space, self._seed)
         self._known: list[_Known] = []  # trials of earlier sweeps come first
         self._places: dict[int, int] = {}  # index in `_known` by trial
         self._features: list[NDArray[np.float64]] = []
@@ -155,7 +160,10 @@ class GaussianProcessSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         rest = independent_draws(self._space, self._seed, number)
-        draws = self._first_draws(number) if self._starting else self._model_draws(number)
+        if self._starting:
+            draws = self._first_draws(number)
+        else:
+            draws = self._model_draws(number)
         return first_new(self._space, chain(draws, rest), self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
@@ -193,7 +201,10 @@ class GaussianProcessSearcher:
             else:
                 rows = self._candidates(len(self._ledger.trials))[:PROMISING]
             features = self._encoding.features(rows)
-            gain = model.expected_gain(features, count) if chosen else model.mean_gain(features, count)
+            if chosen:
+                gain = model.expected_gain(features, count)
+            else:
+                gain = model.mean_gain(features, count)
             return ModelledGain(gain, model.noise)
 
     @property
@@ -225,7 +236,8 @@ class GaussianProcessSearcher:
             return model.log_gains(encoding.features(rows)) + BETA / count * encoding.log_belief(rows)
 
         share = 1 if encoding.is_plain else 4
-        candidates, neighbors = CANDIDATES // share, NEIGHBORS // share
+        candidates = CANDIDATES // share
+        neighbors = NEIGHBORS // share
         best = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
         around = encoding.move(np.repeat(best, neighbors, axis=0), 0.1, rng)
         rows = encoding.admit(np.vstack([rng.random((candidates, encoding.size)), around]))
@@ -248,14 +260,18 @@ class GaussianProcessSearcher:
 
     def _by_rung(self, results: Iterable[RungResult]) -> list[Results]:
         """Return the results of each rung, up to the last one that has any."""
-        found: dict[Rung, list[RungResult]] = {rung: [] for rung in self._rungs}
+        found: dict[Rung, list[RungResult]] = {}
+        for rung in self._rungs:
+            found[rung] = []
         for result in results:
             found[result.rung].append(result)
         return [_combine_results(several) for several in found.values() if several]
 
     def _pending(self) -> list[list[int]]:
         """Return for each rung the running trials that reach it next."""
-        pending: dict[Rung, list[int]] = {rung: [] for rung in self._rungs}
+        pending: dict[Rung, list[int]] = {}
+        for rung in self._rungs:
+            pending[rung] = []
         for number, place in self._places.items():
             if self._ledger.trials[number].status is Status.RUNNING:
                 following = next((rung for rung in self._rungs if rung not in self._known[place].counted), None)
@@ -291,9 +307,8 @@ class GaussianProcessSearcher:
         """Use the epochs at which most trials stop, and the end, as rungs; if they change, count all trials again."""
         chosen: list[int] = []
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
-            if count >= FEWEST_STOPS and all(
-                max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen
-            ):
+            is_apart = all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen)
+            if count >= FEWEST_STOPS and is_apart:
                 chosen.append(epoch)
         rungs = (*sorted(chosen[:MOST_RUNGS]), END)
         if rungs == self._rungs:
@@ -341,7 +356,11 @@ class GaussianProcessSearcher:
         """
         record = self._known[place].record
         for epoch in sorted(record.epochs, reverse=True):
-            loss = self._objective.loss(record.epochs[epoch]) if epoch <= rung else None
+            if epoch > rung:
+                continue
+            loss = self._objective.loss(record.epochs[epoch])
             if loss is not None:
                 return RungResult(place, rung, loss, self._objective.violation(record.epochs[epoch]))
-        return None if record.status in UNFINISHED else RungResult(place, rung, math.inf, 0.0)
+        if record.status in UNFINISHED:
+            return None
+        return RungResult(place, rung, math.inf, 0.0)

@@ -62,12 +62,15 @@ def encode_value(domain: Domain, value: Value) -> Any:
     known = distribution(domain)
     if isinstance(known, CategoricalDistribution):
         return key(value)
-    return to_unit(domain, value) if known == UNIT else value
+    if known == UNIT:
+        return to_unit(domain, value)
+    return value
 
 
 def draw(trial: Trial, parameter: Parameter) -> Value:
     """Return the value that Optuna's sampler chooses for a parameter of a trial."""
-    name, domain = parameter.name, parameter.domain
+    name = parameter.name
+    domain = parameter.domain
     match distribution(domain):
         case CategoricalDistribution(choices=labels):
             label = trial.suggest_categorical(name, labels)
@@ -126,16 +129,23 @@ class TPESampler(samplers.TPESampler):
         self._trials = trials
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return super().infer_relative_search_space(study, trial) if self._common is None else self._common
+        if self._common is None:
+            return super().infer_relative_search_space(study, trial)
+        return self._common
 
     def _compute_acquisition_func(self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any) -> Any:
         found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
         for name, numbers in samples.items() if self._believed else ():
             parameter = self._believed.get(name)
             if parameter is not None and parameter.belief is not None:
-                domain, known = parameter.domain, distribution(parameter.domain)
-                values = [_decoded(domain, known, number) for number in numbers.tolist()]
-                logs = [parameter.belief.log_density(domain, value) for value in values]
+                domain = parameter.domain
+                known = distribution(parameter.domain)
+                values = []
+                for number in numbers.tolist():
+                    values.append(_decoded(domain, known, number))
+                logs = []
+                for value in values:
+                    logs.append(parameter.belief.log_density(domain, value))
                 found = found + BETA / max(self._trials, 1) * np.array(logs)
         return found
 
@@ -149,7 +159,9 @@ def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
         return (list_choices(domain) or ())[int(number)]
     if known == UNIT and not isinstance(domain, Uniform):
         return from_unit(domain, number)
-    return int(number) if isinstance(known, IntDistribution) else number
+    if isinstance(known, IntDistribution):
+        return int(number)
+    return number
 
 
 class NSGAIISampler(samplers.NSGAIISampler):
@@ -168,7 +180,10 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return the distributions of the parameters that every trial has and that vary, in the order of Optuna's draws."""
-    known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
+    known = {}
+    for p in space.parameters:
+        if p.drawn and not p.when:
+            known[p.name] = distribution(p.domain)
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
 
 
@@ -276,7 +291,8 @@ class OptunaSearcher:
             self._stale |= self._bad
 
     def _sampler_draws(self, number: int) -> Generator[Draw]:
-        study, notes = self._study(number), self._storage.notes
+        study = self._study(number)
+        notes = self._storage.notes
         for _ in range(_SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
@@ -304,7 +320,8 @@ class OptunaSearcher:
         """Return the parameters of a trial in Optuna's representation; None if they are from another space."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
-            name, domain = parameter.name, parameter.domain
+            name = parameter.name
+            domain = parameter.domain
             is_here = name in event.params
             if (parameter.drawn and not parameter.when and not is_here) or (
                 is_here and not contains(domain, event.params[name])
@@ -339,9 +356,14 @@ class OptunaSearcher:
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
         if len(self._objectives) == 1:  # Optuna compares pruned trials by one objective only
-            reported = {epoch: self._objectives[0].value(metrics) for epoch, metrics in epochs.items()}
-            by_epoch = {epoch: value for epoch, value in reported.items() if value is not None}
-        ended = datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None
+            for epoch, metrics in epochs.items():
+                value = self._objectives[0].value(metrics)
+                if value is not None:
+                    by_epoch[epoch] = value
+        if record.ended is None:
+            ended = None
+        else:
+            ended = datetime.fromtimestamp(record.ended, UTC)
         span = datetime.fromtimestamp(record.started, UTC), ended
         told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, span)
         told.system_attrs = point.notes
@@ -362,7 +384,9 @@ class OptunaSearcher:
 
     def _imputed(self, record: Record, penalties: list[float]) -> Outcome:
         """Return the outcome of a trial without usable final values."""
-        imputed = [objective.imputed(record.epochs.values()) for objective in self._objectives]
+        imputed = []
+        for objective in self._objectives:
+            imputed.append(objective.imputed(record.epochs.values()))
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
         values = []
@@ -371,7 +395,8 @@ class OptunaSearcher:
         return TrialState.COMPLETE, values, {}
 
     def _finished(self, record: Record, values: list[float]) -> Outcome:
-        first, violation = self._objectives[0], self._objectives[0].violation(record.last)
+        first = self._objectives[0]
+        violation = self._objectives[0].violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
         if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
@@ -380,9 +405,13 @@ class OptunaSearcher:
 
     def _values(self, record: Record) -> list[float]:
         """Return the final value of every objective; empty if one has none."""
-        values = [objective.value(record.last) for objective in self._objectives]
+        values = []
+        for objective in self._objectives:
+            values.append(objective.value(record.last))
         finite = [value for value in values if value is not None]
-        return finite if len(finite) == len(values) else []
+        if len(finite) == len(values):
+            return finite
+        return []
 
 
 def tpe_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
@@ -420,8 +449,12 @@ class _Range:
         if loss is None or self._objective.violated(record.last):
             return False
         before = self._empty, self._low, self._high
-        self._low = loss if self._empty else min(self._low, loss)
-        self._high = loss if self._empty else max(self._high, loss)
+        if self._empty:
+            self._low = loss
+            self._high = loss
+        else:
+            self._low = min(self._low, loss)
+            self._high = max(self._high, loss)
         self._empty = False
         return before != (self._empty, self._low, self._high)
 
@@ -432,4 +465,5 @@ class _Range:
 
     def beyond(self, spreads: float) -> float:
         """Return a value that is worse than the worst one by ``spreads`` times the range."""
-        return self._objective.of_loss(self._high + spreads * (self._high - self._low or abs(self._high) or 1.0))
+        spread = self._high - self._low or abs(self._high) or 1.0
+        return self._objective.of_loss(self._high + spreads * spread)

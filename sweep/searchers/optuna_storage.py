@@ -62,8 +62,13 @@ class ToldTrials(BaseStorage):
     ) -> list[FrozenTrial]:
         if states == (TrialState.WAITING,):  # Optuna asks for these before each trial; here are none
             return []
-        trials = [trial for trial in self._trials if states is None or trial.state in states]
-        return copy.deepcopy(trials) if deepcopy else trials
+        trials = []
+        for trial in self._trials:
+            if states is None or trial.state in states:
+                trials.append(trial)
+        if deepcopy:
+            return copy.deepcopy(trials)
+        return trials
 
     def set_trial_param(
         self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
@@ -181,25 +186,32 @@ class WatchedStudies(BaseStorage):
         self._sweeps = list(sweeps)
 
     def get_all_studies(self) -> list[FrozenStudy]:
-        return [
-            FrozenStudy(
-                study_name=sweep.name,
-                direction=None,
-                directions=self.get_study_directions(number),
-                user_attrs=dict(sweep.notes),
-                system_attrs=self.get_study_system_attrs(number),
-                study_id=number,
+        studies = []
+        for number, sweep in enumerate(self._sweeps):
+            studies.append(
+                FrozenStudy(
+                    study_name=sweep.name,
+                    direction=None,
+                    directions=self.get_study_directions(number),
+                    user_attrs=dict(sweep.notes),
+                    system_attrs=self.get_study_system_attrs(number),
+                    study_id=number,
+                )
             )
-            for number, sweep in enumerate(self._sweeps)
-        ]
+        return studies
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        trials = [trial for trial in self._of(study_id).trials() if states is None or trial.state in states]
+        trials = []
+        for trial in self._of(study_id).trials():
+            if states is None or trial.state in states:
+                trials.append(trial)
         for trial in trials:
             trial._trial_id = _IDS * study_id + trial.number
-        return copy.deepcopy(trials) if deepcopy else trials
+        if deepcopy:
+            return copy.deepcopy(trials)
+        return trials
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         for trial in self.get_all_trials(trial_id // _IDS, deepcopy=False):
@@ -213,10 +225,16 @@ class WatchedStudies(BaseStorage):
         The inherited method compares values only, although `study.best_trial` considers constraints.
         """
         completed = self.get_all_trials(study_id, deepcopy=False, states=(TrialState.COMPLETE,))
-        feasible = [trial for trial in completed if _meets_constraints(trial)]
+        feasible = []
+        for trial in completed:
+            if _meets_constraints(trial):
+                feasible.append(trial)
         if not feasible:
             raise ValueError("no trial that meets its constraints is completed yet")
-        best = max if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE] else min
+        if self.get_study_directions(study_id) == [StudyDirection.MAXIMIZE]:
+            best = max
+        else:
+            best = min
         return best(feasible, key=lambda trial: trial.values[0])
 
     def get_study_id_from_name(self, study_name: str) -> int:
@@ -229,7 +247,10 @@ class WatchedStudies(BaseStorage):
         return self._of(study_id).name
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        return [StudyDirection[goal.upper()] for _, goal in self._of(study_id).objectives]
+        directions = []
+        for _, goal in self._of(study_id).objectives:
+            directions.append(StudyDirection[goal.upper()])
+        return directions
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         return dict(self._of(study_id).notes)

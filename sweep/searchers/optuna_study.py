@@ -96,7 +96,10 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -
     """
     axis_by_name = {}
     for name, domain in domains.items():
-        values = [trial.params[name] for trial in trials if name in trial.params]
+        values = []
+        for trial in trials:
+            if name in trial.params:
+                values.append(trial.params[name])
         if domain is not None or values:
             axis_by_name[name] = axis(domain, values)
     return axis_by_name
@@ -108,7 +111,10 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
             return Axis(_scale(domain or _make_domain(numbers), numbers))
-    choices = None if domain is None else list_choices(domain)
+    if domain is None:
+        choices = None
+    else:
+        choices = list_choices(domain)
     possible = {key(value): value for value in choices or ()}
     for value in seen:
         possible.setdefault(_find_known_key(value, possible), value)
@@ -127,13 +133,18 @@ def make_frozen_trial(
     with its reason, and all metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
-    values = [trial.metrics.get(name, math.nan) for name in objectives]
+    values = []
+    for name in objectives:
+        values.append(trial.metrics.get(name, math.nan))
     if state is TrialState.RUNNING and not alive:
         state = TrialState.WAITING
     if state is TrialState.COMPLETE and not all(map(math.isfinite, values)):
         state = TrialState.FAIL
     has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
-    params = {name: known[name].value(value) for name, value in trial.params.items() if name in known}
+    params = {}
+    for name, value in trial.params.items():
+        if name in known:
+            params[name] = known[name].value(value)
     ended = None
     if state.is_finished():
         ended = _local(trial.started if trial.ended is None else trial.ended)
@@ -182,16 +193,20 @@ def study(
 
 def _make_domain(numbers: Sequence[float]) -> Range:
     """Return a domain from the smallest to the largest of these numbers (at least one), of integers if all are."""
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     if all(isinstance(number, int) for number in numbers):
         return IntUniform(int(low), int(high))
     return Uniform(low, high)
 
 
 def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
-    ends = [snap(domain, end) for end in get_finite_bounds(domain, _WIDE)]
+    ends = []
+    for end in get_finite_bounds(domain, _WIDE):
+        ends.append(snap(domain, end))
     whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
-    low, high = min([*ends, *seen]), max([*ends, *seen])
+    low = min([*ends, *seen])
+    high = max([*ends, *seen])
     log = is_log(domain, (low, high))
     step = domain.q
     if log or any(snap(domain, number) != number for number in seen):
@@ -219,7 +234,9 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 
 def _label_choice(value: Value) -> str:
     """Return the text that stands for a value among Optuna's choices."""
-    return value if isinstance(value, str) else key(value)
+    if isinstance(value, str):
+        return value
+    return key(value)
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
@@ -270,13 +287,20 @@ def compute_importances(
         return []
     known = {}
     for name in names:
-        values = [params[name] for params, _ in trials if name in params]
+        values = []
+        for params, _ in trials:
+            if name in params:
+                values.append(params[name])
         known[name] = _distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
-    told = [_frozen(number, params, loss, known) for number, (params, loss) in enumerate(pool)]
+    told = []
+    for number, (params, loss) in enumerate(pool):
+        told.append(_frozen(number, params, loss, known))
     storage = _storage()
-    shares: dict[str, list[float]] = {name: [] for name in names}
+    shares: dict[str, list[float]] = {}
+    for name in names:
+        shares[name] = []
     for _ in range(RESAMPLES):
         for name, share in _compute_importance_shares(
             storage, draws.choices(told, k=min(len(told), MOST)), names
@@ -318,14 +342,20 @@ def _compute_importance_shares(
 
 
 def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
-    numbers = [float(value) for value in values if is_number(value)]
+    numbers = []
+    for value in values:
+        if is_number(value):
+            numbers.append(float(value))
     if len(numbers) < len(values):
         return CategoricalDistribution(sorted({repr(value) for value in values}))
     return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
 
 def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
-    own = {name: dist for name, dist in known.items() if name in params}
+    own = {}
+    for name, dist in known.items():
+        if name in params:
+            own[name] = dist
     values: dict[str, float | str] = {}
     for name, dist in own.items():
         if isinstance(dist, FloatDistribution):

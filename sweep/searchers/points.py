@@ -88,12 +88,16 @@ def believed_draws(seed: int, number: int) -> Iterator[Draw]:
 
 def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
     belief = parameter.belief
-    return from_unit(parameter.domain, uniform()) if belief is None else belief.draw(parameter.domain, uniform())
+    if belief is None:
+        return from_unit(parameter.domain, uniform())
+    return belief.draw(parameter.domain, uniform())
 
 
 def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
     """Return draws that do not depend on results; half of them follow the author's beliefs, if there are any."""
-    return believed_draws(seed, number) if space.has_beliefs else uniform_draws(seed, number)
+    if space.has_beliefs:
+        return believed_draws(seed, number)
+    return uniform_draws(seed, number)
 
 
 def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
@@ -150,7 +154,10 @@ class PointStream:
         added = {key(one): one for one in configurations}
         waiting = self._take_back()
         ahead = [one for one in waiting if key(one) in self._added]
-        others = [one for one in waiting if key(one) not in self._added and key(one) not in added]
+        others = []
+        for one in waiting:
+            if key(one) not in self._added and key(one) not in added:
+                others.append(one)
         self._added |= added.keys()
         self._hand_out([*ahead, *added.values(), *others])
 
@@ -173,7 +180,10 @@ class PointStream:
 
     def _take_back(self) -> list[Params]:
         """Return the points of trials that have not started, in the order of the trials, which lose them."""
-        waiting = [trial for trial in sorted(self._assigned) if trial not in self._started]
+        waiting = []
+        for trial in sorted(self._assigned):
+            if trial not in self._started:
+                waiting.append(trial)
         self._free = 0
         return [self._assigned.pop(trial) for trial in waiting]
 
@@ -192,7 +202,10 @@ class SpacePoints(PointStream):
     def change_space(self, space: Space) -> None:
         """Suggest the points of another space; added configurations and starting points in it stay."""
         wanted = self._added | self._first
-        waiting = [one for one in self._take_back() if key(one) in wanted and space.has(one)]
+        waiting = []
+        for one in self._take_back():
+            if key(one) in wanted and space.has(one):
+                waiting.append(one)
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
         self._keys = {key(self._assigned[trial]) for trial in self._started}
@@ -249,7 +262,10 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Space
 
 def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:
     """Yield the points of the sequence after the first ``skipped`` ones."""
-    drawn = [parameter.name for parameter in space.parameters if parameter.drawn]
+    drawn = []
+    for parameter in space.parameters:
+        if parameter.drawn:
+            drawn.append(parameter.name)
     from scipy.stats import qmc  # importing it takes half a second
 
     sequence = qmc.Sobol(max(len(drawn), 1), scramble=True, rng=seed)

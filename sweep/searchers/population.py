@@ -54,7 +54,10 @@ class Population:
     def __init__(
         self, space: Space, objective: Objective, seed: int, rules: PopulationRules, first: Iterable[Params] = ()
     ) -> None:
-        self._space, self._objective, self._seed, self._rules = space, objective, seed, rules
+        self._space = space
+        self._objective = objective
+        self._seed = seed
+        self._rules = rules
         self._first = list(first)
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
@@ -93,7 +96,9 @@ class Population:
     def parent(self, number: int) -> Parent | None:
         """Return the parent of a copy; None for a trial that starts from scratch."""
         place = number - self._rules.size
-        return self._parents[place] if 0 <= place < len(self._parents) else None
+        if 0 <= place < len(self._parents):
+            return self._parents[place]
+        return None
 
     @property
     def waits(self) -> bool:
@@ -129,7 +134,9 @@ class Population:
             return None
         early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
         copied = member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
-        return f"waits for the others at epoch {member.epoch}" if trial in self._leaving or early or copied else None
+        if trial in self._leaving or early or copied:
+            return f"waits for the others at epoch {member.epoch}"
+        return None
 
     @property
     def _has_copies(self) -> bool:
@@ -142,14 +149,24 @@ class Population:
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
         """Return the replaced members that have not ended yet, and why they were replaced."""
-        return {trial: why for trial, why in self._losers.items() if _is_unfinished(self._members[trial])}
+        dropped = {}
+        for trial, why in self._losers.items():
+            if _is_unfinished(self._members[trial]):
+                dropped[trial] = why
+        return dropped
 
     def _look(self) -> None:
         """Replace members after each generation whose end all members have reached."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
-            there = [one for one, member in self._members.items() if _is_unfinished(member) and one not in self._losers]
-            at_the_end = [one for one in there if self._members[one].epoch >= end]
+            there = []
+            for one, member in self._members.items():
+                if _is_unfinished(member) and one not in self._losers:
+                    there.append(one)
+            at_the_end = []
+            for one in there:
+                if self._members[one].epoch >= end:
+                    at_the_end.append(one)
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
             if self._guide is not None:
@@ -169,28 +186,38 @@ class Population:
             parent = self.parent(number)
             exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
             if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
-                before, after = _comparable(self._loss(member, start)), _comparable(self._loss(member, end))
+                before = _comparable(self._loss(member, start))
+                after = _comparable(self._loss(member, end))
                 found[number] = bandit.MemberResult(member.params, before, after)
         return found
 
     def _loss(self, member: TrialState, epoch: int) -> float | None:
         metrics = member.epochs.get(epoch)
-        return None if metrics is None else self._objective.standing(metrics)
+        if metrics is None:
+            return None
+        return self._objective.standing(metrics)
 
     def _replace(self, end: int, there: list[int]) -> None:
         """Choose parents of copies that replace the worst members, and those lost since the last generation."""
-        losses = {one: self._loss(self._members[one], end) for one in there}
+        losses = {}
+        for one in there:
+            losses[one] = self._loss(self._members[one], end)
         ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
         lost = self._rules.size - len(there) - len(whole)
         count = min(self._rules.replaced, len(ranked) // 2)
-        best, worst = ranked[: max(count, 1)], ranked[len(ranked) - count :] if count else []
+        best = ranked[: max(count, 1)]
+        if count:
+            worst = ranked[len(ranked) - count :]
+        else:
+            worst = []
         numbers = self._numbers(end)
         for trial in [*([None] * max(lost, 0)), *worst]:
             parent = best[int(numbers() * len(best))]
             self._parents.append(Parent(parent, end))
             if trial is not None:
-                by, words = self._rules.method, self._words(losses, trial, parent)
+                by = self._rules.method
+                words = self._words(losses, trial, parent)
                 self._losers[trial] = f"{by}: trial {parent} takes its place, {words}"
 
     def _words(self, losses: Mapping[int, float | None], trial: int, parent: int) -> str:
@@ -210,7 +237,8 @@ class Population:
         numbers = uniform_numbers(self._seed, number)
 
         def draw(parameter: Parameter) -> Value:
-            name, domain = parameter.name, parameter.domain
+            name = parameter.name
+            domain = parameter.domain
             if name not in params:
                 return from_unit(domain, numbers())
             if not self._is_moved(parameter):
@@ -232,10 +260,17 @@ class Population:
 
     def _before(self, number: int) -> list[tuple[int, Params]]:
         """Return the parents and the hyperparameters of the copies of the same generation with smaller numbers."""
-        first, parents = self._rules.size, self._parents
+        first = self._rules.size
+        parents = self._parents
         epoch = parents[number - first].epoch
-        mine = [one for one in range(first, number) if parents[one - first].epoch == epoch]
-        return [(parents[one - first].trial, self.suggest(one) or {}) for one in mine]
+        mine = []
+        for one in range(first, number):
+            if parents[one - first].epoch == epoch:
+                mine.append(one)
+        earlier = []
+        for one in mine:
+            earlier.append((parents[one - first].trial, self.suggest(one) or {}))
+        return earlier
 
     def _is_moved(self, parameter: Parameter) -> bool:
         if self._rules.perturb:
@@ -273,7 +308,9 @@ class _Guide:
         if model is None:
             return None
         if before:
-            rows = [bandit.row(*self._stands(generation, one), params, self._axes) for one, params in before]
+            rows = []
+            for one, params in before:
+                rows.append(bandit.row(*self._stands(generation, one), params, self._axes))
             model = model.expecting(np.array(rows))
         taken = {key(params) for _, params in before}
         others: dict[str, Value] = {}
@@ -287,7 +324,9 @@ class _Guide:
                 return others[one.name]
 
             made = self._space.feasible(value)
-            return None if made is None or key(made) in taken else made
+            if made is None or key(made) in taken:
+                return None
+            return made
 
         start = bandit.row(*self._stands(generation, trial), self._trained[generation][trial].params, self._axes)
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
@@ -295,10 +334,15 @@ class _Guide:
     def _model_of(self, generation: int) -> bandit.Posterior | None:
         """Return a model of the generations up to this one; None if there are too few results."""
         if self._model[0] != generation:
-            past = [list(one.values()) for one in self._trained[: generation + 1]]
+            past = []
+            for one in self._trained[: generation + 1]:
+                past.append(list(one.values()))
             points, values = bandit.observations(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
-            model = bandit.Posterior(bandit.fit_kernel(points, values), points, values) if enough else None
+            if enough:
+                model = bandit.Posterior(bandit.fit_kernel(points, values), points, values)
+            else:
+                model = None
             self._model = generation, model
         return self._model[1]
 
@@ -325,7 +369,9 @@ def _is_unfinished(member: TrialState) -> bool:
 
 def _comparable(loss: float | None) -> float | None:
     """Return a loss for computing differences; None if it stands for violated constraints on metrics."""
-    return None if loss is None or loss >= INFEASIBLE else loss
+    if loss is None or loss >= INFEASIBLE:
+        return None
+    return loss
 
 
 def _worst(loss: float | None) -> float:

@@ -44,7 +44,10 @@ class MemberResult:
 
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the share of a generation's members that were better, which does not depend on the scale of losses."""
-    losses = [one.after for one in generation if one.after is not None]
+    losses = []
+    for one in generation:
+        if one.after is not None:
+            losses.append(one.after)
     if loss is None or len(losses) < 2:
         return MIDDLE
     return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
@@ -58,12 +61,19 @@ def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[P
     """
     rows, fell = [], []
     for number in range(1 if len(generations) > 1 else 0, len(generations)):
-        before = generations[number - 1] if number else []
+        if number:
+            before = generations[number - 1]
+        else:
+            before = []
         for one in generations[number]:
             if not number or one.before is not None:
                 rows.append(row(number, compute_standing(one.before, before), one.params, axes))
-                fell.append(-math.inf if one.after is None else (one.before or 0.0) - one.after)
-    return np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2), standardized(np.array(fell[-NEWEST:]))
+                if one.after is None:
+                    fell.append(-math.inf)
+                else:
+                    fell.append((one.before or 0.0) - one.after)
+    points = np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2)
+    return points, standardized(np.array(fell[-NEWEST:]))
 
 
 def standardized(values: Array) -> Array:
@@ -71,11 +81,18 @@ def standardized(values: Array) -> Array:
 
     Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
     """
-    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+    if np.isfinite(values).any():
+        finite = values[np.isfinite(values)]
+    else:
+        finite = np.zeros(1)
     middle = float(np.median(finite))
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
-    pulled: Array = values.clip(max(middle - reach, finite.min()), min(middle + reach, finite.max()))
-    return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12) if len(values) else values
+    low = max(middle - reach, finite.min())
+    high = min(middle + reach, finite.max())
+    pulled: Array = values.clip(low, high)
+    if len(values):
+        return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12)
+    return values
 
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
@@ -104,27 +121,34 @@ class Kernel:
         return (1 - self.noise) * self._alike(*distances_between(first, second))
 
     def _alike(self, apart: Array, squares: Array) -> Array:
-        return np.exp(-squares / (2 * self.length**2)) * (1 - self.forgets) ** (apart / 2)
+        by_distance: Array = np.exp(-squares / (2 * self.length**2))
+        by_time: Array = (1 - self.forgets) ** (apart / 2)
+        return by_distance * by_time
 
     def cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
         """Return the negative log marginal likelihood, up to a constant, and its derivatives ordered as `_BOUNDS`."""
         apart, squares = distances
-        alike, unit = self._alike(apart, squares), np.eye(len(values))
+        alike = self._alike(apart, squares)
+        unit = np.eye(len(values))
         inverse, logarithm = inverted((1 - self.noise) * alike + self.noise * unit)
         weights = (inverse * values).sum(axis=1)
         outer = (inverse - np.outer(weights, weights)) / 2
         by_length = (1 - self.noise) * alike * squares / self.length**2
         by_forgetting = (self.noise - 1) * alike * apart / (2 * (1 - self.forgets))
-        slopes = [float((outer * one).sum()) for one in (by_length, unit - alike, by_forgetting)]
+        slopes = []
+        for one in (by_length, unit - alike, by_forgetting):
+            slopes.append(float((outer * one).sum()))
         return (float((values * weights).sum()) + logarithm) / 2, slopes
 
 
 def inverted(matrix: Array) -> tuple[Array, float]:
     """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
     # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
-    found, logarithm = matrix.copy(), 0.0
+    found = matrix.copy()
+    logarithm = 0.0
     for place in range(len(found)):
-        pivot, column = float(found[place, place]), found[:, place].copy()
+        pivot = float(found[place, place])
+        column = found[:, place].copy()
         column[place], found[:, place], found[place, place] = 0.0, 0.0, 1.0
         found[place] /= pivot
         found -= column[:, None] * found[place]
@@ -138,19 +162,23 @@ def distances_between(first: Array, second: Array) -> tuple[Array, Array]:
     The first coordinate of a point is the time.
     """
     apart = np.abs(first[:, None, 0] - second[None, :, 0])
-    return apart, ((first[:, None, 1:] - second[None, :, 1:]) ** 2).sum(axis=2)
+    squares = (first[:, None, 1:] - second[None, :, 1:]) ** 2
+    return apart, squares.sum(axis=2)
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
     """Return the kernel with the largest marginal likelihood."""
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
-    distances, rule = distances_between(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
+    distances = distances_between(points, points)
+    rule = {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
 
     def compute_cost(theta: Array) -> tuple[float, list[float]]:
         return _make_kernel(theta).cost(distances, values)
 
-    found = [minimize(compute_cost, start, **rule) for start in _STARTS]
+    found = []
+    for start in _STARTS:
+        found.append(minimize(compute_cost, start, **rule))
     best = min(found, key=lambda one: float(one.fun))
     return _make_kernel(best.x.round(3))  # digits that are the same on every machine
 
@@ -164,7 +192,9 @@ class Posterior:
     """A Gaussian process, given observed gains at some points."""
 
     def __init__(self, kernel: Kernel, points: Array, values: Array) -> None:
-        self.kernel, self.points, self.values = kernel, points, values
+        self.kernel = kernel
+        self.points = points
+        self.values = values
         self._inverse, _ = inverted(kernel.between(points, points) + kernel.noise * np.eye(len(points)))
         self._weights = (self._inverse * values).sum(axis=1)
 
@@ -172,7 +202,9 @@ class Posterior:
         """Return the means and the standard deviations at other points, without noise."""
         across = self.kernel.between(points, self.points)
         known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `inverted` is
-        return (across * self._weights).sum(axis=1), np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
+        means = (across * self._weights).sum(axis=1)
+        deviations = np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
+        return means, deviations
 
     def expecting(self, points: Array) -> Posterior:
         """Return the process as if its own means had been observed at points whose gains are not known yet.
@@ -186,7 +218,8 @@ class Posterior:
     def bound(self, points: Array) -> Array:
         """Return the upper confidence bound at points; it widens with the logarithm of the number of observations."""
         means, deviations = self.predict(points)
-        return means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
+        square = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
+        return means + math.sqrt(square) * deviations
 
 
 def choose_point(
@@ -204,12 +237,20 @@ def choose_point(
     names = [axis.name for axis in axes]
     best: list[tuple[float, list[float], Params]] = []
     for width in (*WIDTHS, 0.0):
-        named = [dict(zip(names, one, strict=True)) for one in units.clip(0, 1).tolist()]
-        made = [params for params in map(make, named) if params is not None]
+        named = []
+        for one in units.clip(0, 1).tolist():
+            named.append(dict(zip(names, one, strict=True)))
+        made = []
+        for params in map(make, named):
+            if params is not None:
+                made.append(params)
         if made:
-            rows = [row(generation, stood, params, axes) for params in made]
+            rows = []
+            for params in made:
+                rows.append(row(generation, stood, params, axes))
             best += zip(model.bound(np.array(rows)).tolist(), rows, made, strict=True)
             best = sorted(best, key=lambda one: -one[0])[:BEST]
         centres = np.array([one[1][2:] for one in best]).reshape(-1, 1, len(axes))
-        units = (centres + width * numbers.normal(size=(len(best), STEPS, len(axes)))).reshape(-1, len(axes))
+        steps = width * numbers.normal(size=(len(best), STEPS, len(axes)))
+        units = (centres + steps).reshape(-1, len(axes))
     return best[0][2] if best else None

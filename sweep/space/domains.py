@@ -178,7 +178,9 @@ def by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
 def _exact(value: Value) -> object:
     if type(value) is float and value.is_integer():
         return int(value)
-    return (key(value),) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        return (key(value),)
+    return value
 
 
 def contains(domain: Domain, value: Value) -> bool:
@@ -248,7 +250,9 @@ def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
 
 def quantum(domain: Range) -> float | None:
     """Return the step between neighboring values; None if continuous."""
-    return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
+    if isinstance(domain, IntUniform) and domain.q is None:
+        return 1
+    return domain.q
 
 
 def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
@@ -257,7 +261,8 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
     They do if the domain is logarithmic. For lists, tied values and unknown domains, they do if they span a factor of
     ten and most of them lie at the low end.
     """
-    low, high = min(numbers), max(numbers)
+    low = min(numbers)
+    high = max(numbers)
     match domain:
         case _ if low <= 0:
             return False
@@ -278,7 +283,9 @@ def multiples(low: float, high: float, q: float) -> tuple[float, float]:
 
 
 def _multiple(k: float, q: float) -> int | float:
-    return int(k) * q if isinstance(q, int) else float(int(k) * Fraction(str(q)))
+    if isinstance(q, int):
+        return int(k) * q
+    return float(int(k) * Fraction(str(q)))
 
 
 def _require(rule: str, holds: bool) -> None:

@@ -48,12 +48,16 @@ def from_unit(domain: Domain, u: float) -> Value:
             return value
         case Categorical(values):
             weights = _probabilities(domain)
-            possible = [i for i, weight in enumerate(weights) if weight > 0]
+            possible = []
+            for i, weight in enumerate(weights):
+                if weight > 0:
+                    possible.append(i)
             edges = list(accumulate(weights[i] for i in possible))
             return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
         case IntUniform(low, high, q, log=False):
             first, last = multiples(low, high, q or 1)
-            return int(first + min(int(u * (last - first + 1)), last - first)) * (q or 1)
+            place = min(int(u * (last - first + 1)), last - first)
+            return int(first + place) * (q or 1)
         case Tied():
             raise TypeError("a tied value is computed, not drawn")
         case _:
@@ -158,12 +162,14 @@ class Belief:
         if isinstance(domain, Categorical):
             return from_unit(self._multiply_odds(domain), u)
         around, low, high = self._normal(domain)
-        return from_unit(domain, min(max(around.inv_cdf(low + u * (high - low)), 0.0), 1 - _TINY))
+        quantile = around.inv_cdf(low + u * (high - low))
+        return from_unit(domain, min(max(quantile, 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
         """Return the log of the believed density of a value relative to the domain's own; 0 if equal."""
         if isinstance(domain, Categorical):
-            believed, own = self._multiply_odds(domain).probabilities or (), _probabilities(domain)
+            believed = self._multiply_odds(domain).probabilities or ()
+            own = _probabilities(domain)
             place = [key(one) for one in domain.values].index(key(value))
             return math.log(believed[place] / own[place])
         around, low, high = self._normal(domain)
@@ -177,7 +183,10 @@ class Belief:
         """Return the domain with the probability of the believed value multiplied by its odds."""
         weights = []
         for value, probability in zip(domain.values, _probabilities(domain), strict=True):
-            odds = ODDS[self.confidence] if key(value) == key(self.value) else 1.0
+            if key(value) == key(self.value):
+                odds = ODDS[self.confidence]
+            else:
+                odds = 1.0
             weights.append(probability * odds)
         total = sum(weights)
         return Categorical(domain.values, tuple(weight / total for weight in weights))

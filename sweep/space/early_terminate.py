@@ -85,8 +85,13 @@ class Rule:
     def __post_init__(self) -> None:
         """Raise `Misfit` for a value out of bounds, or for keys that exclude each other."""
         for one in fields(self):
-            value, low, high = getattr(self, one.name), one.metadata["low"], one.metadata["high"]
-            if value is not None and not ((low is None or low <= value) and (high is None or value <= high)):
+            value = getattr(self, one.name)
+            low = one.metadata["low"]
+            high = one.metadata["high"]
+            if value is None:
+                continue
+            is_within = (low is None or low <= value) and (high is None or value <= high)
+            if not is_within:
                 raise Misfit(f"number {value}, expected from {low} to {high}", one.name)
         self.check()
 
@@ -104,7 +109,8 @@ class Rule:
 
     def check(self) -> None:
         """Raise `Misfit` for keys that exclude each other."""
-        first, last = getattr(self, "min_iter", None), getattr(self, "max_iter", None)
+        first = getattr(self, "min_iter", None)
+        last = getattr(self, "max_iter", None)
         if first is not None and last is not None and last < first:
             raise Misfit(f"number {last}, expected at least min_iter, which is {first}", "max_iter")
 
@@ -175,7 +181,9 @@ class AshaPromotion(Rule):
 
     def is_capped(self, *, several: bool) -> bool:
         """Return whether the rule is capped in a sweep with one objective, or with several."""
-        return several if self.capped is None else self.capped
+        if self.capped is None:
+            return several
+        return self.capped
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +256,9 @@ class Hyperband(Rule):
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
         if self.max_iter is not None and self.s is not None:
-            candidates = [int(self.max_iter / self.eta**k) for k in range(1, self.s + 1)]
+            candidates = []
+            for k in range(1, self.s + 1):
+                candidates.append(int(self.max_iter / self.eta**k))
         elif self.min_iter is not None:
             candidates = list(map(int, _list_rungs(self.min_iter, self.eta, epochs)))
         else:
@@ -257,11 +267,18 @@ class Hyperband(Rule):
 
     @property
     def key_of_first_rung(self) -> str:
-        return "max_iter" if self.max_iter else "min_iter"
+        if self.max_iter:
+            return "max_iter"
+        return "min_iter"
 
     def check(self) -> None:
-        given = [key for key in ("min_iter", "max_iter", "s") if getattr(self, key) is not None]
-        if (self.max_iter is None or self.s is None) and (self.min_iter is None or self.max_iter is not None):
+        given = []
+        for key in ("min_iter", "max_iter", "s"):
+            if getattr(self, key) is not None:
+                given.append(key)
+        by_first = self.min_iter is not None and self.max_iter is None
+        by_last = self.max_iter is not None and self.s is not None
+        if not by_first and not by_last:
             raise Misfit(f"{' and '.join(given) or 'neither'} given, expected min_iter alone, or max_iter and s")
 
 
@@ -303,7 +320,9 @@ EarlyTermination: TypeAlias = Rule | Own
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
     """Return the rule's brackets (`Rule.compute_brackets`); () for the user's own, which only itself knows."""
-    return () if isinstance(rule, Own) else rule.compute_brackets(epochs)
+    if isinstance(rule, Own):
+        return ()
+    return rule.compute_brackets(epochs)
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:

@@ -60,7 +60,9 @@ class ExpressionError(SweepError):
     """An expression that cannot be parsed or computed; ``column`` counts from 1."""
 
     def __init__(self, text: str, column: int, message: str) -> None:
-        self.text, self.column, self.message = text, column, message
+        self.text = text
+        self.column = column
+        self.message = message
         super().__init__(f"{text!r}, column {column}: {message}")
 
 
@@ -238,7 +240,9 @@ class _Evaluation:
         if name not in self.params:
             raise self.error(node, f"no parameter {name!r}")
         value = self.params[name]
-        return self.bounded(node, value) if isinstance(value, float) else value  # a metric may be NaN
+        if isinstance(value, float):
+            return self.bounded(node, value)  # a metric may be NaN
+        return value
 
     def decide(self, node: ast.expr) -> bool:
         """Return the value of ``not``, ``and``, ``or`` or a comparison."""
@@ -259,7 +263,9 @@ class _Evaluation:
         match node:
             case ast.UnaryOp(op=op, operand=operand):
                 number = self.number(operand)
-                return -number if isinstance(op, ast.USub) else number
+                if isinstance(op, ast.USub):
+                    return -number
+                return number
             case ast.BinOp(left=left, op=op, right=right):
                 return self.compute(node, _ARITHMETIC[type(op)], self.number(left), self.number(right))
             case ast.Call(func=ast.Name(id=name), args=args):
@@ -282,8 +288,10 @@ class _Evaluation:
         """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
-        if function is operator.pow and whole and abs(first) > 1 and abs(last) * math.log2(abs(first)) > 1000:
-            raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
+        if function is operator.pow and whole and abs(first) > 1:
+            bits = abs(last) * math.log2(abs(first))
+            if bits > 1000:
+                raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
         if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):
             raise self.error(node, "digits must be a whole number from -15 to 15")
         try:
@@ -330,12 +338,16 @@ class _Distance:
                 return self.of(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
                 parts = [self.of(value, wanted=wanted) for value in values]
-                return sum(parts) if isinstance(op, ast.And) == wanted else min(parts)
+                if isinstance(op, ast.And) == wanted:
+                    return sum(parts)
+                return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self.of(body if self.at.truth(test) else orelse, wanted=wanted)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 pairs = zip([left, *rights[:-1]], ops, rights, strict=True)
-                parts = [self.between(*pair, wanted=wanted) for pair in pairs]
+                parts = []
+                for pair in pairs:
+                    parts.append(self.between(*pair, wanted=wanted))
                 return sum(parts) if wanted else min(parts)
         return 0.0 if self.at.truth(node) == wanted else 1.0
 

@@ -89,12 +89,18 @@ class _Point:
     @classmethod
     def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
         """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
-        drawn = [parameter for parameter in space.parameters if parameter.drawn]
+        drawn = []
+        for parameter in space.parameters:
+            if parameter.drawn:
+                drawn.append(parameter)
         constrained = _list_constrained_parameters(space)
         units = {}
         for parameter in drawn:
             name = parameter.name
-            units[name] = to_unit(parameter.domain, params[name]) if name in params else uniform()
+            if name in params:
+                units[name] = to_unit(parameter.domain, params[name])
+            else:
+                units[name] = uniform()
         return cls(space, units, tuple(name for name in units if name in constrained), uniform)
 
     def params(self) -> dict[str, Value]:
@@ -110,14 +116,18 @@ class _Point:
 
     def repair(self) -> bool:
         """Move downhill until the constraints hold; return whether they do."""
-        best, stalled = self.distance({}), 0
+        best = self.distance({})
+        stalled = 0
         for _ in range(_STEPS):
             if best == 0 or stalled > _STALLED or not self.decisive:
                 break
             stuck = stalled > _STALLED // 3  # otherwise it stays near its start
             moved = dict.fromkeys((self._any(), self._any()), 0.0)
             for name in moved:
-                moved[name] = self.uniform() if stuck and self.uniform() < 0.3 else self._step(self.units[name])
+                if stuck and self.uniform() < 0.3:
+                    moved[name] = self.uniform()
+                else:
+                    moved[name] = self._step(self.units[name])
             there = self.distance(moved)
             if there < best or (stuck and there == best):
                 self.units |= moved
@@ -134,7 +144,10 @@ class _Point:
                 if self.distance({name: there}) == 0:
                     self.units[name] = there
                     break
-                low, high = (there, high) if there < here else (low, there)
+                if there < here:
+                    low = there
+                else:
+                    high = there
 
     def _any(self) -> str:
         return self.decisive[int(self.uniform() * len(self.decisive))]
@@ -142,7 +155,9 @@ class _Point:
     def _step(self, unit: float) -> float:
         far = 10 ** (-8 * self.uniform())
         if self.uniform() < 0.5:
-            return unit + far if unit + far < 1 else unit + (1 - unit) / 2
+            if unit + far < 1:
+                return unit + far
+            return unit + (1 - unit) / 2
         return unit - far if unit > far else unit / 2
 
 

@@ -38,10 +38,12 @@ def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
 
 def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
     """Return how many of these points are not on the grid of the space."""
-    values = {
-        parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
-    }
+    values = {}
+    for parameter in space.parameters:
+        if parameter.drawn:
+            values[parameter.name] = set(map(key, grid_values(parameter)))
     count = 0
     for point in points:
-        count += any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+        is_off_grid = any(key(point[name]) not in values[name] for name in point.keys() & values.keys())
+        count += is_off_grid
     return count

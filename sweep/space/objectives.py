@@ -44,7 +44,9 @@ class Objective:
     def value(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric's value, or None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
-        return value if value is not None and math.isfinite(value) else None
+        if value is not None and math.isfinite(value):
+            return value
+        return None
 
     def diverged(self, epoch: EpochReported) -> str:
         """Return why the trial diverged in this epoch, "" if it did not: its loss or an objective is not finite."""
@@ -57,11 +59,17 @@ class Objective:
     def loss(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric as a loss (lower is better), or None if it has no finite value."""
         value = self.value(metrics)
-        return None if value is None else self.to_loss(value)
+        if value is None:
+            return None
+        return self.to_loss(value)
 
     def violated(self, metrics: Mapping[str, float]) -> list[str]:
         """Return the constraints that these metrics violate, as text; absent, NaN and infinite metrics violate them."""
-        return [one.text for one in self.constraints if one.distance(metrics) > 0]
+        violated = []
+        for one in self.constraints:
+            if one.distance(metrics) > 0:
+                violated.append(one.text)
+        return violated
 
     def violation(self, metrics: Mapping[str, float]) -> float:
         """Return the distance to meeting the constraints: 0 if they hold, smaller the nearer the metrics are."""
@@ -74,7 +82,10 @@ class Objective:
         of Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
-        by = 0.0 if loss is None else self.violation(metrics)
+        if loss is None:
+            by = 0.0
+        else:
+            by = self.violation(metrics)
         return INFEASIBLE * (1 + by) if by else loss
 
     def standings(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
@@ -88,7 +99,9 @@ class Objective:
         if len(finite) < len(losses):
             return None
         by = self.violation(metrics)
-        return (INFEASIBLE * (1 + by),) * len(finite) if by else finite
+        if by:
+            return (INFEASIBLE * (1 + by),) * len(finite)
+        return finite
 
     def ranked(self, metrics: Mapping[str, float]) -> float:
         """Return `standing`, or infinity if it is None, so that the trial ranks last."""
@@ -100,7 +113,9 @@ class Objective:
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
             return None
-        return losses[-1] if self.impute == "latest" else min(losses)
+        if self.impute == "latest":
+            return losses[-1]
+        return min(losses)
 
     def to_loss(self, value: float) -> float:
         """Return a value of the metric, or a difference of two, as a loss (lower is better)."""

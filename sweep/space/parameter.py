@@ -27,7 +27,10 @@ class Parameter:
     @property
     def needs(self) -> frozenset[str]:
         """The parameters that determine whether this one applies, or its value."""
-        tied = self.domain.expression.names if isinstance(self.domain, Tied) else frozenset()
+        if isinstance(self.domain, Tied):
+            tied = self.domain.expression.names
+        else:
+            tied = frozenset()
         return tied | (self.when.names if self.when else frozenset())
 
     @property

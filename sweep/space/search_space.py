@@ -61,16 +61,19 @@ class Space:
     @property
     def constant(self) -> tuple[str, ...]:
         """The parameters that every point has with the same value."""
-        return tuple(
-            one.name for one in self.parameters if one.when is None and len(list_choices(one.domain) or ()) == 1
-        )
+        names = []
+        for one in self.parameters:
+            if one.when is None and len(list_choices(one.domain) or ()) == 1:
+                names.append(one.name)
+        return tuple(names)
 
     @property
     def choosing(self) -> tuple[str, ...]:
         """The parameters that vary and are not numbers in every point; code may branch on these."""
-        numbers = {
-            one.name for one in self.parameters if not one.when and all(map(is_number, list_choices(one.domain) or ()))
-        }
+        numbers = set()
+        for one in self.parameters:
+            if not one.when and all(map(is_number, list_choices(one.domain) or ())):
+                numbers.add(one.name)
         return tuple(name for name in self.names if name not in numbers and name not in self.constant)
 
     @cached_property
@@ -117,7 +120,11 @@ class Space:
 
         A constraint on an absent parameter does not apply; one without a result is violated.
         """
-        return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
+        violated = []
+        for c in self.constraints:
+            if c.names <= params.keys() and not _holds(c, params):
+                violated.append(c.text)
+        return violated
 
     def distance(self, params: Params) -> float:
         """Return the distance to a point that meets the constraints: 0 if it does, smaller the nearer it is."""
@@ -125,7 +132,9 @@ class Space:
 
     def fixed(self, values: Params) -> Space:
         """Return the subspace in which these parameters have these values."""
-        domains = {name: Constant(value) for name, value in values.items()}
+        domains = {}
+        for name, value in values.items():
+            domains[name] = Constant(value)
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
@@ -144,8 +153,12 @@ class Space:
             params = self.feasible(known)
         except LookupError:
             return None
-        same = params is not None and all(key(foreign.get(name, params[name])) == key(params[name]) for name in params)
-        return params if same else None
+        if params is None:
+            return None
+        for name, value in params.items():
+            if key(foreign.get(name, value)) != key(value):
+                return None
+        return params
 
     def has(self, params: Params) -> bool:
         """Return whether this is a point of the space."""
@@ -193,8 +206,14 @@ class Space:
         multiplied.
         """
         named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
-        decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
-        free = [(p, len(values(p))) for p in self._order if p not in decisive]
+        decisive = []
+        for p in self._order:
+            if p.name in named or isinstance(p.domain, Tied):
+                decisive.append(p)
+        free = []
+        for p in self._order:
+            if p not in decisive:
+                free.append((p, len(values(p))))
         total = 0
         for visited, params in enumerate(_combine_values(tuple(decisive), values)):
             if visited >= MAX_ENUMERATED:
@@ -249,7 +268,9 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
 
 def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
     try:
-        return (domain.expression.evaluate(params),) if isinstance(domain, Tied) else ()
+        if not isinstance(domain, Tied):
+            return ()
+        return (domain.expression.evaluate(params),)
     except UndefinedError:
         return ()
 

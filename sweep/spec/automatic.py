@@ -56,11 +56,15 @@ def choose_automatically(
     """
     if objectives > 1:
         reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"
-        reason += "; it begins with draws by the prior" if has_prior else ""
+        if has_prior:
+            reason += "; it begins with draws by the prior"
         whole = "none, chosen by auto: with several metrics, all trials train to the end"
-        return Automatic("tpe", None, (reason, "")) if has_rule else Automatic("tpe", NoTermination(), (reason, whole))
+        if has_rule:
+            return Automatic("tpe", None, (reason, ""))
+        return Automatic("tpe", NoTermination(), (reason, whole))
     method = "gp, chosen by auto: it learns most from few trials, and from those that pause or are stopped as well"
-    method += "; it begins with draws by the prior, and follows it while results are few" if has_prior else ""
+    if has_prior:
+        method += "; it begins with draws by the prior, and follows it while results are few"
     if has_rule:
         return Automatic("gp", None, (method, ""))
     if lengths_differ:
@@ -77,6 +81,9 @@ def choose_automatically(
         min_completed=MIN_COMPLETED,
     )
     rungs = " and ".join(map(str, compute_decision_epochs(rule, epochs)))
-    places = f"epoch {rungs}" if minutes is None else f"{rungs} hundredths of the {minutes:g} minutes"
+    if minutes is None:
+        places = f"epoch {rungs}"
+    else:
+        places = f"{rungs} hundredths of the {minutes:g} minutes"
     why = f"a third of the trials goes on from {places}, and {MIN_COMPLETED} at least train to the end"
     return Automatic("gp", rule, (method, f"asha_promotion, chosen by auto: {why}"))

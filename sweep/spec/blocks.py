@@ -38,7 +38,10 @@ class Block(BaseModel):
         Keys in `LATER` are included only if used, so that older sweeps stay unchanged.
         """
         fields = type(self).model_fields
-        unused = {key for key in LATER & fields.keys() if getattr(self, key) == fields[key].default}
+        unused = set()
+        for key in LATER & fields.keys():
+            if getattr(self, key) == fields[key].default:
+                unused.add(key)
         dumped: dict[str, Value] = self.model_dump(mode="json", exclude=unused)
         return dumped
 
@@ -84,15 +87,22 @@ class Markets(Block):
     def prices(self) -> Mapping[Market, float]:
         """The prices that are set."""
         both: dict[Market, float | None] = {"on_demand": self.on_demand, "spot": self.spot}
-        return {market: price for market, price in both.items() if price is not None}
+        prices = {}
+        for market, price in both.items():
+            if price is not None:
+                prices[market] = price
+        return prices
 
 
 OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 def _some_price(given: object) -> object:
-    if isinstance(given, dict) and not all(not isinstance(each, dict) or each for each in (given, *given.values())):
-        raise ValueError("a price for each kind of node, and at least one kind")
+    if not isinstance(given, dict):
+        return given
+    for each in (given, *given.values()):
+        if isinstance(each, dict) and not each:
+            raise ValueError("a price for each kind of node, and at least one kind")
     return given
 
 
@@ -298,7 +308,9 @@ class Confirm(Block):
 
     def share(self) -> float | None:
         """Return the budget as a fraction of 1; None without a budget."""
-        return None if self.budget is None else parse_percent(self.budget)
+        if self.budget is None:
+            return None
+        return parse_percent(self.budget)
 
 
 NoticeKind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "worker_lost"]
@@ -337,18 +349,27 @@ class Notify(Block):
     @property
     def kinds(self) -> tuple[NoticeKind, ...]:
         """The kinds of notices that it receives."""
-        return ("finished", "failed", "budget", "verdict", "worker_lost") if self.on is None else self.on
+        if self.on is None:
+            return ("finished", "failed", "budget", "verdict", "worker_lost")
+        return self.on
 
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment variables that it needs, by key."""
         named = {"token": self.token, "slack": self.slack, "password": self.password}
-        return {key: variable for key, variable in named.items() if variable is not None}
+        variables = {}
+        for key, variable in named.items():
+            if variable is not None:
+                variables[key] = variable
+        return variables
 
 
 def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
     """Return the key, the mistake and a hint for keys of a receiver that do not go together."""
-    ways = [key for key in ("command", "webhook", "slack", "mail") if getattr(one, key) is not None]
+    ways = []
+    for key in ("command", "webhook", "slack", "mail"):
+        if getattr(one, key) is not None:
+            ways.append(key)
     if len(ways) != 1:
         what = f"{' and '.join(ways) or 'none of them'}, expected one of command, webhook, slack and mail"
         return [("", what, "write an entry for each receiver")]

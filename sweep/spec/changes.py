@@ -98,7 +98,9 @@ def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
 
 def format_value(value: Value) -> str:
     """Format a value for a message; None stands for a missing key."""
-    return "not set" if value is None else shortened(flow(value), 100)
+    if value is None:
+        return "not set"
+    return shortened(flow(value), 100)
 
 
 def list_differences(before: Spec, after: Spec) -> list[Difference]:
@@ -115,11 +117,16 @@ def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spe
     Starting points that do not lie in the new space are left out. Raises `InputError` with all mistakes.
     """
     content = spec.to_json_dict()
-    typed = [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments]
+    typed = []
+    for one in assignments:
+        typed.append(re.sub(r"^metric\.", "metrics.0.", one))
     if not spec.start_with or any(one.startswith("start_with") for one in typed):
         return parse_spec(_as_text(content), source, typed)
     changed = parse_spec(_as_text({**content, "start_with": []}), source, typed)
-    kept: list[Value] = [dict(start) for start in spec.start_with if _lies_in(start, changed)]
+    kept: list[Value] = []
+    for start in spec.start_with:
+        if _lies_in(start, changed):
+            kept.append(dict(start))
     return parse_spec(_as_text({**content, "start_with": kept}), source, typed)
 
 
@@ -132,7 +139,8 @@ def _lies_in(start: Mapping[str, Value], spec: Spec) -> bool:
 
 def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
     """Return the new values of the top-level keys in which two sweeps differ; None for a key that is gone."""
-    old, new = before.to_json_dict(), after.to_json_dict()
+    old = before.to_json_dict()
+    new = after.to_json_dict()
     settings: dict[str, Value] = {}
     for name in dict.fromkeys([*old, *new]):
         if json.dumps(old.get(name)) != json.dumps(new.get(name)):
@@ -150,7 +158,9 @@ def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = 
     settings: dict[str, Value] = {}
     for one in changes:
         settings |= one
-    return apply_settings(spec, settings, source) if settings else spec
+    if settings:
+        return apply_settings(spec, settings, source)
+    return spec
 
 
 def _as_text(content: Mapping[str, Value]) -> str:

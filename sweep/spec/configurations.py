@@ -116,7 +116,9 @@ def check_satisfiable(
 def _count_points(space: Space, *, grid: bool) -> int:
     """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
     size = space.grid_size() if grid else space.cardinality
-    return int(find_feasible_point(space) is not None) if size is None else size
+    if size is None:
+        return int(find_feasible_point(space) is not None)
+    return size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
@@ -128,7 +130,10 @@ def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document
                     numbers.setdefault(constraint.text, constraint.evaluate(params))
     for text, value in numbers.items():
         if not isinstance(value, bool):
-            kind = "a number" if isinstance(value, int | float) else "no number"
+            if isinstance(value, int | float):
+                kind = "a number"
+            else:
+                kind = "no number"
             what = f"{text!r} is {kind}, expected a comparison"
             document.mistake(places[text], what, f"such as {text} < 1")
 
@@ -148,7 +153,9 @@ def read_start_with(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
 ) -> tuple[Params, ...]:
     """Return the starting configurations with values as searchers choose them; note those outside the space."""
-    parameters = {parameter.name: parameter for parameter in space.parameters}
+    parameters = {}
+    for parameter in space.parameters:
+        parameters[parameter.name] = parameter
     starts: list[Params] = []
     for index, start in enumerate(given):
         before = document.found
@@ -160,7 +167,9 @@ def read_start_with(
                 _check_value(parameters[name], value, start, place, document)
         if document.found > before:
             continue
-        known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
+        known = {}
+        for name, value in start.items():
+            known[name] = as_drawn(parameters[name].domain, value)
         found = find_feasible_point(space.fixed(known))
         if found is None:
             document.mistake((*path, index), "no configuration with these values meets the constraints")
@@ -233,10 +242,16 @@ def read_prior(
     given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
 ) -> dict[str, Belief]:
     """Return the author's beliefs by parameter; note invalid ones."""
-    known, found = {parameter.name: parameter for parameter in parameters}, dict[str, Belief]()
+    known = {}
+    for parameter in parameters:
+        known[parameter.name] = parameter
+    found = dict[str, Belief]()
     for name, said in (given or {}).items():
         place, before = (*path, name), document.found
-        block = said if isinstance(said, dict) and "value" in said and said.keys() <= {"value", "confidence"} else None
+        if isinstance(said, dict) and "value" in said and said.keys() <= {"value", "confidence"}:
+            block = said
+        else:
+            block = None
         value = said if block is None else block["value"]
         confidence = "medium" if block is None else block.get("confidence", "medium")
         if name not in known:
@@ -285,7 +300,10 @@ def _describe_possible(domain: Domain) -> str:
             step = quantum(domain)
             number = "a number"
             if step is not None:
-                number = "a whole number" if step == 1 else f"a multiple of {step:g}"
+                if step == 1:
+                    number = "a whole number"
+                else:
+                    number = f"a multiple of {step:g}"
             return f"{number} from {low:g} to {high:g}"
 
 
@@ -319,7 +337,10 @@ def read_baseline(
             document.mistake((*path, name), what, "remove it", at_key=True)
     if document.found > before:
         return None
-    missing = [p.name for p in space.parameters if p.name not in baseline and p.when is None]
+    missing = []
+    for p in space.parameters:
+        if p.name not in baseline and p.when is None:
+            missing.append(p.name)
     if missing:
         notes.append(f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one")
     return {parameter.name: baseline[parameter.name] for parameter in space.parameters if parameter.name in baseline}
@@ -358,7 +379,10 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
         return
     if name in given:
         value = given[name]
-        baseline[name] = as_drawn(domain, value) if contains(domain, value) else value
+        if contains(domain, value):
+            baseline[name] = as_drawn(domain, value)
+        else:
+            baseline[name] = value
     elif isinstance(domain, Constant):
         baseline[name] = domain.value
     elif isinstance(domain, Tied) and domain.expression.names <= baseline.keys():
@@ -371,7 +395,9 @@ def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
     domain = parameter.domain
     if parameter.name == "epochs":
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        return None if is_whole else "a whole number from 1"
+        if is_whole:
+            return None
+        return "a whole number from 1"
     examples: Sequence[Value] = (0.0,) if isinstance(domain, Range) else list_choices(domain) or ()
     kinds = {name_kind(example) for example in examples}
     if value is None or not kinds or name_kind(value) in kinds or "nothing" in kinds:

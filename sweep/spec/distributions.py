@@ -46,8 +46,14 @@ class Bounds(Block):
 
 
 def _check_order(bounds: Bounds) -> Bounds:
-    low = -math.inf if bounds.min is None else bounds.min
-    high = math.inf if bounds.max is None else bounds.max
+    if bounds.min is None:
+        low = -math.inf
+    else:
+        low = bounds.min
+    if bounds.max is None:
+        high = math.inf
+    else:
+        high = bounds.max
     if not bounds.model_fields_set or low > high:
         raise ValueError("min, max or both, and min not above max")
     return bounds
@@ -187,7 +193,9 @@ class KeyMistake(ValueError):
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
         super().__init__(what)
-        self.key, self.what, self.hint = key, what, hint
+        self.key = key
+        self.what = what
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +219,9 @@ def infer(block: ParameterBlock) -> Name | None:
     if "value" in keys:
         return "constant"
     if "values" in keys:
-        return "categorical_w_probabilities" if "probabilities" in keys else "categorical"
+        if "probabilities" in keys:
+            return "categorical_w_probabilities"
+        return "categorical"
     if not {"min", "max"} & keys:
         return None
     if "q" in keys:
@@ -222,17 +232,27 @@ def infer(block: ParameterBlock) -> Name | None:
 
 def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
     """Return a mistake for each key that a parameter with this distribution lacks or must not have."""
-    known, named = DISTRIBUTIONS[name], block.distribution is not None
+    known = DISTRIBUTIONS[name]
+    named = block.distribution is not None
     keys = block.model_fields_set
     found = []
     for key in sorted(keys - set(known.keys)):
-        hint = f"use distribution: q_{name}" if key == "q" and f"q_{name}" in DISTRIBUTIONS else ""
+        if key == "q" and f"q_{name}" in DISTRIBUTIONS:
+            hint = f"use distribution: q_{name}"
+        else:
+            hint = ""
         takes = ", ".join((*known.required, *known.optional))
-        there = f"distribution {name}, which takes {takes}" if named else " and ".join(known.required)
+        if named:
+            there = f"distribution {name}, which takes {takes}"
+        else:
+            there = " and ".join(known.required)
         found.append(KeyMistake(key, f"does not go with {there}", hint))
     for key in known.required:
         if key not in keys:
-            needs = f"distribution {name} needs it" if named else "min and max go together"
+            if named:
+                needs = f"distribution {name} needs it"
+            else:
+                needs = "min and max go together"
             found.append(KeyMistake(key, f"missing, {needs}"))
     return found
 
@@ -352,7 +372,10 @@ def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
 def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
     low, high = _domain_range(block)
     if low <= 0:
-        hint = "exponents go with distribution: log_uniform" if low < 0 else "a log scale has no zero"
+        if low < 0:
+            hint = "exponents go with distribution: log_uniform"
+        else:
+            hint = "a log scale has no zero"
         raise KeyMistake("min", f"{describe_value(block.min)}, expected a number above 0", hint)
     return LogUniform(low, high, q)
 

@@ -78,9 +78,17 @@ def _parameter() -> Json:
 
 
 def _without_null(schema: Json) -> Json:
-    some = [part for part in schema["anyOf"] if part != {"type": "null"}]
-    rest = {key: value for key, value in schema.items() if key != "anyOf"}
-    return {**some[0], **rest} if len(some) == 1 else {"anyOf": some, **rest}
+    some = []
+    for part in schema["anyOf"]:
+        if part != {"type": "null"}:
+            some.append(part)
+    rest = {}
+    for key, value in schema.items():
+        if key != "anyOf":
+            rest[key] = value
+    if len(some) == 1:
+        return {**some[0], **rest}
+    return {"anyOf": some, **rest}
 
 
 def _simplify_schema(node: Any) -> Any:
@@ -89,7 +97,14 @@ def _simplify_schema(node: Any) -> Any:
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):
         return node
-    dropped = set() if isinstance(node.get("title"), dict) else {"title", "discriminator", "expected"}
+    if isinstance(node.get("title"), dict):
+        dropped = set()
+    else:
+        dropped = {"title", "discriminator", "expected"}
     if "default" in node and node["default"] is None:
         dropped.add("default")
-    return {key: _simplify_schema(value) for key, value in node.items() if key not in dropped}
+    kept = {}
+    for key, value in node.items():
+        if key not in dropped:
+            kept[key] = _simplify_schema(value)
+    return kept

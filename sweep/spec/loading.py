@@ -41,7 +41,10 @@ def read_text(path: Path | str) -> str:
     except FileNotFoundError:
         raise InputError.one(str(path), "no such file") from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, OSError):
+            reason = error.strerror
+        else:
+            reason = str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
     return decode_text(raw, str(path))
 

@@ -71,8 +71,7 @@ def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document
         else:
             entries[entry.name] = entry
     for name, entry in entries.items():
-        parts = name.split(".")
-        outer = next((o for n in range(1, len(parts)) if (o := ".".join(parts[:n])) in entries), None)
+        outer = _find_outer_name(name, entries)
         if outer is not None:
             document.mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
     circles: set[frozenset[str]] = set()
@@ -81,17 +80,35 @@ def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document
     return list(entries.values())
 
 
+def _find_outer_name(name: str, entries: Mapping[str, Entry]) -> str | None:
+    """Return the first of ``a`` and ``a.b`` that is an entry, for the name ``a.b.c``; None if neither is."""
+    parts = name.split(".")
+    for count in range(1, len(parts)):
+        outer = ".".join(parts[:count])
+        if outer in entries:
+            return outer
+    return None
+
+
 def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterator[str]:
     """Yield notes on values that are valid but perhaps not intended."""
     for entry in entries:
-        listed = [path for path in document.values if path[:-1] == (*entry.path, "values")] or [(*entry.path, "value")]
+        listed = [path for path in document.values if path[:-1] == (*entry.path, "values")]
+        listed = listed or [(*entry.path, "value")]
         marks = {path: document.values.get(path) for path in listed}
-        words = [document.otherwise[mark] for mark in marks.values() if mark in document.otherwise]
-        texts = [path for path in listed if isinstance(_at(document.data, path), str)]
+        words = []
+        for mark in marks.values():
+            if mark in document.otherwise:
+                words.append(document.otherwise[mark])
+        texts = []
+        for path in listed:
+            if isinstance(_at(document.data, path), str):
+                texts.append(path)
         # In a list with other texts, as in [off, low, high], such a word is clearly meant as a text.
         if words and all(marks[path] in document.otherwise for path in texts):
             here = "texts" if texts else "decimal numbers"
-            said, other = ", ".join(word for word, _ in words), ", ".join(flow(value) for _, value in words)
+            said = ", ".join(word for word, _ in words)
+            other = ", ".join(flow(value) for _, value in words)
             place = document.place(listed[0][: len(entry.path) + 1])
             yield (
                 f"{place}: {said}: {here} here, by YAML 1.2, and {other} in W&B, by YAML 1.1; write {other} for these, "
@@ -108,8 +125,10 @@ def _at(data: Value, path: KeyPath) -> Value:
     for key in path:
         if isinstance(data, dict) and isinstance(key, str):
             data = data.get(key)
+        elif isinstance(data, list) and isinstance(key, int) and key < len(data):
+            data = data[key]
         else:
-            data = data[key] if isinstance(data, list) and isinstance(key, int) and key < len(data) else None
+            data = None
     return data
 
 
@@ -129,7 +148,10 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                 document.mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
             case domain if entry.count is None and list_choices(domain) is None:
                 long = isinstance(domain, IntUniform)
-                what = "too many values for a grid" if long else "a grid over a continuous range never ends"
+                if long:
+                    what = "too many values for a grid"
+                else:
+                    what = "a grid over a continuous range never ends"
                 hint = "add count: 5 for five values, or list the values"
                 document.mistake(entry.path, what, hint, at_key=True)
 
@@ -197,7 +219,10 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
     for name in sorted(tests.keys() & entry.tests.keys()):
         document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
     own = distributions.condition_of(when)
-    outer = entry.condition.tests if entry.condition else ()
+    if entry.condition:
+        outer = entry.condition.tests
+    else:
+        outer = ()
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
 
@@ -215,7 +240,10 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
             what = f"parameter {name!r} stands below {entry.name!r}"
             document.mistake(path, what, "move it above", at_key=True)
     for name, test in entry.condition.tests if entry.condition else ():
-        domain = entries[name].domain if name in entries else None
+        if name in entries:
+            domain = entries[name].domain
+        else:
+            domain = None
         if domain is not None:
             distributions.check_possible(test, domain, entry.tests[name], document)
 

@@ -54,7 +54,10 @@ class SpecResolver:
         if self.automatic is not None:
             self.file = self.file.model_copy(update={"method": self.automatic.method})
         # None if the file names none that is known
-        self.method = None if self.file.method is None else find_method(self.file.method)
+        if self.file.method is None:
+            self.method = None
+        else:
+            self.method = find_method(self.file.method)
 
     @property
     def learns(self) -> bool:
@@ -75,7 +78,9 @@ class SpecResolver:
     def epochs(self) -> int:
         """The epochs of a trial that has no parameter of this name."""
         is_bounded = self.file.minutes is None or "epochs" in self.document.data
-        return self.file.epochs if is_bounded else UNBOUNDED_EPOCHS
+        if is_bounded:
+            return self.file.epochs
+        return UNBOUNDED_EPOCHS
 
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
@@ -98,10 +103,16 @@ class SpecResolver:
         sweep_file.check_parameter_server(file, entries, document)
         self.notes += parameters.note_unusual_values(entries, document)
         names = [entry.name for entry in entries]
-        texts = document.data.get("constraints") if names else None
+        if names:
+            texts = document.data.get("constraints")
+        else:
+            texts = None
         objectives = [metric.name for metric in metrics]
         read = configurations.read_constraints(texts, names, objectives, ("constraints",), document)
-        expressions = {text: one for text, one in read.items() if one.names <= set(names)}
+        expressions = {}
+        for text, one in read.items():
+            if one.names <= set(names):
+                expressions[text] = one
         space = None
         if names and document.found == before:
             found = self.believed([entry.parameter for entry in entries if entry.parameter])
@@ -164,7 +175,9 @@ class SpecResolver:
 
     def population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return the settings of a population, None for other methods; note keys that cannot be combined with one."""
-        file, document, method = self.file, self.document, self.method
+        file = self.file
+        document = self.document
+        method = self.method
         if method is None or not method.population:
             if file.population is not None:
                 what = f"method {file.method} has no population"
@@ -203,7 +216,10 @@ class SpecResolver:
 
     def check_moved(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
         """Note a population whose copies could not change anything."""
-        numbers = {entry.name for entry in entries if isinstance(entry.domain, Range)}
+        numbers = set()
+        for entry in entries:
+            if isinstance(entry.domain, Range):
+                numbers.add(entry.name)
         what = f"{method.name} moves numbers that have a range, and "
         others = _alternatives(one for one in SEARCHED if one.population and not one.moves_numbers_only)
         if not perturb and not numbers:
@@ -226,15 +242,22 @@ class SpecResolver:
 
     def places(self, entries: list[Entry]) -> dict[str, str]:
         """Return the places in the file of parameters and of values in `baseline` and `start_with`, for messages."""
-        found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
-        given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
+        found = {}
+        for entry in entries:
+            found[entry.name] = self.document.place(entry.path, at_key=True)
+        given: list[KeyPath] = []
+        for name in self.file.baseline or {}:
+            given.append(("baseline", name))
         given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
         return found | {dotted(path): self.document.place(path) for path in given}
 
     def ignored_keys(self) -> tuple[str, ...]:
         """Return keys without effect here: those of W&B's server, and W&B's imputation keys where they do not apply."""
         named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
-        keys = [key for key in self.document.data if key in SERVER_KEYS]
+        keys = []
+        for key in self.document.data:
+            if key in SERVER_KEYS:
+                keys.append(key)
         for key, metric in named:
             if metric and metric.impute_while_running not in ("false", False):
                 keys.append(f"{key}.impute_while_running")
@@ -297,15 +320,22 @@ class SpecResolver:
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
-            method = file.method if self.automatic is None else AUTO
-            reason = "early_terminate" if file.early_terminate else f"method {method}"
+            if self.automatic is None:
+                method = file.method
+            else:
+                method = AUTO
+            if file.early_terminate:
+                reason = "early_terminate"
+            else:
+                reason = f"method {method}"
             if file.early_terminate or self.learns or self.is_population:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_exclusive_settings(self) -> None:
         """Note settings that exclude each other, however many workers a trial has."""
-        training, resources = self.file.training, self.file.resources
+        training = self.file.training
+        resources = self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
             self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
@@ -322,7 +352,8 @@ class SpecResolver:
 
     def check_workers(self) -> None:
         """Note settings that a trial with several workers cannot have."""
-        training, resources = self.file.training, self.file.resources
+        training = self.file.training
+        resources = self.file.resources
         if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
@@ -370,13 +401,17 @@ class SpecResolver:
             hint = "expected no_improvement, gain or gain_per_hour"
             self.document.mistake(("stop_when",), f"says nothing, {hint}", at_key=True)
         if self.is_population and when.asks_for_gain:
-            key = "gain" if when.gain is not None else "gain_per_hour"
+            if when.gain is None:
+                key = "gain_per_hour"
+            else:
+                key = "gain"
             what = f"does not go with method {self.file.method}, whose members change their parameters while they train"
             self.document.mistake(("stop_when", key), what, "write no_improvement in its place", at_key=True)
 
     def check_fused(self) -> None:
         """Note settings that trials trained as one program cannot have."""
-        training, resources = self.file.training, self.file.resources
+        training = self.file.training
+        resources = self.file.resources
         if not training.fuse:
             return
         whats = {
@@ -392,7 +427,8 @@ class SpecResolver:
 
     def check_reduction(self) -> None:
         """Note a hierarchical copy over an odd number of devices, of which TensorFlow silently ignores the last."""
-        gpus, workers = self.file.resources.most_gpus, self.file.resources.workers
+        gpus = self.file.resources.most_gpus
+        workers = self.file.resources.workers
         if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
             what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
             self.document.mistake(
@@ -403,7 +439,10 @@ class SpecResolver:
         """Note uses of validation data together with `all_data`, which holds out none."""
         if not self.file.training.all_data:
             return
-        named = [metric.name for metric in metrics if metric.name.startswith("val_")]
+        named = []
+        for metric in metrics:
+            if metric.name.startswith("val_"):
+                named.append(metric.name)
         if named:
             what = f"no data is held out, but {named[0]} needs validation data"
             self.document.mistake(
@@ -423,7 +462,10 @@ class SpecResolver:
         kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
         if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
-            several = [rule.type for rule in RULES.values() if rule.scheduler_of_several and rule is not NoTermination]
+            several = []
+            for rule in RULES.values():
+                if rule.scheduler_of_several and rule is not NoTermination:
+                    several.append(rule.type)
             hint = f"use {join_words(several, 'or')}, which compare them by non-dominated rank"
             document.mistake(("early_terminate", "type"), what, hint)
         for key, present in (
@@ -435,7 +477,9 @@ class SpecResolver:
                 document.mistake(key, "needs a single metric, but metrics lists several", at_key=True)
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
-        file, document, method = self.file, self.document, self.method
+        file = self.file
+        document = self.document
+        method = self.method
         places: dict[str, KeyPath] = {}
         of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
@@ -456,7 +500,10 @@ class SpecResolver:
         if method is None or self.is_population or self.enumerates or document.found > before:
             return
         if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality is None:
-            until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
+            if file.stop_when:
+                until = "until it is no longer worth it (stop_when) or"
+            else:
+                until = "until"
             self.notes.append(
                 f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
                 "to bound it: --run-cap 50, or --set budget.hours=8"
@@ -464,7 +511,8 @@ class SpecResolver:
 
     def check_budget(self) -> None:
         """Note a budget that can never be reached because nothing counts towards it."""
-        budget, resources = self.file.budget, self.file.resources
+        budget = self.file.budget
+        resources = self.file.resources
         if "resources" in self.wrong or "budget" in self.wrong:
             return
         for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
@@ -476,8 +524,14 @@ class SpecResolver:
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
         before = document.found
-        chosen = None if self.automatic is None else self.automatic.rule
-        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document) if chosen is None else chosen
+        if self.automatic is None:
+            chosen = None
+        else:
+            chosen = self.automatic.rule
+        if chosen is None:
+            rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
+        else:
+            rule = chosen
         epochs = count_length(self.most_epochs(entries))
         if chosen is None:  # a rule that auto chose says where it begins
             rule = self.with_first_rung(rule, epochs)
@@ -505,13 +559,18 @@ class SpecResolver:
         """
         if isinstance(rule, Own | NoTermination):
             return rule
-        learning, follows = self.learns, rule.first_rung_by_epochs
+        learning = self.learns
+        follows = rule.first_rung_by_epochs
         if not self.names_first_rung and (follows == "always" or (follows == "if learning" and learning)):
             first_rung = {"min_iter": default_first_rung(rule, epochs)}
             rule = replace(rule, **first_rung)
-        acting, ranking = compute_decision_epochs(rule, epochs), earliest_ranking_epoch(rule, epochs)
+        acting = compute_decision_epochs(rule, epochs)
+        ranking = earliest_ranking_epoch(rule, epochs)
         if learning and acting and acting[0] < ranking:
-            hint = f"write min_iter: {ranking}, or leave it out" if self.names_first_rung else "let it begin later"
+            if self.names_first_rung:
+                hint = f"write min_iter: {ranking}, or leave it out"
+            else:
+                hint = "let it begin later"
             place = self.describe_place(acting[0], epochs)
             self.notes.append(
                 f"early_terminate: {rule.type} decides after {place}; ranks may say little so "
@@ -521,11 +580,15 @@ class SpecResolver:
 
     def describe_length(self, length: int) -> str:
         """Return the length of a trial in words, in the units of its rungs."""
-        return counted(length, "epoch") if self.epochs < UNBOUNDED_EPOCHS else f"{length} hundredths of its minutes"
+        if self.epochs < UNBOUNDED_EPOCHS:
+            return counted(length, "epoch")
+        return f"{length} hundredths of its minutes"
 
     def describe_place(self, unit: int, length: int) -> str:
         """Return a rung in words, such as "epoch 3 of 27"."""
-        return f"epoch {unit} of {length}" if self.epochs < UNBOUNDED_EPOCHS else f"{unit} % of its minutes"
+        if self.epochs < UNBOUNDED_EPOCHS:
+            return f"epoch {unit} of {length}"
+        return f"{unit} % of its minutes"
 
     def most_epochs(self, entries: list[Entry]) -> int:
         """Return the epochs of the longest trial; note a parameter ``epochs`` whose values are no numbers of epochs."""
@@ -533,7 +596,10 @@ class SpecResolver:
         if entry is None or entry.domain is None:
             return self.epochs
         values = list_choices(entry.domain) or ()
-        counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
+        counts = []
+        for v in values:
+            if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS:
+                counts.append(v)
         if not values or len(counts) < len(values):
             what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
             self.document.mistake(entry.path, what, at_key=True)

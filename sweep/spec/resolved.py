@@ -73,7 +73,9 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics with their directions, the main one first."""
-        plain = [Objective(metric.name, metric.goal) for metric in self.metrics]
+        plain = []
+        for metric in self.metrics:
+            plain.append(Objective(metric.name, metric.goal))
         objectives = []
         for metric in self.metrics:
             others = tuple(other for other in plain if other.name != metric.name)
@@ -83,7 +85,10 @@ class Spec:
     @cached_property
     def trials(self) -> int | None:
         """The number of configurations to try; None if only time or epochs limit it."""
-        bounds = self.caps if self.size is None else [self.size, *self.caps]
+        if self.size is None:
+            bounds = self.caps
+        else:
+            bounds = [self.size, *self.caps]
         return min(bounds, default=None)
 
     @cached_property
@@ -101,7 +106,11 @@ class Spec:
         """The limits of the file on the number of configurations: `run_cap` and `budget.trials`."""
         if self.population is not None:
             return []
-        return [cap for cap in (self.run_cap, self.budget.trials) if cap is not None]
+        caps = []
+        for cap in (self.run_cap, self.budget.trials):
+            if cap is not None:
+                caps.append(cap)
+        return caps
 
     @property
     def trials_each(self) -> int:
@@ -111,20 +120,28 @@ class Spec:
     @property
     def baseline_trials(self) -> int:
         """The number of trials of the baseline, which are not trials of the search."""
-        return 0 if self.baseline is None else self.trials_each
+        if self.baseline is None:
+            return 0
+        return self.trials_each
 
     @property
     def all_trials(self) -> int | None:
         """The number of trials of the search and the baseline; None if only time or epochs limit it."""
-        return None if self.trials is None else self.trials * self.trials_each + self.baseline_trials
+        if self.trials is None:
+            return None
+        return self.trials * self.trials_each + self.baseline_trials
 
     @property
     def together(self) -> int:
         """The maximum number of trials that a worker trains at once, as one program."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
-            return FUSED_OF_LEARNING if self.search_method.learns else FUSED
-        return fuse if isinstance(fuse, int) and fuse else 1
+            if self.search_method.learns:
+                return FUSED_OF_LEARNING
+            return FUSED
+        if isinstance(fuse, int) and fuse:
+            return fuse
+        return 1
 
     @property
     def endless(self) -> bool:
@@ -135,7 +152,9 @@ class Spec:
     def data_seed(self) -> int:
         """The seed for loading data, the same for all trials."""
         seed = self.training.get("data_seed")
-        return seed if isinstance(seed, int) else self.seed
+        if isinstance(seed, int):
+            return seed
+        return self.seed
 
     @property
     def counts_epochs(self) -> bool:
@@ -203,7 +222,9 @@ def _list_receivers(receivers: Sequence[Notify]) -> dict[str, Value]:
 
 
 def _list_beliefs(space: Space) -> dict[str, Value]:
-    beliefs = {parameter.name: parameter.belief for parameter in space.parameters}
+    beliefs = {}
+    for parameter in space.parameters:
+        beliefs[parameter.name] = parameter.belief
     return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
 
 
@@ -212,7 +233,9 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
 
     If the trial was part of a cross-validation, pass its number of ``folds``; the new sweep then trains all of them.
     """
-    metrics: list[Value] = [{"name": one.name, "goal": one.goal, **_changed(one)} for one in spec.metrics]
+    metrics: list[Value] = []
+    for one in spec.metrics:
+        metrics.append({"name": one.name, "goal": one.goal, **_changed(one)})
     keys: dict[str, Value] = {
         "name": name,
         "description": spec.description,
@@ -232,7 +255,11 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "checkpoint": _changed(spec.checkpoint),
     }
     absent: tuple[Value, ...] = ({}, [], "", None)
-    return {key: value for key, value in keys.items() if value not in absent and _DEFAULTS.get(key) != value}
+    kept = {}
+    for key, value in keys.items():
+        if value not in absent and _DEFAULTS.get(key) != value:
+            kept[key] = value
+    return kept
 
 
 def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
@@ -248,8 +275,13 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
 
 def _resolve_training(spec: Spec, seed: int) -> Value:
     """Return the `training` block for a trial, with the sweep's data seed if the trial's own seed differs from it."""
-    changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
-    return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
+    changed = {}
+    for key, value in spec.training.items():
+        if value != _TRAINING.get(key):
+            changed[key] = value
+    if spec.data_seed == seed:
+        return changed
+    return {**changed, "data_seed": spec.data_seed}
 
 
 def _write_constant(value: Value) -> Value:

@@ -42,10 +42,14 @@ def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     kinds = get_type_hints(rule)
     for one in fields(rule):
-        bounds, about = Field(ge=one.metadata["low"], le=one.metadata["high"]), one.metadata["description"]
+        bounds = Field(ge=one.metadata["low"], le=one.metadata["high"])
+        about = one.metadata["description"]
         kind = kinds[one.name]
         number: Any = Annotated[next(iter(get_args(kind)), kind), bounds]
-        default = None if one.name == "min_iter" else one.default  # it depends on the method
+        if one.name == "min_iter":
+            default = None  # it depends on the method
+        else:
+            default = one.default
         keys[one.name] = number if default is not None else number | None, Field(default, description=about)
     return create_model(rule.__name__, __base__=Block, __doc__=(rule.__doc__ or "").splitlines()[0], **keys)
 
@@ -69,7 +73,10 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
             keys["min_iter"] = None
         case {"s": int(), "min_iter": int()}:  # as in W&B, s alone has no effect
             keys["s"] = None
-    given = {key: value for key, value in keys.items() if value is not None}
+    given = {}
+    for key, value in keys.items():
+        if value is not None:
+            given[key] = value
     try:
         return early_terminate.RULES[given.pop("type")](**given)
     except Misfit as misfit:
@@ -91,8 +98,12 @@ def check_acts(
     ``length`` are these epochs in other words. ``is_default``: the file does not set the number of epochs.
     """
     length = length or counted(epochs, "epoch")
-    why = ", the default, for the file names none" if is_default else ""
-    hint = "write epochs: and how many a trial trains" if is_default else "lower it, train more epochs"
+    if is_default:
+        why = ", the default, for the file names none"
+        hint = "write epochs: and how many a trial trains"
+    else:
+        why = ""
+        hint = "lower it, train more epochs"
     acting = early_terminate.brackets(rule, epochs)
     if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
         does = "pause" if rule.pauses else "stop"
@@ -344,7 +355,8 @@ NOT_SERVED = {
 
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
     """Note settings that cannot be combined with parameter servers, with the reasons."""
-    training, resources = file.training, file.resources
+    training = file.training
+    resources = file.resources
     if training.strategy != "parameter_server":
         if resources.servers:
             what = (
@@ -386,9 +398,10 @@ def _check_served_entry(entry: Entry, document: Document) -> None:
     if name in NOT_SERVED:
         document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
     elif entry.name == "optimizer" and entry.domain is not None:
-        others = [
-            value for value in list_choices(entry.domain) or () if _normalize_word(value) not in SERVED_OPTIMIZERS
-        ]
+        others = []
+        for value in list_choices(entry.domain) or ():
+            if _normalize_word(value) not in SERVED_OPTIMIZERS:
+                others.append(value)
         if others:
             known = ", ".join(SERVED_OPTIMIZERS)
             what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"

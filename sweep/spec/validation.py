@@ -108,7 +108,10 @@ class Document:
             prefix = path[:length]
             if prefix in self.overrides:
                 return _LAST, self.overrides[prefix]
-            marks = self.keys if at_key and prefix in self.keys else self.values
+            if at_key and prefix in self.keys:
+                marks = self.keys
+            else:
+                marks = self.values
             if prefix in marks:
                 return marks[prefix], self.where(marks[prefix])
         return _LAST, self.source
@@ -155,7 +158,9 @@ def flow(value: Value) -> str:
         case list():
             return f"[{', '.join(map(flow, value))}]"
         case dict():
-            pairs = [f"{flow(key)}: {flow(inner)}" for key, inner in value.items()]
+            pairs = []
+            for key, inner in value.items():
+                pairs.append(f"{flow(key)}: {flow(inner)}")
             return f"{{{', '.join(pairs)}}}"
         case str():
             # some readers treat U+0085 and similar characters as line breaks
@@ -239,12 +244,18 @@ def expectation(schema: Schema) -> str:
     if "expected" in schema:
         return str(schema["expected"])
     # null is always allowed and not mentioned
-    members = [part for part in _members(schema) if part.get("type") != "null"]
+    members = []
+    for part in _members(schema):
+        if part.get("type") != "null":
+            members.append(part)
     kinds = {part.get("type") for part in members}
     if "number" in kinds:
         members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
     examples = schema.get("examples") or members[0].get("examples", ())
-    such = f" such as {flow(examples[0])}" if examples else ""
+    if examples:
+        such = f" such as {flow(examples[0])}"
+    else:
+        such = ""
     if len(members) == 1:
         return _describe_member(members[0], such)
     if such:
@@ -259,7 +270,9 @@ def _describe_member(schema: Schema, such: str) -> str:
     choices = _choices(schema)
     if choices:
         words = ", ".join(map(_name_choice, choices))
-        return words if len(choices) == 1 else f"one of {words}"
+        if len(choices) == 1:
+            return words
+        return f"one of {words}"
     kind = _KINDS.get(schema.get("type", ""), "a value")
     if such:
         return f"{kind}{such}"
@@ -272,7 +285,9 @@ def _describe_member(schema: Schema, such: str) -> str:
 
 
 def _name_choice(choice: Value) -> str:
-    return choice if isinstance(choice, str) else flow(choice)
+    if isinstance(choice, str):
+        return choice
+    return flow(choice)
 
 
 class _InFileOrder(GenerateJsonSchema):
@@ -291,7 +306,9 @@ def _note_mistakes(
     hints: Mapping[str, str],
 ) -> None:
     words = _Words(document, hints)
-    faults = [(fault, *_locate(fault["loc"], data, schema_of(model))) for fault in error.errors()]
+    faults = []
+    for fault in error.errors():
+        faults.append((fault, *_locate(fault["loc"], data, schema_of(model))))
     # A mistake in a union is reported for each member, and one in a list of limited length also for the list.
     reported: set[KeyPath] = set()
     for _, inner, _, _ in faults:
@@ -333,7 +350,10 @@ class _Words:
             case str() if value in self.hints:
                 hint = self.hints[value]
             case str() if kinds & {"integer", "number"} and _is_number(value):
-                hint = "remove the underscores" if "_" in value else "remove the quotes"
+                if "_" in value:
+                    hint = "remove the underscores"
+                else:
+                    hint = "remove the quotes"
             case str() if near := guess(value, map(str, _choices(expected))):
                 hint = near
             case float() if "integer" in kinds and value.is_integer():
@@ -342,7 +362,10 @@ class _Words:
                 hint = f"write {flow([value])}"
         choices = _choices(expected)
         many = hint and len(choices) > MANY
-        wanted = f"none of the {len(choices)} that are known" if many else f"expected {expectation(expected)}"
+        if many:
+            wanted = f"none of the {len(choices)} that are known"
+        else:
+            wanted = f"expected {expectation(expected)}"
         self.document.mistake(path, f"{describe_value(value)}, {wanted}", hint)
 
 
@@ -355,9 +378,11 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
         if isinstance(data, dict) and isinstance(part, str) and part in data:
             data = data[part]
             inner = properties.get(part, schema.get("additionalProperties"))
-            schema = inner if isinstance(inner, dict) else schema  # an unknown key: keep the schema of its mapping
+            if isinstance(inner, dict):  # otherwise an unknown key: keep the schema of its mapping
+                schema = inner
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data, schema = data[part], schema.get("items", {})
+            data = data[part]
+            schema = schema.get("items", {})
         elif isinstance(data, dict) and part in properties:
             data, schema = None, properties[part]
         else:
@@ -396,7 +421,10 @@ def _choices(schema: Schema) -> list[Value]:
 
 
 def _tags(schema: Schema) -> Schema:
-    tagged = [part for part in _members(schema) if part.get("type") == "object"]
+    tagged = []
+    for part in _members(schema):
+        if part.get("type") == "object":
+            tagged.append(part)
     return {"enum": [part["properties"]["type"]["const"] for part in tagged]}
 
 
@@ -407,9 +435,16 @@ def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
         return node
     if "$ref" in node:
         target = definitions[node["$ref"].rsplit("/", 1)[1]]
-        siblings = {key: value for key, value in node.items() if key != "$ref"}
+        siblings = {}
+        for key, value in node.items():
+            if key != "$ref":
+                siblings[key] = value
         return _resolve_references({**target, **siblings}, definitions)
-    return {key: _resolve_references(value, definitions) for key, value in node.items() if key != "$defs"}
+    resolved = {}
+    for key, value in node.items():
+        if key != "$defs":
+            resolved[key] = _resolve_references(value, definitions)
+    return resolved
 
 
 def _is_number(text: str) -> bool:
@@ -422,4 +457,8 @@ def _is_number(text: str) -> bool:
 
 def _list_offered_keys(properties: Mapping[str, Any]) -> list[str]:
     """Return the keys that hints may suggest: all that have an effect."""
-    return [key for key, about in properties.items() if "without effect" not in str(about.get("description", ""))]
+    offered = []
+    for key, about in properties.items():
+        if "without effect" not in str(about.get("description", "")):
+            offered.append(key)
+    return offered

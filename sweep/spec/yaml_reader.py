@@ -100,7 +100,9 @@ def _resolve_number_1_1(text: str) -> Value:
     if "_" in text and _INT_1_1.fullmatch(text):
         return int(text.replace("_", ""))
     if _SIXTIES_1_1.fullmatch(text):
-        parts = [int(part) for part in text.lstrip("+-").replace("_", "").split(":")]
+        parts = []
+        for part in text.lstrip("+-").replace("_", "").split(":"):
+            parts.append(int(part))
         seconds = functools.reduce(lambda total, part: 60 * total + part, parts)
         return -seconds if text[0] == "-" else seconds
     if "_" in text and _FLOAT_1_1.fullmatch(text):
@@ -109,8 +111,11 @@ def _resolve_number_1_1(text: str) -> Value:
 
 
 def _int(text: str) -> int:
-    # Python's conversion takes quadratic time.
-    return _check_64_bits(2**63 if len(text) > 30 else int(text, _BASES.get(text[:2], 10)), text)
+    if len(text) > 30:
+        number = 2**63  # because Python's conversion takes quadratic time
+    else:
+        number = int(text, _BASES.get(text[:2], 10))
+    return _check_64_bits(number, text)
 
 
 def _check_64_bits(number: int, text: str) -> int:
@@ -173,7 +178,10 @@ def parse_document(text: str, source: str) -> Document:
     if node is None or node.value is None:
         raise InputError.one(source, "empty, expected a mapping such as 'method: grid'")
     if not isinstance(node.value, dict):
-        kind = "a list" if isinstance(node.value, list) else "a single value"
+        if isinstance(node.value, list):
+            kind = "a list"
+        else:
+            kind = "a single value"
         what = f"{kind} at the top level, expected a mapping such as 'method: grid'"
         raise InputError.one(document.where(node.mark), what)
     data = _Expansion(document).expand(node, ())
@@ -187,7 +195,10 @@ def read_value(text: str, source: str) -> Value:
     document = Document(source)
     try:
         node = _Composer(text, document).compose()
-        value = None if node is None else _Expansion(document).expand(node, ())
+        if node is None:
+            value = None
+        else:
+            value = _Expansion(document).expand(node, ())
         document.check()
     except InputError as error:
         # A line and column within a word of the command line would not help.
@@ -315,7 +326,10 @@ class _Composer:
         except ValueError as error:
             self.document.fault(mark, str(error))
             return str(event.value)
-        other = None if event.style or tag else resolve_1_1(event.value)
+        if event.style or tag:
+            other = None
+        else:
+            other = resolve_1_1(event.value)
         if other not in (None, value):
             self.document.otherwise[mark] = event.value, other
         return value
@@ -342,7 +356,10 @@ class _Expansion:
     def expand(self, node: _Node, path: KeyPath) -> Value:
         self.left -= 1
         if self.left < 0 or len(path) > MAX_DEPTH:
-            bound = f"{MAX_VALUES:,} values" if self.left < 0 else f"{MAX_DEPTH} levels"
+            if self.left < 0:
+                bound = f"{MAX_VALUES:,} values"
+            else:
+                bound = f"{MAX_DEPTH} levels"
             self.document.fatal(node.mark, f"anchors expand to more than {bound}")
         self.document.values[path] = node.mark
         if isinstance(node.value, list):
@@ -364,7 +381,8 @@ def _mark_after(text: str) -> TextPosition:
 
 def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
     """Return mappings as the documents of a YAML file, with their keys in order."""
-    yaml, target = YAML(typ="safe", pure=True), io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    target = io.StringIO()
     yaml.default_flow_style = False
     yaml.width = 4096  # long enough that no command is broken into lines
     yaml.representer.sort_base_mapping_type_on_output = False
@@ -408,7 +426,9 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
 def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
     """Return a number or text that a file can hold; None after noting a mistake."""
     try:
-        return _join_surrogates(value) if isinstance(value, str) else _check_64_bits(value, str(value))
+        if isinstance(value, str):
+            return _join_surrogates(value)
+        return _check_64_bits(value, str(value))
     except ValueError as error:
         document.mistake(path, str(error))
         return None
@@ -447,14 +467,25 @@ def split_assignments(text: str) -> list[str]:
         raise InputError.one(VARIABLE, f"{text!r}: {error}", "quote it as in a shell") from None
 
 
+def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
+    """Return how many of the parts form the longest key that ``holder`` has; 1 if it has none.
+
+    A dotted name in the file is one key.
+    """
+    for count in range(len(parts), 1, -1):
+        if ".".join(parts[:count]) in holder:
+            return count
+    return 1
+
+
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
     holder: Value = document.data
     path: KeyPath = ()
     while True:
         if isinstance(holder, dict):
-            # A dotted name in the file is one key: the longest existing one takes precedence.
-            taken = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in holder), 1)
-            key, parts = ".".join(parts[:taken]), parts[taken:]
+            taken = _count_key_parts(parts, holder)
+            key = ".".join(parts[:taken])
+            parts = parts[taken:]
             path = (*path, key)
             if not parts:
                 holder[key] = value
@@ -464,14 +495,18 @@ def _assign_value(parts: list[str], value: Value, typed: str, document: Document
                 document.override(path, typed)
             holder = holder[key]
         elif isinstance(holder, list) and parts[0].isdecimal() and int(parts[0]) < len(holder):
-            index, parts = int(parts[0]), parts[1:]
+            index = int(parts[0])
+            parts = parts[1:]
             path = (*path, index)
             if not parts:
                 holder[index] = value
                 break
             holder = holder[index]
         else:
-            expected = f"an index below {len(holder)}" if isinstance(holder, list) else "a mapping"
+            if isinstance(holder, list):
+                expected = f"an index below {len(holder)}"
+            else:
+                expected = "a mapping"
             there = f"{dotted(path)} is {describe_value(holder)}, so {parts[0]!r} cannot be set in it"
             document.outside(typed, f"{there}, expected {expected}")
             return

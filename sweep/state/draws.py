@@ -35,7 +35,9 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
     entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
     kind: Any = random.Random
-    urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
+    urandom = os.urandom
+    of_random = machine._urandom
+    begin = kind.seed
 
     def count() -> None:
         entropy.seeds += 1
@@ -55,7 +57,9 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
         try:
             yield entropy
         finally:
-            os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
+            os.urandom = urandom
+            machine._urandom = of_random
+            kind.seed = begin
 
 
 @contextmanager
@@ -68,7 +72,8 @@ def seeding_numpy_entropy(seed: int, on_draw: Callable[[], None] = lambda: None)
         on_draw()
         return generator.getrandbits(count)
 
-    before, source.randbits = source.randbits, bits
+    before = source.randbits
+    source.randbits = bits
     try:
         yield
     finally:
@@ -81,4 +86,6 @@ def find_author_line() -> str:
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:
         frame = frame.f_back
     file = frame.f_code.co_filename
-    return f"{Path(file).name}:{frame.f_lineno}" if is_author_file(file) else ""
+    if not is_author_file(file):
+        return ""
+    return f"{Path(file).name}:{frame.f_lineno}"

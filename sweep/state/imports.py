@@ -45,7 +45,10 @@ class _SeedingFinder:
         """Return the spec that another finder finds, with a loader that reports when the module's code runs."""
         for finder in list(sys.meta_path):
             find: Any = getattr(finder, "find_spec", None)
-            spec = None if finder is self or find is None else find(name, path, target)
+            if finder is self or find is None:
+                spec = None
+            else:
+                spec = find(name, path, target)
             if spec is not None:
                 if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
                     self._wrap(spec)
@@ -99,7 +102,10 @@ class _SeedingFinder:
             yield
             return
         before = random.getstate(), np.random.get_state()
-        settings_before = settings.read_settings() if self.adopting else {}
+        if self.adopting:
+            settings_before = settings.read_settings()
+        else:
+            settings_before = {}
         had_tensorflow = _has_tensorflow()
         self._library_depth += 1
         try:
@@ -138,7 +144,8 @@ def _seed_tensorflow(seed: int) -> Callable[[], None]:
     def put_back() -> None:
         eager._seed, eager._rng = before
 
-    eager._seed, eager._rng = seed, random.Random(seed)
+    eager._seed = seed
+    eager._rng = random.Random(seed)
     return put_back
 
 

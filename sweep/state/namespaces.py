@@ -27,17 +27,22 @@ class Namespace:
 
     def get_values(self) -> dict[str, object]:
         """Return the author's values in this namespace by name, except modules."""
-        hidden = "_" if isinstance(self.owner, Mapping) else "__"  # notebooks keep history under names like _1
-        return {
-            name: value
-            for name, value in self._names().items()
-            if not name.startswith(hidden)
-            and name not in _HISTORY
-            and name not in self.without
-            and not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
-            and (self.only is None or name in self.only)
-            and not isinstance(value, types.ModuleType)  # importing a submodule sets one
-        }
+        if isinstance(self.owner, Mapping):
+            hidden = "_"  # notebooks keep history under names like _1
+        else:
+            hidden = "__"
+        values = {}
+        for name, value in self._names().items():
+            if name.startswith(hidden) or name in _HISTORY or not self._is_author_name(name):
+                continue
+            if not isinstance(value, types.ModuleType):  # importing a submodule sets one
+                values[name] = value
+        return values
+
+    def _is_author_name(self, name: str) -> bool:
+        if name in self.without or (self.only is not None and name not in self.only):
+            return False
+        return not (name.startswith("test_") and self.name.rpartition(".")[2].startswith(_OF_TESTS))
 
     def set(self, name: str, value: object) -> None:
         """Set the value of a name."""
@@ -55,12 +60,18 @@ class Namespace:
 
     def classes(self) -> list[Namespace]:
         """Return the classes defined in it, and those nested in them."""
-        module = self.name if isinstance(self.owner, Mapping | types.ModuleType) else self.owner.__module__
+        if isinstance(self.owner, Mapping | types.ModuleType):
+            module = self.name
+        else:
+            module = self.owner.__module__
         classes = []
         for value in self.get_values().values():
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
-                nested = namespace.classes() if value.__qualname__.count(".") < _DEEPEST else []
+                if value.__qualname__.count(".") < _DEEPEST:
+                    nested = namespace.classes()
+                else:
+                    nested = []
                 classes += [namespace, *nested]
         return classes
 
@@ -109,13 +120,18 @@ def list_used_names(target: object, names_around: Mapping[str, object]) -> froze
     queue: list[object] = [target]
     while queue:
         item = queue.pop()
-        codes = [item] if isinstance(item, types.CodeType) else []
+        codes = []
+        if isinstance(item, types.CodeType):
+            codes.append(item)
         if isinstance(item, type) and item.__module__ == "__main__":
-            queue += [getattr(value, "__func__", value) for value in vars(item).values()]
+            for value in vars(item).values():
+                queue.append(getattr(value, "__func__", value))
         elif isinstance(item, types.FunctionType):
             codes = [item.__code__]
         for code in codes:
-            queue += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+            for part in code.co_consts:
+                if isinstance(part, types.CodeType):
+                    queue.append(part)
             new = set(code.co_names) - names
             names |= new
             queue += [names_around[name] for name in new if name in names_around]

@@ -21,7 +21,9 @@ SHOWN = 3  # names in a line
 def describe_stale_names(names: Iterable[str]) -> str:
     """Return a line about names that trials have changed permanently; empty if there are none."""
     shown = ", ".join(sorted(names)[:SHOWN])
-    return f"{shown}, changed by an earlier trial, cannot be put back" if shown else ""
+    if not shown:
+        return ""
+    return f"{shown}, changed by an earlier trial, cannot be put back"
 
 
 class NotPutBack(Exception):
@@ -42,7 +44,11 @@ def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | Non
 def find_changed_names(before: Digests, after: Digests) -> set[str]:
     """Return the names whose values differ, or that exist only before or only after."""
     missing = object()
-    return {name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)}
+    changed = set()
+    for name in {**before, **after}:
+        if before.get(name, missing) != after.get(name, missing):
+            changed.add(name)
+    return changed
 
 
 class SelfChangingNames:
@@ -60,7 +66,9 @@ class SelfChangingNames:
     def describe(self) -> str:
         """Return a line about such names; empty if none is known."""
         shown = ", ".join(sorted(self.names)[:SHOWN])
-        return f"{shown} changes by itself, as by a thread" if shown else ""
+        if not shown:
+            return ""
+        return f"{shown} changes by itself, as by a thread"
 
 
 self_changing = SelfChangingNames()
@@ -93,11 +101,11 @@ class RecordedValues:
 
     def compute_digests(self) -> Digests:
         """Return the digests of all recorded values."""
-        return {
-            f"{namespace}.{name}": value.digest
-            for namespace, recorded in self._values.items()
-            for name, value in recorded.items()
-        }
+        digests = {}
+        for namespace, recorded in self._values.items():
+            for name, value in recorded.items():
+                digests[f"{namespace}.{name}"] = value.digest
+        return digests
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
         """Yield all objects in the recorded values, each with the name it was found under."""
@@ -127,7 +135,10 @@ class RecordedValues:
                 full = f"{namespace.name}.{name}"
                 if full not in names:
                     continue
-                now = Same(present[name]) if name in present else None
+                if name in present:
+                    now = Same(present[name])
+                else:
+                    now = None
                 if now != self._after.get(full):  # other code has changed it
                     if name in present:
                         recorded[name] = _Value(present[name])
@@ -147,14 +158,19 @@ class RecordedValues:
             for name in {*present, *self._values.get(namespace.name, {})}:
                 full = f"{namespace.name}.{name}"
                 if full in names:
-                    self._after[full] = Same(present[name]) if name in present else None
+                    if name in present:
+                        self._after[full] = Same(present[name])
+                    else:
+                        self._after[full] = None
 
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
         """Return a function that returns this value with its present content, even after the name is restored."""
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
             return lambda: value
-        before = {id(part) for part in recorded.content.list_objects()}
+        before = set()
+        for part in recorded.content.list_objects():
+            before.add(id(part))
         content = Snapshot(value, variables=before)  # new variables are restored with the program created by the method
 
         def get_value() -> Any:
@@ -224,12 +240,17 @@ class _Value:
         self.content = Snapshot(value)
         self.too_large = self.content.too_large
         self.has_cache = self.content.has_cache
-        self._copy_iterator = None if values.holds_user_content(value) else _make_copier(value)
+        if values.holds_user_content(value):
+            self._copy_iterator = None
+        else:
+            self._copy_iterator = _make_copier(value)
 
     def restore(self) -> Any:
         """Return the same object with its earlier content, or a copy of an iterator that has advanced."""
         self.content.restore()
-        return self.value if self._copy_iterator is None else self._copy_iterator()
+        if self._copy_iterator is None:
+            return self.value
+        return self._copy_iterator()
 
 
 def _make_copier(value: Any) -> Callable[[], Any] | None:

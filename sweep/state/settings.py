@@ -33,7 +33,10 @@ class Setting(NamedTuple):
 
 def _list_resources() -> list[int]:
     resource = sys.modules.get("resource")
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    names = []
+    for name in dir(resource):
+        if name.startswith("RLIMIT_"):
+            names.append(name)
     return sorted({getattr(resource, name) for name in names})
 
 
@@ -92,17 +95,23 @@ _NEW: _Logger = (logging.NOTSET, [], [], True, False)
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    named = {
-        name: one for name, one in list(logging.root.manager.loggerDict.items()) if isinstance(one, logging.Logger)
-    }
+    named = {}
+    for name, one in list(logging.root.manager.loggerDict.items()):
+        if isinstance(one, logging.Logger):
+            named[name] = one
     return {"": logging.root, **named}
 
 
 def _logging() -> tuple[int, dict[str, _Logger]]:
-    configured = {
-        name: (logger.level, list(logger.handlers), list(logger.filters), logger.propagate, logger.disabled)
-        for name, logger in _loggers().items()
-    }
+    configured = {}
+    for name, logger in _loggers().items():
+        configured[name] = (
+            logger.level,
+            list(logger.handlers),
+            list(logger.filters),
+            logger.propagate,
+            logger.disabled,
+        )
     return logging.root.manager.disable, {name: logger for name, logger in configured.items() if logger != _NEW}
 
 
@@ -113,7 +122,8 @@ def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
         level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
-        logger.propagate, logger.disabled = propagate, is_disabled
+        logger.propagate = propagate
+        logger.disabled = is_disabled
 
 
 def _set_locale(name: str) -> None:
@@ -195,7 +205,11 @@ def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
 
 def find_changed_settings(before: Values, after: Values) -> Values:
     """Return the settings that existed before and have a different value now."""
-    return {name: value for name, value in after.items() if name in before and before[name] != value}
+    changed = {}
+    for name, value in after.items():
+        if name in before and before[name] != value:
+            changed[name] = value
+    return changed
 
 
 def apply_settings(values: Values) -> list[str]:
@@ -216,7 +230,10 @@ def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
     """
     if not isinstance(start, dict):
         return after
-    new = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    new = {}
+    for name, value in after.items():
+        if name not in before or before[name] != value:
+            new[name] = value
     return {**start, **new}
 
 

@@ -163,7 +163,10 @@ class Digester:
         self._objects_left -= 1
         identity = value if owner is None else owner
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-            self.nbytes += len(value) if isinstance(value, str | bytes) else 8
+            if isinstance(value, str | bytes):
+                self.nbytes += len(value)
+            else:
+                self.nbytes += 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._objects_left < 0:
             return Same(identity)
@@ -224,7 +227,10 @@ class Digester:
         if array.dtype.hasobject:
             return Same(value), self._digest_pickle(array, value)
         if array.nbytes > LARGEST_BYTES:
-            some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
+            if array.flags.c_contiguous:
+                some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
+            else:
+                some = array[:1]
             return Same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
         return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
@@ -255,7 +261,10 @@ def holds_user_content(value: object) -> bool:
 
 def get_attributes(value: Any) -> dict[str, object]:
     """Return the attributes of an object, including those in ``__slots__``."""
-    slots = {name: getattr(value, name) for name in _list_slots(type(value)) if hasattr(value, name)}
+    slots = {}
+    for name in _list_slots(type(value)):
+        if hasattr(value, name):
+            slots[name] = getattr(value, name)
     return {**slots, **getattr(value, "__dict__", {})}
 
 
@@ -265,7 +274,10 @@ def _list_slots(kind: type) -> list[str]:
     names: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
+        if isinstance(slots, str):
+            names.append(slots)
+        else:
+            names += slots
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
@@ -282,19 +294,31 @@ def _get_parts(value: Any) -> list[object]:
             if not is_author_file(value.__code__.co_filename):
                 return []
             defaults = value.__defaults__, value.__kwdefaults__
-            cells = [_get_cell_content(cell) for cell in value.__closure__ or ()]
+            cells = []
+            for cell in value.__closure__ or ():
+                cells.append(_get_cell_content(cell))
             return [part for part in (*defaults, *cells) if part is not None]
     held = gc.get_referents(value)  # of a cache: the function, its attributes, keys and results
-    return [part for part in held if not isinstance(part, type) and part is not vars(value)]
+    parts = []
+    for part in held:
+        if not isinstance(part, type) and part is not vars(value):
+            parts.append(part)
+    return parts
 
 
 def list_cached_results(cache: Any) -> list[object]:
     """Return the results that a function with `functools.cache` or `lru_cache` holds, and the keys of `lru_cache`."""
-    parts = [part for part in gc.get_referents(cache) if part is not vars(cache)]
+    parts = []
+    for part in gc.get_referents(cache):
+        if part is not vars(cache):
+            parts.append(part)
     tables = [part for part in parts if isinstance(part, dict)]
     if cache.cache_parameters()["maxsize"] is None:
         return [*tables[0].values()]
-    results = [part for part in parts if not isinstance(part, type | types.FunctionType)]
+    results = []
+    for part in parts:
+        if not isinstance(part, type | types.FunctionType):
+            results.append(part)
     return [result for result in results if not _is_of_lru_cache(result)]
 
 
@@ -309,7 +333,11 @@ def _own_attributes(value: Any) -> dict[str, object] | None:
     """Return the attributes that the author has set on a function of the author's; None for others."""
     if not isinstance(value, types.FunctionType) or not is_author_file(value.__code__.co_filename):
         return None
-    return {name: one for name, one in vars(value).items() if name != "__wrapped__"}
+    attributes = {}
+    for name, one in vars(value).items():
+        if name != "__wrapped__":
+            attributes[name] = one
+    return attributes
 
 
 def _get_cell_content(cell: types.CellType) -> object:
@@ -321,7 +349,9 @@ def _get_cell_content(cell: types.CellType) -> object:
 
 def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
     """Return digests of the vocabularies of lookup layers, whose tables are not variables."""
-    digests, queue, seen = [], [layer], set[int]()
+    digests = []
+    queue = [layer]
+    seen = set[int]()
     while queue:
         part = queue.pop()
         if id(part) in seen:
@@ -329,7 +359,10 @@ def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
         seen.add(id(part))
         queue += [*getattr(part, "layers", ()), *(value for value in vars(part).values() if is_layer(value))]
         try:
-            vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
+            if hasattr(part, "get_vocabulary"):
+                vocabulary = part.get_vocabulary()
+            else:
+                vocabulary = ()
         except Exception:  # not adapted yet
             vocabulary = ()
         digests.append(zlib.crc32(repr(vocabulary).encode()))
@@ -360,7 +393,9 @@ class Snapshot:
                 self.too_large = True
                 break
             self._seen[id(one)] = one
-            queue += [part for part in self._record(one) if type(part) not in _PLAIN]
+            for part in self._record(one):
+                if type(part) not in _PLAIN:
+                    queue.append(part)
 
     def restore(self) -> None:
         """Restore the content that the objects had when the snapshot was taken; they stay the same objects."""
@@ -461,7 +496,8 @@ def _is_namespace(value: object) -> bool:
 
 
 def _are_same_objects(present: Iterable[object], parts: Iterable[object]) -> bool:
-    one, other = list(present), list(parts)
+    one = list(present)
+    other = list(parts)
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
@@ -487,8 +523,10 @@ def _put_parts(value: Any, parts: list[Any]) -> None:
         if isinstance(value, deque):
             value.clear()
             value.extend(parts)
+        elif isinstance(value, array.array):
+            value[:] = type(value)(value.typecode, parts)
         else:
-            value[:] = type(value)(value.typecode, parts) if isinstance(value, array.array) else parts
+            value[:] = parts
 
 
 def _put_attributes(value: Any, attributes: dict[str, object]) -> None:

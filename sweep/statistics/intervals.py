@@ -35,7 +35,8 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """
     from scipy.special import stdtr
 
-    mean, error = fmean(differences), _compute_standard_error(differences, shared)
+    mean = fmean(differences)
+    error = _compute_standard_error(differences, shared)
     if not error:
         return 0.0 if mean else 1.0
     return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
@@ -54,8 +55,10 @@ def compute_fold_correction(folds: int) -> float:
 def compute_share_interval(hits: float, count: int) -> Interval:
     """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927)."""
     share = hits / count
-    middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
-    half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
+    scale = 1 + Z * Z / count
+    middle = (share + Z * Z / (2 * count)) / scale
+    variance = share * (1 - share) / count + Z * Z / (4 * count * count)
+    half = Z / scale * math.sqrt(variance)
     return max(middle - half, 0.0), min(middle + half, 1.0)
 
 

@@ -74,7 +74,7 @@ def check_equality(scores: Floats) -> Equality:
     patterns = _make_patterns(*scores.shape)
     counts = there.sum(axis=0)
     means = patterns.signs @ centred / counts
-    variances = np.maximum((centred**2).sum(axis=0) / counts - means**2, 0.0) * counts / np.maximum(counts - 1, 1)
+    variances = _compute_variances((centred**2).sum(axis=0), means, counts)
     configurations = scores.shape[1]
     of_all_pairs = 2 * variances.sum(axis=1) / (configurations - 1)
     leaders = means.argmax(axis=1)
@@ -86,7 +86,7 @@ def check_equality(scores: Floats) -> Equality:
         shared = np.maximum(both.sum(axis=0), 1)
         gaps = np.where(both, centred[:, [leader]] - centred, 0.0)
         behind = patterns.signs[rows] @ gaps / shared
-        own = np.maximum((gaps**2).sum(axis=0) / shared - behind**2, 0.0) * shared / np.maximum(shared - 1, 1)
+        own = _compute_variances((gaps**2).sum(axis=0), behind, shared)
         variance = (own + of_all_pairs[rows, None]) / 2
         t = behind / np.sqrt((variance + _LEAST_VARIANCE) / shared)
         t[:, leader] = -np.inf
@@ -95,6 +95,12 @@ def check_equality(scores: Floats) -> Equality:
             furthest = int(t[0].argmax())
     count = float((largest >= largest[0] - _ROUNDING * abs(largest[0])).sum())
     return Equality(count / len(largest), furthest, patterns.error)
+
+
+def _compute_variances(squares: Floats, means: Floats, counts: npt.NDArray[np.int_]) -> Floats:
+    """Return the variances of samples from their sums of squares, means and counts."""
+    of_sample = np.maximum(squares / counts - means**2, 0.0)
+    return np.asarray(of_sample * counts / np.maximum(counts - 1, 1))
 
 
 _LEAST_VARIANCE = 1e-9  # for scores with a mean square of 1; less is rounding
@@ -121,7 +127,9 @@ class _Patterns:
 
     @property
     def error(self) -> float | None:
-        return math.sqrt(0.05 * 0.95 / len(self.signs)) if self.drawn else None
+        if not self.drawn:
+            return None
+        return math.sqrt(0.05 * 0.95 / len(self.signs))
 
 
 def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
@@ -132,7 +140,8 @@ def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
     room = work // max(comparisons, 1)
     if 2**seeds <= ENUMERATED and 2 ** (seeds - 1) <= max(room, FEWEST_DRAWN):
         number = np.arange(2 ** (seeds - 1))[:, None]  # opposite patterns are equivalent, so the last sign stays
-        return _Patterns(1.0 - 2.0 * (number >> np.arange(seeds) & 1).astype(np.float64), False), table
+        negative = number >> np.arange(seeds) & 1
+        return _Patterns(1.0 - 2.0 * negative.astype(np.float64), False), table
     draws = np.random.default_rng(0).integers(0, 2, (max(min(DRAWN, room), FEWEST_DRAWN), seeds))
     return _Patterns(1.0 - 2.0 * draws.astype(np.float64), True), table
 

@@ -25,7 +25,10 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
     mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
-    spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    if count > 1:
+        spread = stdev(differences) * math.sqrt(1 + count * shared)
+    else:
+        spread = 0.0
     within = range(max(count + 1, LEAST), count + MOST)
     if not spread:
         return within.start - count if within else None
@@ -34,7 +37,9 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
         return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
-    return within[at] - count if at < len(within) else None
+    if at < len(within):
+        return within[at] - count
+    return None
 
 
 def compute_critical_value(configurations: int, seeds: int) -> float:
@@ -46,7 +51,8 @@ def compute_critical_value(configurations: int, seeds: int) -> float:
     from scipy.special import stdtrit
 
     pairs = max(configurations * (configurations - 1) / 2, 1)
-    return float(stdtrit(max(configurations - 1, 1) * (seeds - 1), 1 - ALPHA / pairs / 2))
+    freedom = max(configurations - 1, 1) * (seeds - 1)
+    return float(stdtrit(freedom, 1 - ALPHA / pairs / 2))
 
 
 def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
@@ -60,8 +66,13 @@ def compute_detectable_difference(spread: float, seeds: int, configurations: int
 
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
     """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
-    variances = [variance(values) for values in scores if len(values) > 1]
-    return math.sqrt(fmean(variances)) if variances else None
+    variances = []
+    for values in scores:
+        if len(values) > 1:
+            variances.append(variance(values))
+    if not variances:
+        return None
+    return math.sqrt(fmean(variances))
 
 
 def count_seeds_needed(comparisons: int) -> int:

@@ -52,11 +52,14 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> RaceState:
     if freedom and done >= FIRST_SEEDS:
         residuals = table - means[:, None] - table.mean(axis=0) + table.mean()
         pooled = 2 * float((residuals**2).sum()) / freedom
-        own = (table - table[leader]).var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
+        gaps = table - table[leader]
+        own = gaps.var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
         errors = np.sqrt(np.maximum(pooled, own) / done)
-        half = float(stdtrit(freedom, 1 - compute_race_level(left, seeds) / 2)) * errors
+        level = compute_race_level(left, seeds)
+        half = float(stdtrit(freedom, 1 - level / 2)) * errors
     told = behind > half + _ROUNDING * float(np.abs(means).max())
-    return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), tuple(map(int, np.flatnonzero(told))))
+    out = tuple(map(int, np.flatnonzero(told)))
+    return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), out)
 
 
 def compute_race_level(left: int, seeds: int) -> float:
@@ -65,4 +68,6 @@ def compute_race_level(left: int, seeds: int) -> float:
     It is divided among the pairs that are left, of which there are fewer the more have dropped out. This is valid by
     the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
-    return ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)
+    looks = max(seeds - FIRST_SEEDS + 1, 1)
+    pairs = max(left * (left - 1) / 2, 1)
+    return ALPHA / looks / pairs

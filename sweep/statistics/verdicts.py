@@ -75,22 +75,35 @@ def compare_configurations(
     if first is None:
         first = min(scored, key=lambda name: sign * fmean(scored[name].values()))
     others = [name for name in scored if name != first]
-    shared = compute_fold_correction(folds) if folds else 0.0
-    beside = {name: compute_differences(scored[name], scored[first]) for name in others}
+    if folds:
+        shared = compute_fold_correction(folds)
+    else:
+        shared = 0.0
+    beside = {}
+    for name in others:
+        beside[name] = compute_differences(scored[name], scored[first])
     compared = [name for name in others if len(beside[name]) >= LEAST]
     behind = {name: sign * fmean(beside[name]) > 0 for name in compared}
     tested = {name: scored[name] for name in (first, *compared)}
-    tests = (
-        _test_by_folds(tested, first, behind, shared) if folds else _test_by_signs(tested, behind, maximize=maximize)
-    )
+    if folds:
+        tests = _test_by_folds(tested, first, behind, shared)
+    else:
+        tests = _test_by_signs(tested, behind, maximize=maximize)
     found = {}
     for name in others:
-        values, test = beside[name], tests.get(name)
+        values = beside[name]
+        test = tests.get(name)
         seen = _make_comparison(
             values, shared, estimate_more_seeds(values, len(compared) if test else len(others), shared)
         )
-        found[name] = seen if test is None else _add_verdict(seen, test)
-    return {name: found.get(name) or _describe_leader(len(scored[name]), found.values()) for name in scored}
+        if test is None:
+            found[name] = seen
+        else:
+            found[name] = _add_verdict(seen, test)
+    verdicts = {}
+    for name in scored:
+        verdicts[name] = found.get(name) or _describe_leader(len(scored[name]), found.values())
+    return verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,10 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     from sweep.statistics import permutations
 
     names = list(scored)
-    table = _align_scores(scored) if maximize else -_align_scores(scored)
+    if maximize:
+        table = _align_scores(scored)
+    else:
+        table = -_align_scores(scored)
     place = {name: at for at, name in enumerate(names)}
     errors: list[float] = []
 
@@ -126,7 +142,10 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     apart = np.nan_to_num(table[:, 1:] - table[:, :1])
     single = dict(zip(names[1:], permutations.check_differences(apart).p.tolist(), strict=True))
     error = max(errors, default=None)
-    return {name: _Test(single[name], adjusted[name], error) for name in behind}
+    tests = {}
+    for name in behind:
+        tests[name] = _Test(single[name], adjusted[name], error)
+    return tests
 
 
 def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
@@ -134,14 +153,19 @@ def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared:
 
     The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
     """
-    single = {name: compute_t_test(compute_differences(scored[name], scored[first]), shared) for name in behind}
+    single = {}
+    for name in behind:
+        single[name] = compute_t_test(compute_differences(scored[name], scored[first]), shared)
 
     def test(left: Sequence[K]) -> tuple[float, K]:
         furthest = min((name for name in left if name != first), key=single.__getitem__)
         return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
 
     adjusted = _step_down(list(scored), behind, test)
-    return {name: _Test(single[name], adjusted[name], None) for name in behind}
+    tests = {}
+    for name in behind:
+        tests[name] = _Test(single[name], adjusted[name], None)
+    return tests
 
 
 def _step_down(
@@ -153,7 +177,8 @@ def _step_down(
     seeds. Then no further one is removed.
     """
     adjusted = dict.fromkeys(names, 1.0)
-    left, largest = list(names), 0.0
+    left = list(names)
+    largest = 0.0
     while len(left) > 1 and largest < 1.0:
         p, furthest = test(left)
         if not behind.get(furthest, False):
@@ -177,7 +202,11 @@ def _align_scores(scored: Table[K]) -> Floats:
 
 def compute_differences(scores: Scores, others: Scores) -> list[float]:
     """Return the differences of two configurations' scores over their common seeds."""
-    return [score - others[seed] for seed, score in scores.items() if seed in others]
+    differences = []
+    for seed, score in scores.items():
+        if seed in others:
+            differences.append(score - others[seed])
+    return differences
 
 
 def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
@@ -220,7 +249,10 @@ def compare_fronts(
     for table in tables:
         names = [name for name in names if table.get(name)]
     pairs = len(names) * (len(names) - 1) // 2
-    needed = LEAST if folds else count_seeds_needed(pairs)
+    if folds:
+        needed = LEAST
+    else:
+        needed = count_seeds_needed(pairs)
     found = {}
     for name in names:
         common = {one: len(compute_differences(tables[0][name], tables[0][one])) for one in front if one != name}
@@ -242,16 +274,22 @@ def compare_fronts(
                 p_values.append(_test_domination(scores, maximize, folds))
             p = min(p_values)
             adjusted = min(p * pairs, 1.0)
-            verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
+            if adjusted <= ALPHA:
+                verdict = Verdict.WORSE
+            else:
+                verdict = Verdict.TIES
             found[name] = Compared(verdict, most, p=p, p_adjusted=adjusted)
     return found
 
 
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
     """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
-    values = [compute_differences(one, other) for one, other in scores]
-    if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
-        return 1.0
+    values = []
+    for one, other in scores:
+        values.append(compute_differences(one, other))
+    for mean, high in zip(map(fmean, values), maximize, strict=True):
+        if mean == 0 or (mean > 0) == high:
+            return 1.0
     if folds:
         return max(compute_t_test(one, compute_fold_correction(folds)) for one in values)
     import numpy as np

@@ -50,7 +50,9 @@ class Numbers:
             self._values[row] = value
 
     def get(self, row: int) -> float | None:
-        return self._values[row] if row < len(self._valid) and self._valid[row] else None
+        if row < len(self._valid) and self._valid[row]:
+            return self._values[row]
+        return None
 
     @property
     def any(self) -> bool:
@@ -81,7 +83,9 @@ class Objects(Generic[T]):
         self._values[row] = value
 
     def get(self, row: int) -> T | None:
-        return self._values[row] if row < len(self._values) else None
+        if row < len(self._values):
+            return self._values[row]
+        return None
 
     def filled(self, rows: int) -> list[T | None]:
         """Return the values of the first ``rows`` rows."""
@@ -135,7 +139,10 @@ class EventTime:
 
     def after(self, seconds: float) -> EventTime:
         """Return the moment ``seconds`` later."""
-        by_driver_s = None if self.by_driver_s is None else self.by_driver_s + seconds
+        if self.by_driver_s is None:
+            by_driver_s = None
+        else:
+            by_driver_s = self.by_driver_s + seconds
         return replace(self, by_driver_s=by_driver_s, by_times_s=self.by_times_s + seconds)
 
 
@@ -156,9 +163,12 @@ class ActiveTime:
         if isinstance(event, SteeringEvent | ModelTested):
             return
         if isinstance(event, SessionStarted):
-            self.earlier_s, self.session_s, self.began = self.total_s, 0.0, event.time
+            self.earlier_s = self.total_s
+            self.session_s = 0.0
+            self.began = event.time
         elif event.driven_s is not None:
-            self.session_s, self.began = max(self.session_s, event.driven_s), None
+            self.session_s = max(self.session_s, event.driven_s)
+            self.began = None
         elif self.began is not None:
             self.session_s = max(self.session_s, event.time - self.began)
         elif not self.total_s:  # a log that does not begin with a session
@@ -282,11 +292,15 @@ class TrialRows:
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
-        by_driver_s = None if event.driven_s is None else self.earlier_s + event.driven_s
+        if event.driven_s is None:
+            by_driver_s = None
+        else:
+            by_driver_s = self.earlier_s + event.driven_s
         return EventTime(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
     def _end_times(self, row: int, event: TrialEnded, moment: EventTime) -> None:
-        begun, facts = self._begun.get(row) or moment, event.facts
+        begun = self._begun.get(row) or moment
+        facts = event.facts
         is_first = not self._ends.get(row) and begun.session_s == moment.session_s
         if is_first and facts.started is not None:
             # A worker begins a trial later than the driver starts it.
@@ -309,9 +323,15 @@ class TrialRows:
         Each epoch tells how many trials were trained together; until the end, the number of the last epoch applies. If
         the trial was paused before, only the epoch itself was shared.
         """
-        others = (self._others.get(row) or 0.0) if together is None else 1 - 1 / together
+        if together is None:
+            others = self._others.get(row) or 0.0
+        else:
+            others = 1 - 1 / together
         heard = self._heard.get(row)
-        since_s = 0.0 if heard is None else moment.since(heard)
+        if heard is None:
+            since_s = 0.0
+        else:
+            since_s = moment.since(heard)
         if self.texts["status"].get(row) != Status.RUNNING:
             since_s = min(since_s, time_s * (together or 0.0))
         _add_amount(self._others_s, row, since_s * others)
@@ -336,7 +356,9 @@ class TrialRows:
     def train_s(self, row: int) -> float:
         """Return the seconds in a trial's epochs: measured by its worker, else the sum over its epochs."""
         measured = self.floats["train_s"].get(row)
-        return (self._trained.get(row) or 0.0) if measured is None else measured
+        if measured is None:
+            return self._trained.get(row) or 0.0
+        return measured
 
     def overhead_s(self, row: int) -> float | None:
         """Return a trial's share of its worker's seconds outside epochs; None if it has not ended."""
@@ -347,8 +369,11 @@ class TrialRows:
 
     def examples_per_s(self, row: int) -> float | None:
         """Return the mean over the time in which examples were counted; None without any."""
-        examples, timed = self.floats["examples"].get(row), self._timed.get(row)
-        return None if examples is None or not timed else examples / timed
+        examples = self.floats["examples"].get(row)
+        timed = self._timed.get(row)
+        if examples is None or not timed:
+            return None
+        return examples / timed
 
 
 class EpochRows:

@@ -51,7 +51,9 @@ class ResultsFolder:
     @property
     def called(self) -> str:
         """Argument that opens it: the name, or the path if it is not in ``results/``."""
-        return self.name if self.path.parent == Path("results") else self.place
+        if self.path.parent == Path("results"):
+            return self.name
+        return self.place
 
     @property
     def address(self) -> str:
@@ -65,7 +67,10 @@ class ResultsFolder:
 
     def no_trial(self, trial: int, there: Collection[int]) -> UnknownNameError:
         """Return an error for a trial that is not among the known ones."""
-        known = f"it has trials {min(there)} to {max(there)}" if there else "no trial was started yet"
+        if there:
+            known = f"it has trials {min(there)} to {max(there)}"
+        else:
+            known = "no trial was started yet"
         return UnknownNameError.one(self.name, f"has no trial {trial}", known)
 
     def none_completed(self) -> RefusedError:
@@ -75,7 +80,9 @@ class ResultsFolder:
     @property
     def place(self) -> str:
         """Location of the results for users: the path, or the URL in an object store."""
-        return str(self.path) if self.store is None else self.store.url
+        if self.store is None:
+            return str(self.path)
+        return self.store.url
 
     @property
     def store(self) -> ObjectStore | None:
@@ -105,7 +112,10 @@ class ResultsFolder:
         _check_folder_name(name)
         folder = cls(results_dir / name)
         root = store_of(results_dir)
-        store = None if root is None else root.below(name)
+        if root is None:
+            store = None
+        else:
+            store = root.below(name)
         if store is not None:
             remote.pull(folder.path, store)
         aside = cls(results_dir / f".{name}.{process()}")
@@ -115,7 +125,10 @@ class ResultsFolder:
             aside.path.mkdir()
         except OSError as error:
             is_file = results_dir.is_file()
-            why = "is a file, expected a folder" if is_file else f"cannot be written ({error.strerror})"
+            if is_file:
+                why = "is a file, expected a folder"
+            else:
+                why = f"cannot be written ({error.strerror})"
             raise InputError.one(str(results_dir), why, "give another folder with --results DIR") from error
         try:
             with removed_if_it_fails(aside.path), storing(folder.path):
@@ -165,7 +178,10 @@ class ResultsFolder:
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
             if (path / "sweep.json").is_file():
                 return cls(path)
-        siblings = [folder.name for folder in folders(results_dir) if folder.info.is_file()]
+        siblings = []
+        for folder in folders(results_dir):
+            if folder.info.is_file():
+                siblings.append(folder.name)
         hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
         if (results_dir / given).is_dir():
             raise UnknownNameError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
@@ -269,8 +285,15 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
     if (store := store_of(results_dir)) is not None:
         remote.pull_all(results_dir, store)
     with storing(results_dir):
-        found = [ResultsFolder(path) for path in sorted(results_dir.iterdir()) if path.name[0] != "."]
-        return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
+        found = []
+        for path in sorted(results_dir.iterdir()):
+            if path.name[0] != ".":
+                found.append(ResultsFolder(path))
+        used = []
+        for item in found:
+            if item.info.exists() or item.log.exists() or item.trials.exists():
+                used.append(item)
+        return used
 
 
 def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
@@ -282,7 +305,10 @@ def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
     counts = Counter(folder.name for folder in folders)
     named: dict[str, ResultsFolder] = {}
     for folder in folders:
-        name = folder.place if counts[folder.name] > 1 else folder.name
+        if counts[folder.name] > 1:
+            name = folder.place
+        else:
+            name = folder.name
         named[name] = folder
     return named
 
@@ -302,7 +328,10 @@ def _check_folder_name(name: str) -> None:
 
 def newest(results_dir: Path) -> list[ResultsFolder]:
     """Return the sweeps in a folder that have begun, the most recently written first."""
-    logged = [folder for folder in folders(results_dir) if folder.log.exists() and folder.info.exists()]
+    logged = []
+    for folder in folders(results_dir):
+        if folder.log.exists() and folder.info.exists():
+            logged.append(folder)
     return sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)
 
 
@@ -334,7 +363,10 @@ def _check_free(folder: ResultsFolder) -> None:
 
 def _summarize_folder(folder: ResultsFolder) -> str:
     """Return the number of trials in a taken folder and when it last ran, in words, at little cost."""
-    last = folder.log if folder.log.exists() else folder.info
+    if folder.log.exists():
+        last = folder.log
+    else:
+        last = folder.info
     trials = 0
     if folder.log.exists():
         with folder.log.open("rb") as lines:

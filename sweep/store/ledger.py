@@ -82,7 +82,9 @@ class TrialState:
         """Number of the trial in the search; None if the searcher did not choose it."""
         if self.start.role is not Role.SEARCH:
             return None
-        return self.start.trial if self.start.index is None else self.start.index
+        if self.start.index is None:
+            return self.start.trial
+        return self.start.index
 
     @property
     def started(self) -> float:
@@ -92,7 +94,9 @@ class TrialState:
     @property
     def ended(self) -> float | None:
         """Time of its end, in seconds since 1970; None as long as it may continue."""
-        return None if self.end is None or self.status in UNFINISHED else self.end.time
+        if self.end is None or self.status in UNFINISHED:
+            return None
+        return self.end.time
 
     @property
     def paused(self) -> bool:
@@ -102,7 +106,9 @@ class TrialState:
     @property
     def facts(self) -> Facts:
         """Facts recorded at its end or last interruption."""
-        return Facts() if self.end is None else self.end.facts
+        if self.end is None:
+            return Facts()
+        return self.end.facts
 
 
 class Started(NamedTuple):
@@ -234,8 +240,11 @@ class Ledger:
         if trial.status is not Status.RUNNING:
             if trial.status is not Status.INTERRUPTED:
                 raise OutOfOrder(f"trial {event.trial} has ended before")
-            trial.status, trial.reason, trial.end = Status.RUNNING, "", None
-        trial.epoch, trial.last = event.epoch, event.metrics
+            trial.status = Status.RUNNING
+            trial.reason = ""
+            trial.end = None
+        trial.epoch = event.epoch
+        trial.last = event.metrics
         if event.measures:
             trial.share = get_share(event.measures)
         trial.reported += 1
@@ -250,7 +259,9 @@ class Ledger:
         reopens = event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED
         if trial.status not in UNFINISHED and not reopens:
             raise OutOfOrder(f"trial {event.trial} has ended before")
-        trial.status, trial.reason, trial.end = event.status, event.reason, event
+        trial.status = event.status
+        trial.reason = event.reason
+        trial.end = event
         if reopens:
             trial.reopened, trial.retries = True, 0
             return Reopened(trial, event)
@@ -310,7 +321,11 @@ def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
     ledger = Ledger()
     for event in events:
         ledger.observe(event)
-    return [trial for trial in ledger.trials.values() if trial.ended is not None]
+    ended = []
+    for trial in ledger.trials.values():
+        if trial.ended is not None:
+            ended.append(trial)
+    return ended
 
 
 @contextmanager

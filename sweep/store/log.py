@@ -33,7 +33,9 @@ class Log(Closing):
 
     def __init__(self, path: Path, *, fsync: bool = True, copy: Writer | None = None, durable: bool = False) -> None:
         self.path = path
-        self._fsync, self._copy, self._durable = fsync, copy, durable
+        self._fsync = fsync
+        self._copy = copy
+        self._durable = durable
         self._torn_at: int | None = None
         with storing(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

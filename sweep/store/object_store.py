@@ -113,7 +113,9 @@ class ObjectStore:
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
                 pass
         there = self.get(key)
-        return there[1] if there is not None and there[0] == data else None
+        if there is not None and there[0] == data:
+            return there[1]
+        return None
 
     def entries(self, prefix: str = "") -> list[StoredObject]:
         """Return all objects whose keys begin with ``prefix/``, sorted by key."""
@@ -250,7 +252,9 @@ def check_url(where: str, url: str) -> str:
         raise InputError.one(where, f"{url} is in no store that is known", f"known are {known}; or give a folder")
     bucket, _, prefix = rest.partition("/")
     names = [name for name in prefix.split("/") if name]
-    if not bucket or {".", ".."} & {bucket, *names} or not url.isprintable() or set(url) & set("?#@\\ "):
+    climbs = {".", ".."} & {bucket, *names}
+    has_marks = set(url) & set("?#@\\ ")
+    if not bucket or climbs or has_marks or not url.isprintable():
         raise InputError.one(where, f"{url} names no place in a store", "write it as in s3://bucket/prefix")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
@@ -302,7 +306,8 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 def _describe_store_error(error: BaseException) -> str:
     """Return a short cause for users; obstore's own message lists every retry."""
-    kind, whole = type(error).__name__, str(error)
+    kind = type(error).__name__
+    whole = str(error)
     said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may contain any word or number
     found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
     status = (found[1] or found[2]) if found else ""
@@ -372,7 +377,10 @@ class Lease:
 def lease_holder(store: ObjectStore) -> Lease | None:
     """Return the lease of the process that runs a sweep, on any machine; None if nobody seems to."""
     found = store.get(LEASE)
-    lease = None if found is None else Lease.parse(found[0], store)
+    if found is None:
+        lease = None
+    else:
+        lease = Lease.parse(found[0], store)
     if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:  # clocks differ
         return None
     return lease

@@ -40,7 +40,10 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
         # Each file is opened only once, because a running sweep replaces them.
         files = _open_tables(folder, stack)
         history = _written(files, folder)
-        behind = None if history is None else behind_bytes(history, folder.log)
+        if history is None:
+            behind = None
+        else:
+            behind = behind_bytes(history, folder.log)
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
         if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
@@ -58,8 +61,12 @@ def _read_stored(
     with storing(folder.trials):
         names = None
         if metrics is not None:
-            names = [name for name in files[1].schema_arrow.names if name in metrics]
-        trials, epochs = files[0].read(), files[1].read(columns=names)
+            names = []
+            for name in files[1].schema_arrow.names:
+                if name in metrics:
+                    names.append(name)
+        trials = files[0].read()
+        epochs = files[1].read(columns=names)
     return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
 
 
@@ -73,8 +80,13 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
     """Open both Parquet files, trials first; return none if one is missing or not Parquet, so that the log is read."""
     try:
         # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
-        handles = [stack.enter_context(pa.OSFile(str(path))) for path in (folder.trials, folder.metrics)]
-        return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
+        handles = []
+        for path in (folder.trials, folder.metrics):
+            handles.append(stack.enter_context(pa.OSFile(str(path))))
+        tables = []
+        for handle in handles:
+            tables.append(stack.enter_context(pq.ParquetFile(handle)))
+        return tables
     except (OSError, ValueError):
         return []
 
@@ -86,12 +98,18 @@ def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History 
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
-        history = History(**json.loads(trials)) if trials == metrics else None
+        if trials == metrics:
+            history = History(**json.loads(trials))
+        else:
+            history = None
     except (KeyError, TypeError, ValueError):
         return None
     if history is None or history.layout == LAYOUT or not folder.log.exists():
         return history
-    names = [name for name in files[0].schema_arrow.names if name.startswith("param.")]
+    names = []
+    for name in files[0].schema_arrow.names:
+        if name.startswith("param."):
+            names.append(name)
     has_nulls = any(column.null_count for column in files[0].read(columns=names).columns)
     return None if has_nulls else history
 
@@ -106,7 +124,9 @@ def behind_bytes(history: History, path: Path) -> int | None:
     beyond = path.stat().st_size - history.log_bytes
     if history.mark is None:
         return None if beyond else 0
-    return None if log.is_another(path, history.log_bytes, history.mark) else beyond
+    if log.is_another(path, history.log_bytes, history.mark):
+        return None
+    return beyond
 
 
 def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
@@ -130,7 +150,9 @@ _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 def total(table: pa.Table, name: str) -> float | None:
     """Return the sum of a column of numbers; None if the table lacks it."""
-    return float(numbers(table, name).sum()) if name in table.column_names else None
+    if name not in table.column_names:
+        return None
+    return float(numbers(table, name).sum())
 
 
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
@@ -142,7 +164,10 @@ def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[
         column = column.cast(pa.float64())
     bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, `cast` the library of computations
     kind = _KINDS[column.type]
-    found = np.frombuffer(content, kind, len(column), 8 * column.offset) if len(column) else np.zeros(0)
+    if len(column):
+        found = np.frombuffer(content, kind, len(column), 8 * column.offset)
+    else:
+        found = np.zeros(0)
     values = found.astype(np.float64, copy=False)
     if not column.null_count:
         return values
@@ -176,7 +201,8 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
     """Return a builder with only the unfinished trials, in their state where the tables end. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
-    pauses, sessions = dict(history.pauses), dict(history.sessions)
+    pauses = dict(history.pauses)
+    sessions = dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
     builder.go_on(History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start))
     for place, line in _read_lines(folder.log, start, history.log_bytes):
@@ -199,7 +225,9 @@ def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | 
         epochs = builder.metrics()
         epochs = epochs.select([name for name in epochs.column_names if names is None or name in names])
         metrics = _merged(metrics, epochs, again, _epoch_group)
-    return None if trials is None or metrics is None else Tables(trials, metrics, builder.history())
+    if trials is None or metrics is None:
+        return None
+    return Tables(trials, metrics, builder.history())
 
 
 def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
@@ -217,13 +245,18 @@ def _merged(
     """Return the rows of trials that are not replaced and the new rows, sorted by trial; None without a common type."""
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
-    kept = old.slice(0, count) if keep[:count].all() else old.take(of_numbers(np.flatnonzero(keep)))
+    if keep[:count].all():
+        kept = old.slice(0, count)
+    else:
+        kept = old.take(of_numbers(np.flatnonzero(keep)))
     joined = _append_table(kept, new, group)
     if joined is None:
         return None
     order = numbers(joined, "trial").astype(np.int64)
     in_order = bool((np.diff(order) >= 0).all())
-    return joined if in_order else joined.take(of_numbers(np.argsort(order, kind="stable")))
+    if in_order:
+        return joined
+    return joined.take(of_numbers(np.argsort(order, kind="stable")))
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
@@ -236,12 +269,17 @@ def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
-        stored = [table.schema.field(name) for table in (first, second) if name in table.column_names]
+        stored = []
+        for table in (first, second):
+            if name in table.column_names:
+                stored.append(table.schema.field(name))
         field = _get_common_field([one for one in stored if not pa.types.is_null(one.type)], name)
         if field is None:
             return None
         try:
-            chunks = [_cast_column(table, field).chunks for table in (first, second)]
+            chunks = []
+            for table in (first, second):
+                chunks.append(_cast_column(table, field).chunks)
         except pa.ArrowInvalid:  # a whole number that no float can represent
             return None
         fields.append(field)
@@ -253,7 +291,9 @@ def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table[field.name]
-    return column if column.type == field.type else column.cast(field.type)
+    if column.type == field.type:
+        return column
+    return column.cast(field.type)
 
 
 def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:

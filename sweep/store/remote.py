@@ -69,8 +69,9 @@ def local(results: str | Path, where: str = "--results") -> Path:
     if not is_url(results):
         return Path(results)
     url = check_url(where, str(results))
-    name = f"{re.sub(r'[^a-zA-Z0-9.]+', '-', url)[:100]}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
-    folder = _cache() / name
+    readable = re.sub(r"[^a-zA-Z0-9.]+", "-", url)[:100]
+    digest = hashlib.sha256(url.encode()).hexdigest()[:8]
+    folder = _cache() / f"{readable}-{digest}"
     with storing(folder):
         stand_for(folder, ObjectStore(url))
     return folder
@@ -146,7 +147,10 @@ def pull_all(results: Path, store: ObjectStore) -> None:
     names, _ = store.folder()
     with ThreadPoolExecutor(8) as pool:
         there = list(pool.map(lambda name: pull(results / name, store.below(name)), names))
-    present = {name for name, found in zip(names, there, strict=True) if found}
+    present = set()
+    for name, found in zip(names, there, strict=True):
+        if found:
+            present.add(name)
     for path in results.iterdir():  # copies of sweeps that are no longer in the store
         if path.is_dir() and path.name[0] != "." and path.name not in present and not is_locked(path / "lock"):
             _set_copy_aside(path)
@@ -161,9 +165,14 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log:
     known.first = first
     stand_for(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
-    changed = [entry for entry in files if entry.key != LEASE and known.files.get(entry.key) != entry.tag]
+    changed = []
+    for entry in files:
+        if entry.key != LEASE and known.files.get(entry.key) != entry.tag:
+            changed.append(entry)
     with ExitStack() as stack:
-        places = [(entry.key, stack.enter_context(replacing(folder / entry.key))) for entry in changed]
+        places = []
+        for entry in changed:
+            places.append((entry.key, stack.enter_context(replacing(folder / entry.key))))
         try:
             store.download(places)
         except FileNotFoundError as error:
@@ -173,13 +182,22 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log:
     known.write(folder)
 
 
+def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]]:
+    """Return the first and last number and the key of each segment of the log, in order."""
+    segments = []
+    for entry in entries:
+        found = _SEGMENT.fullmatch(entry.key)
+        if found:
+            segments.append((int(found[1]), int(found[2] or found[1]), entry.key))
+    return sorted(segments)
+
+
 def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState) -> None:
-    segments = sorted(
-        (int(found[1]), int(found[2] or found[1]), entry.key)
-        for entry in entries
-        if (found := _SEGMENT.fullmatch(entry.key))
-    )
-    size = path.stat().st_size if path.exists() else 0
+    segments = _find_segments(entries)
+    if path.exists():
+        size = path.stat().st_size
+    else:
+        size = 0
     if size < known.bytes:
         known.segments = known.bytes = 0
     new = [key for _, last, key in segments if last >= known.segments]
@@ -278,7 +296,9 @@ class Writer:
     """Uploads what the one driver of a sweep writes, in a thread of its own, and holds the lease."""
 
     def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
-        self._folder, self._store, self._sync_s = folder, store, sync_s
+        self._folder = folder
+        self._store = store
+        self._sync_s = sync_s
         self._token = secrets.token_hex(8)
         self._lease_tag = ""
         self._renewed = 0.0
@@ -380,14 +400,16 @@ class Writer:
     def _create(self, content: bytes) -> None:
         """Write the next segment. Raises `StoreError` if another process has written it."""
         known = self._known
-        key, head = f"log/{known.segments:08d}", json.dumps({"at": known.bytes, "by": self._token}).encode()
+        key = f"log/{known.segments:08d}"
+        head = json.dumps({"at": known.bytes, "by": self._token}).encode()
         tag = self._store.swap(key, head + b"\n" + content, None)
         if tag is None:  # it may be our own, with less content, if the answer to an earlier attempt was lost
             there = self._store.get(key)
             if there is None or not there[0].startswith(head + b"\n"):
                 taken = "another process has taken the sweep over, nothing more is written"
                 raise StoreError(f"{self._store.url}: {taken}")
-            content, tag = _parsed(there[0])[1], there[1]
+            content = _parsed(there[0])[1]
+            tag = there[1]
         if not known.segments:
             known.first = unquote_tag(tag)
         known.segments += 1
@@ -403,9 +425,11 @@ class Writer:
             file.seek(self._loose_at)
             content = file.read(known.bytes - self._loose_at)
         head = json.dumps({"at": self._loose_at, "by": self._token})
-        if self._store.swap(f"log/{first:08d}-{last:08d}", head.encode() + b"\n" + content, None) is not None:
+        segment = head.encode() + b"\n" + content
+        if self._store.swap(f"log/{first:08d}-{last:08d}", segment, None) is not None:
             self._store.delete(f"log/{number:08d}" for number in range(first, last + 1))
-        self._loose, self._loose_at = known.segments, known.bytes
+        self._loose = known.segments
+        self._loose_at = known.bytes
 
     def _fence(self) -> None:
         """Write the next segment, so that a process that held the lease before is refused from now on.
@@ -424,23 +448,30 @@ class Writer:
                 continue
             break
         self._known.write(self._folder)
-        self._loose, self._loose_at = self._known.segments, self._known.bytes
-        for_former_holder = [entry.key for entry in self._store.entries("requests") if not _is_lasting(entry.key)]
+        self._loose = self._known.segments
+        self._loose_at = self._known.bytes
+        for_former_holder = []
+        for entry in self._store.entries("requests"):
+            if not _is_lasting(entry.key):
+                for_former_holder.append(entry.key)
         self._store.delete(for_former_holder)
 
     def _take(self) -> None:
-        seen, since = "", time.monotonic()
+        seen = ""
+        since = time.monotonic()
         while True:
             found = self._store.get(LEASE)
             tag: str | None = None
             if found is not None:
-                lease, tag = Lease.parse(found[0], self._store), found[1]
+                lease = Lease.parse(found[0], self._store)
+                tag = found[1]
                 if not (lease.is_over or lease.is_own):
                     if seen and seen != tag:
                         what = f"the sweep is being run by {lease.holder}"
                         raise RefusedError.one(self._store.url, what, "stop that one first")
                     if not seen:
-                        seen, since = tag, time.monotonic()
+                        seen = tag
+                        since = time.monotonic()
                     if time.monotonic() - since < LEASE_S:
                         time.sleep(1.0)
                         continue
@@ -452,9 +483,15 @@ class Writer:
         if self._claimed(self._lease_tag):
             return
         found = self._store.get(LEASE)
-        lease = None if found is None else Lease.parse(found[0], self._store)
+        if found is None:
+            lease = None
+        else:
+            lease = Lease.parse(found[0], self._store)
         if found is None or lease is None or lease.token != self._token or not self._claimed(found[1]):
-            by = "another process" if lease is None else lease.holder
+            if lease is None:
+                by = "another process"
+            else:
+                by = lease.holder
             raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
@@ -462,7 +499,8 @@ class Writer:
             new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:
                 return False
-            self._lease_tag, self._renewed = new, now()
+            self._lease_tag = new
+            self._renewed = now()
             return True
 
     def _hear_requests(self) -> None:
@@ -498,9 +536,15 @@ class Writer:
 
     def _send_files(self) -> None:
         """Upload the tables and other files of the folder."""
-        top = [path for path in self._folder.iterdir() if path.is_file() and path.name[0] != "."]
+        top = []
+        for path in self._folder.iterdir():
+            if path.is_file() and path.name[0] != ".":
+                top.append(path)
         below = [path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()]
-        sent = [path for path in (*top, *below) if path.name not in _HERE]
+        sent = []
+        for path in (*top, *below):
+            if path.name not in _HERE:
+                sent.append(path)
         self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
         _, entries = self._store.folder()
         self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != LEASE}

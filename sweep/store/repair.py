@@ -68,7 +68,9 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         for part, event in parts:
             gap = _describe_missing_epochs(ledger, event)
             flaw = f"{len(part)} bytes are no record" if event is None else _flaw(ledger, event)
-            losses += [f"line {number}: {why}" for why in (gap, flaw) if why]
+            for why in (gap, flaw):
+                if why:
+                    losses.append(f"line {number}: {why}")
             if flaw is None:
                 records.append(part)
     if torn:
@@ -105,14 +107,21 @@ def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
     """Return which epochs are missing before an event, in words; None if none are."""
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
-    first, last = ledger.trials[event.trial].epoch + 1, event.epoch - 1
-    return f"before it, epochs {first} to {last} of trial {event.trial} are missing" if first <= last else None
+    first = ledger.trials[event.trial].epoch + 1
+    last = event.epoch - 1
+    if first <= last:
+        return f"before it, epochs {first} to {last} of trial {event.trial} are missing"
+    return None
 
 
 def _missing(ledger: Ledger) -> list[str]:
     """Return the trials whose records are all lost, in words; a resumed sweep trains them."""
     known = range(max(ledger.trials, default=-1) + 1)
-    return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
+    losses = []
+    for trial in known:
+        if trial not in ledger.trials:
+            losses.append(f"trial {trial} is missing, `resume` trains it")
+    return losses
 
 
 def _set_log_aside(log: Path) -> Path:

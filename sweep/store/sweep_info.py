@@ -40,7 +40,8 @@ def maximizes(metric: str, objectives: Objectives = ()) -> bool | None:
     for name, goal in objectives:
         if name == metric:
             return goal == "maximize"
-    lower, higher = says(metric, LOWER_IS_BETTER), says(metric, HIGHER_IS_BETTER)
+    lower = says(metric, LOWER_IS_BETTER)
+    higher = says(metric, HIGHER_IS_BETTER)
     return higher if lower != higher else None
 
 
@@ -80,7 +81,10 @@ FIRST_RUNG_WAS_1 = ("asha", "asha_promotion", "pasha", "freeze_thaw", "median")
 
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
     """Return a resolved sweep file without keys that are null, with what was the default when the sweep began."""
-    found = {key: value for key, value in resolved.items() if value is not None}
+    found = {}
+    for key, value in resolved.items():
+        if value is not None:
+            found[key] = value
     rule = found.get("early_terminate")
     if isinstance(rule, Mapping) and rule.get("type") in FIRST_RUNG_WAS_1 and rule.get("min_iter") is None:
         found["early_terminate"] = {**rule, "min_iter": 1}
@@ -96,8 +100,13 @@ class _Mapping:
     def __get__(self, info: SweepInfo, kind: type) -> Mapping[str, object]:
         found: object = info.content
         for key in self._keys:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        return found if isinstance(found, Mapping) else {}
+            if isinstance(found, Mapping):
+                found = found.get(key)
+            else:
+                found = None
+        if isinstance(found, Mapping):
+            return found
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +160,9 @@ class SweepInfo:
     def first_spec(self) -> Mapping[str, object]:
         """The resolved sweep file before the changes in the log."""
         first = self.content.get("first_spec")
-        return first if isinstance(first, Mapping) else self.spec
+        if isinstance(first, Mapping):
+            return first
+        return self.spec
 
     @property
     def first_spec_text(self) -> str:
@@ -184,7 +195,9 @@ class SweepInfo:
     @property
     def co2_g_per_kwh(self) -> float | None:
         grams = self.resources.get("co2_g_per_kwh")
-        return grams if isinstance(grams, float) else None
+        if isinstance(grams, float):
+            return grams
+        return None
 
     @property
     def import_folders(self) -> tuple[Path, ...] | None:
@@ -198,7 +211,9 @@ class SweepInfo:
     def working_folder(self) -> Path:
         """The folder in which trials begin; the current one if the file does not say or the folder does not exist."""
         folder = Path(str(self.content.get("working_folder", "")))
-        return folder if folder.is_absolute() and folder.is_dir() else Path.cwd()
+        if folder.is_absolute() and folder.is_dir():
+            return folder
+        return Path.cwd()
 
     @property
     def simulated_gpus(self) -> int | None:
@@ -238,7 +253,9 @@ class SweepInfo:
                 },
                 "provenance": {"packages": dict(packages), "python": python},
             }:
-                versions = {name: (imported.get(name), packages.get(name)) for name in {*imported, *VERSIONS}}
+                versions = {}
+                for name in {*imported, *VERSIONS}:
+                    versions[name] = (imported.get(name), packages.get(name))
                 return {
                     "the trainable": trainable,
                     "the code": digest,
@@ -269,14 +286,20 @@ class SweepInfo:
 def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
     """Return in which points the identities of sweeps differ, in words; empty if one of them is unknown."""
     known = [sweep.identity for sweep in sweeps]
-    identities = [identity for identity in known if identity is not None]
+    identities = []
+    for identity in known:
+        if identity is not None:
+            identities.append(identity)
     if len(identities) < len(known):
         return []
     names = dict.fromkeys(name for identity in identities for name in identity)
     different = []
     for name in names:
         # A setting that some of them lack came with a later release.
-        values = {repr(identity[name]) for identity in identities if name in identity}
+        values = set()
+        for identity in identities:
+            if name in identity:
+                values.add(repr(identity[name]))
         if len(values) > 1:
             different.append(name)
     return different
@@ -294,7 +317,9 @@ def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
 
 
 def _parse_whole_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None
 
 
 def _parse_earlier_sweep(entry: object) -> EarlierSweep:
@@ -341,15 +366,23 @@ def version_of(package: str) -> str | None:
 
 def gpus() -> list[dict[str, str]]:
     """Return name, memory and driver of each GPU that CUDA shows this process; empty without a driver."""
-    fields, setting = (
-        ("index", "uuid", "name", "memory.total", "driver_version"),
-        os.environ.get("CUDA_VISIBLE_DEVICES"),
-    )
+    fields = ("index", "uuid", "name", "memory.total", "driver_version")
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
-    rows = {int(cells[0]): cells[1:] for line in answer.splitlines() if len(cells := line.split(", ")) == len(fields)}
-    listed = _run_command("nvidia-smi", "-L") if "MIG-" in (setting or "") else None
+    rows = {}
+    for line in answer.splitlines():
+        cells = line.split(", ")
+        if len(cells) == len(fields):
+            rows[int(cells[0])] = cells[1:]
+    if "MIG-" in (setting or ""):
+        listed = _run_command("nvidia-smi", "-L")
+    else:
+        listed = None
     shown = visible({index: uuid for index, (uuid, *_) in rows.items()}, parse_mig_devices(listed or ""), setting)
-    return [dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)) for index in shown]
+    found = []
+    for index in shown:
+        found.append(dict(zip(("name", "memory", "driver"), rows[index][1:], strict=True)))
+    return found
 
 
 def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:

@@ -107,7 +107,8 @@ class TableBuilder:
     """
 
     def __init__(self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None) -> None:
-        self._name, self._co2_g_per_kwh = sweep_name, co2_g_per_kwh
+        self._name = sweep_name
+        self._co2_g_per_kwh = co2_g_per_kwh
         self._objectives = objectives
         self._ledger = Ledger(keep_epochs=False)
         self._trials = TrialRows(objectives)
@@ -169,9 +170,13 @@ class TableBuilder:
 
         ``pauses_s`` and ``earlier_s`` are the seconds between and within earlier sessions.
         """
-        self._log_bytes, self._pauses = history.log_bytes, list(history.pauses)
-        self._started, self._last, self._ended = history.started, history.last, history.ended
-        self._trials.pauses_s, self._trials.earlier_s = pauses_s, earlier_s
+        self._log_bytes = history.log_bytes
+        self._pauses = list(history.pauses)
+        self._started = history.started
+        self._last = history.last
+        self._ended = history.ended
+        self._trials.pauses_s = pauses_s
+        self._trials.earlier_s = earlier_s
         self._sessions = list(history.sessions)
         self._ledger.note = history.note
         self._ledger.changes = [_decode_settings(settings) for settings in history.changes]
@@ -184,7 +189,10 @@ class TableBuilder:
     def history(self) -> History:
         """Return the history of the log so far."""
         trials = self._ledger.trials
-        unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
+        unfinished = []
+        for number, place in self._begun.items():
+            if trials[number].status in UNFINISHED:
+                unfinished.append((number, place))
         return History(
             log_bytes=self._log_bytes,
             started=self._started,
@@ -209,21 +217,30 @@ class TableBuilder:
 
     def trials(self) -> pa.Table:
         """Return one row per trial, sorted by number."""
-        rows, count = self._trials, len(self._trials.row)
+        rows = self._trials
+        count = len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
-        whole = {name: _make_number_array(column, count) for name, column in rows.integers.items()}
-        flags = {name: of_numbers(*column.filled(count), pa.bool_()) for name, column in rows.flags.items()}
-        floats = {name: _make_number_array(column, count) for name, column in rows.floats.items()}
+        whole = _make_number_arrays(rows.integers, count)
+        flags = {}
+        for name, column in rows.flags.items():
+            flags[name] = of_numbers(*column.filled(count), pa.bool_())
+        floats = _make_number_arrays(rows.floats, count)
         params = {f"param.{name}": of_params(column.filled(count)) for name, column in rows.params.items()}
-        last = {f"metric.{name}": _make_number_array(column, count) for name, column in rows.last.items()}
-        best = {f"best.{name}": _make_number_array(column, count) for name, column in rows.best.items()}
-        tested = {f"test.{name}": _make_number_array(column, count) for name, column in rows.tested.items()}
-        first = self._objectives[0][0] if self._objectives else ""
+        last = _make_number_arrays(rows.last, count, "metric.")
+        best = _make_number_arrays(rows.best, count, "best.")
+        tested = _make_number_arrays(rows.tested, count, "test.")
+        if self._objectives:
+            first = self._objectives[0][0]
+        else:
+            first = ""
         train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
         examples_per_s = of_list([rows.examples_per_s(row) for row in range(count)], pa.float64())
         available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
-        absent = {name for name in OF_COPIES if not rows.integers[name].any}
+        absent = set()
+        for name in OF_COPIES:
+            if not rows.integers[name].any:
+                absent.add(name)
         if not any(rows.texts["data_reads"].filled(count)):
             absent.add("data_reads")
         absent |= {name for name in STEERED_COLUMNS if available[name].null_count == count}
@@ -257,11 +274,16 @@ class TableBuilder:
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
         numbers, _ = rows.integers["trial"].filled(count)
-        return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # trials may start out of order
+        if (np.diff(numbers) > 0).all():
+            return table
+        return table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
         sums = self._trials.added_up
-        columns = {name: _make_number_array(sums[name], count) for name in ADDED_UP if name in sums}
+        columns = {}
+        for name in ADDED_UP:
+            if name in sums:
+                columns[name] = _make_number_array(sums[name], count)
         if ENERGY in columns and self._co2_g_per_kwh is not None:
             import pyarrow.compute as pc  # see `_escape_formulas`
 
@@ -270,14 +292,15 @@ class TableBuilder:
 
     def metrics(self) -> pa.Table:
         """Return one row per trial and epoch, sorted by both."""
-        rows, count = self._epochs, self._epochs.count
+        rows = self._epochs
+        count = self._epochs.count
         trial_row, _ = rows.trial_row.filled(count)
         epoch, _ = rows.epoch.filled(count)
         trials = len(self._trials.row)
         number, _ = self._trials.integers["trial"].filled(trials)
         order = np.lexsort((epoch, number[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
-        fields = {name: _make_number_array(column, count) for name, column in rows.fields.items()}
+        fields = _make_number_arrays(rows.fields, count)
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
@@ -309,7 +332,10 @@ def of_log(folder: ResultsFolder) -> Tables:
 def write(folder: ResultsFolder, tables: Tables) -> None:
     """Replace both Parquet files of a sweep; each is complete at any time. Raises `StoreError`."""
     history = tables.history
-    mark = log.mark(folder.log, history.log_bytes) if folder.log.exists() else None
+    if folder.log.exists():
+        mark = log.mark(folder.log, history.log_bytes)
+    else:
+        mark = None
     metadata = {METADATA: json.dumps(asdict(replace(history, mark=mark))).encode()}
     for path, table in ((folder.metrics, tables.metrics), (folder.trials, tables.trials)):
         with replacing(path) as aside:
@@ -340,7 +366,9 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
 
 
 def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
-    fields = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()]
+    fields = []
+    for name, array in columns.items():
+        fields.append(pa.field(name, array.type, metadata=metadata.get(name)))
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
@@ -369,8 +397,12 @@ def of_numbers(
     values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
 ) -> pa.Array:
     """Return numbers as an array, by default of their own type; NaN stays a value."""
-    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
-    held = _pack_bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
+    if kind is None:
+        kind = pa.from_numpy_dtype(values.dtype)
+    if kind == pa.bool_():
+        held = _pack_bits(values)
+    else:
+        held = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [None if null is None else _pack_bits(~null), held])
 
 
@@ -383,6 +415,14 @@ _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 def _make_number_array(column: Numbers, rows: int) -> pa.Array:
     return of_numbers(*column.filled(rows))
+
+
+def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str = "") -> dict[str, pa.Array]:
+    """Return columns as arrays, with a prefix before their names."""
+    arrays = {}
+    for name, column in columns.items():
+        arrays[f"{prefix}{name}"] = _make_number_array(column, rows)
+    return arrays
 
 
 def _times(column: Numbers, rows: int) -> pa.Array:
@@ -412,7 +452,8 @@ def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1
-    if kind is None or any(type(value) is int and abs(value) > exact for value in values):
+    is_too_large = any(type(value) is int and abs(value) > exact for value in values)
+    if kind is None or is_too_large:
         texts: list[str | None] = []
         for value in values:
             texts.append(None if value is None else json.dumps(convert_to_json_types(value)))

@@ -36,7 +36,8 @@ class BatchSplit(Examples):
     shuffled = "the batches of a PyDataset are visited in an order of their own; leave it out"
 
     def __init__(self, dataset: keras.utils.PyDataset, replicas: Replicas) -> None:
-        self._replicas, self._read = replicas, BatchReader(dataset)
+        self._replicas = replicas
+        self._read = BatchReader(dataset)
         count = dataset.num_batches
         if not count:
             raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
@@ -131,7 +132,8 @@ class _RepeatableDataset:
             return self.given
         dataset, (its_seed, done) = self._present
         if its_seed != seed or done > number - 1:
-            dataset, done = copy.deepcopy(self.given), 0
+            dataset = copy.deepcopy(self.given)
+            done = 0
         for before in range(done + 1, number):
             with seeding_python_and_numpy(mix_seeds(seed, before)):
                 dataset.on_epoch_end()

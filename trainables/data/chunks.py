@@ -66,7 +66,9 @@ class ArraySplit(Examples):
     def part(self, rows: Order) -> ArraySplit:
         """Return a split that visits only these rows; its example and targets remain those of all rows."""
         part = copy.copy(self)
-        part._rows, part.size, part.changes_shape = rows, len(rows), True
+        part._rows = rows
+        part.size = len(rows)
+        part.changes_shape = True
         part._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, self._placed.replicas, rows))
         return part
 
@@ -99,8 +101,9 @@ class ArraySplit(Examples):
         targets = self.targets
         if targets is None:
             return None
-        row = sum(map(residence.measure_bytes, tf.nest.flatten(targets))) // len(tf.nest.flatten(self.arrays)[0])
-        count = max(TARGET_BYTES // max(row, 1), 1)
+        size_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(targets)))
+        row_bytes = size_bytes // len(tf.nest.flatten(self.arrays)[0])
+        count = max(TARGET_BYTES // max(row_bytes, 1), 1)
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
@@ -129,7 +132,8 @@ class LazyPlacement:
 
 
 def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
-    leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
+    leaves = tf.nest.flatten(arrays)
+    batch_size = which.batch_size
     order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
     if subset is not None:
         order = subset[order]
@@ -160,9 +164,8 @@ class BucketSplit(Examples):
         self.size = sum(part.size for part in self.parts)
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
-        self._placed = [
-            LazyPlacement(each, replicas, residence.fit_on_devices(leaves, replicas, resident_bytes)) for each in arrays
-        ]
+        fits = residence.fit_on_devices(leaves, replicas, resident_bytes)
+        self._placed = [LazyPlacement(each, replicas, fits) for each in arrays]
         self._ahead = ChunkPrefetcher(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
@@ -205,16 +208,19 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
 
     All batches of a run have ``batch_size`` rows, except possibly the last one.
     """
-    batch_size, seed, number = which.batch_size, which.seed, which.number
+    batch_size = which.batch_size
+    seed = which.seed
+    number = which.number
     seeds: list[int | None] = [None] * len(sizes)
     if seed is not None:
         seeds = [mix_seeds(seed, i) for i in range(len(sizes))]
-    orders = [permutation(size, its, number) for size, its in zip(sizes, seeds, strict=True)]
-    batches = [
-        (bucket, order[start : start + batch_size])
-        for bucket, order in enumerate(orders)
-        for start in range(0, len(order), batch_size)
-    ]
+    orders = []
+    for size, its in zip(sizes, seeds, strict=True):
+        orders.append(permutation(size, its, number))
+    batches = []
+    for bucket, order in enumerate(orders):
+        for start in range(0, len(order), batch_size):
+            batches.append((bucket, order[start : start + batch_size]))
     run: list[Order] = []
     places = permutation(len(batches), seed, number)[which.skipped :]
     for place, following in zip(places, [*places[1:], None], strict=True):
@@ -316,7 +322,10 @@ def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] |
     """Yield the rows of arrays in blocks, or None if the arrays are large or not in memory."""
     size_bytes = 0
     for leaf in leaves:
-        size_bytes += leaf.nbytes if isinstance(leaf, np.ndarray) else LARGEST_BYTES + 1
+        if isinstance(leaf, np.ndarray):
+            size_bytes += leaf.nbytes
+        else:
+            size_bytes += LARGEST_BYTES + 1
     if size_bytes > LARGEST_BYTES:
         yield None
         return

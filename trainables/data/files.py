@@ -64,7 +64,8 @@ class Records:
         with self._lock:
             for i, number in enumerate(numbers):
                 file = int(np.searchsorted(starts, number, "right")) - 1
-                found[i] = self._reader(file).read(int(self.offsets[file][number - starts[file]]))[0]
+                offset = int(self.offsets[file][number - starts[file]])
+                found[i] = self._reader(file).read(offset)[0]
         return found
 
     def _reader(self, file: int) -> Any:
@@ -91,7 +92,8 @@ def _find_record_offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
     Only the lengths are read; the checksums are not verified.
     """
     found: list[int] = []
-    position, end = 0, Path(file).stat().st_size
+    position = 0
+    end = Path(file).stat().st_size
     with Path(file).open("rb", buffering=0) as shard:
         while position < end:
             found.append(position)
@@ -177,7 +179,10 @@ def parquet(
     import pyarrow.parquet as pq
 
     files = [(name, pq.ParquetFile(name, memory_map=True)) for name in _find_files(pattern)]
-    columns = [inputs] if isinstance(inputs, str) else list(inputs)
+    if isinstance(inputs, str):
+        columns = [inputs]
+    else:
+        columns = list(inputs)
     size = sum(file.metadata.num_rows for _, file in files)
     wanted = [*columns, target, *([sample_weight] if sample_weight else [])]
     for name, file in files:
@@ -256,13 +261,21 @@ def image_folder(
     """
     root = Path(path)
     names = classes(root)
-    labelled = [
-        (file, label) for label, name in enumerate(names) for file in sorted((root / name).iterdir()) if file.is_file()
-    ]
-    others = [str(file) for file, _ in labelled if file.suffix.lower() not in SUFFIXES]
+    labelled = []
+    for label, name in enumerate(names):
+        for file in sorted((root / name).iterdir()):
+            if file.is_file():
+                labelled.append((file, label))
+    others = []
+    for file, _ in labelled:
+        if file.suffix.lower() not in SUFFIXES:
+            others.append(str(file))
     if others:
         raise DataError(f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}")
-    taken = [(str(file), label) for file, label in labelled if part[0] <= _hash_name(file.relative_to(root)) < part[1]]
+    taken = []
+    for file, label in labelled:
+        if part[0] <= _hash_name(file.relative_to(root)) < part[1]:
+            taken.append((str(file), label))
     if not taken:
         raise DataError(f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}")
     images = Images(tuple(file for file, _ in taken), (*size, channels))
@@ -338,7 +351,8 @@ class Images:
 
 def _hash_name(file: Path) -> float:
     """Return a number in [0, 1) by a hash of a file's name, so that it does not depend on other files."""
-    return int.from_bytes(hashlib.sha256(file.as_posix().encode()).digest()[:6], "big") / 2**48
+    digest = hashlib.sha256(file.as_posix().encode()).digest()
+    return int.from_bytes(digest[:6], "big") / 2**48
 
 
 def _find_files(pattern: str) -> list[str]:

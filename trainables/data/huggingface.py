@@ -31,14 +31,19 @@ def columns(
         raise DataError(f"a {type(dataset).__name__}, which is read as a stream; load it without streaming=True")
     if not len(dataset):
         raise DataError("a dataset without a row, expected at least one")
-    names = [inputs] if isinstance(inputs, str) else list(inputs)
+    if isinstance(inputs, str):
+        names = [inputs]
+    else:
+        names = list(inputs)
     wanted = [*names, target, *([sample_weight] if sample_weight else [])]
     missing = [name for name in wanted if name not in dataset.column_names]
     if missing:
         raise DataError(
             f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
         )
-    by_name = {name: _column(dataset.select_columns([name]), name) for name in wanted}
+    by_name = {}
+    for name in wanted:
+        by_name[name] = _column(dataset.select_columns([name]), name)
     others = [by_name[name] for name in wanted[len(names) :]]
     if isinstance(inputs, str):
         return (by_name[inputs], *others)

@@ -152,7 +152,8 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
     ``read`` returns the examples at given positions, as arrays that nobody else holds. If this process needs only a
     share of each batch, it reads only its own examples, and each of its devices gets those that it computes, once.
     """
-    everything, share = np.arange(size, dtype=np.int32), which.share
+    everything = np.arange(size, dtype=np.int32)
+    share = which.share
     if share is None:
         return Chunk(residence.put_on_devices(read(everything), replicas, given_away=True), everything)
     if not replicas.several_here:
@@ -304,10 +305,16 @@ class Walk:
         self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
     ) -> None:
         """Set ``steps``, updates per epoch (None: of a pass), and ``share``, what this process needs (None: all)."""
-        self.data, self.batch_size, self.seed, self.share = data, batch_size, seed, share
+        self.data = data
+        self.batch_size = batch_size
+        self.seed = seed
+        self.share = share
         self.per_pass = data.updates(batch_size)
         self.steps = steps
-        self.per_epoch = self.per_pass if steps is None else steps
+        if steps is None:
+            self.per_epoch = self.per_pass
+        else:
+            self.per_epoch = steps
         self._next = 0  # number of the next update, whose examples are in
         self._begun: Chunk | None = None  # the rest of a chunk, or else in
         self._rest: Iterator[Chunk] = iter(())  # the rest of its pass
@@ -318,16 +325,21 @@ class Walk:
 
         Raises: ValueError or TypeError: if that parameter is wrong.
         """
-        steps = hp.integer("steps_per_epoch", standard=True) if "steps_per_epoch" in hp else None
+        if "steps_per_epoch" in hp:
+            steps = hp.integer("steps_per_epoch", standard=True)
+        else:
+            steps = None
         return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
         """Yield the chunks of an epoch (from 1)."""
-        update, last = self.first_update(number), self.first_update(number + 1)
+        update = self.first_update(number)
+        last = self.first_update(number + 1)
         while update < last:
             begun, self._begun = self._begun, None
             if self._next != update or update % self.per_pass == 0:
-                begun, self._rest = None, self._read_from(update)
+                begun = None
+                self._rest = self._read_from(update)
             chunk, self._begun = split_chunk(begun or next(self._rest), self.batch_size, last - update)
             update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
@@ -380,7 +392,10 @@ class HeldOut:
         Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
-        steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
+        if "validation_steps" in hp:
+            steps = hp.integer("validation_steps", standard=True)
+        else:
+            steps = None
         if split is None:
             return None
         if steps is not None and steps > (there := split.updates(size)):
@@ -400,13 +415,18 @@ class HeldOut:
         """
         size = get_validation_batch_size(hp, batch_size)
         asked = "validation_batch_size" in hp or "validation_steps" in hp
-        as_trained = None if asked or size == batch_size else batch_size
+        if asked or size == batch_size:
+            as_trained = None
+        else:
+            as_trained = batch_size
         return cls(split, size, None, parts, share if parts == 1 else None, as_trained)
 
     @property
     def in_training_batches(self) -> HeldOut:
         """Return the same data in batches of the training's size, as `Model.fit` validates."""
-        return self if self.as_trained is None else replace(self, batch_size=self.as_trained, as_trained=None)
+        if self.as_trained is None:
+            return self
+        return replace(self, batch_size=self.as_trained, as_trained=None)
 
     @property
     def part_size(self) -> int:
@@ -416,12 +436,16 @@ class HeldOut:
     @property
     def size(self) -> int:
         """Return the number of examples; if the first batches are cut from several buckets, an upper bound."""
-        return self.split.size if self.steps is None else min(self.steps * self.batch_size, self.split.size)
+        if self.steps is None:
+            return self.split.size
+        return min(self.steps * self.batch_size, self.split.size)
 
     @property
     def updates(self) -> int:
         """Return the number of batches."""
-        return self.split.updates(self.batch_size) if self.steps is None else self.steps
+        if self.steps is None:
+            return self.split.updates(self.batch_size)
+        return self.steps
 
     def first_batch(self, epoch: int) -> int:
         """Return the number of the first part evaluated after an epoch, which determines its random draws."""
@@ -430,7 +454,9 @@ class HeldOut:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the chunks of these batches, in the original order."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
-        return chunks if self.steps is None else take_batches(chunks, self.batch_size, self.steps)
+        if self.steps is None:
+            return chunks
+        return take_batches(chunks, self.batch_size, self.steps)
 
 
 def get_batch_size(hp: Hyperparameters, replicas: int) -> int:

@@ -64,9 +64,9 @@ def load_shared(
                     return _map_loaded(loaded, reads)
                 del loaded
     structure, reads = _read_about(shared)
-    return (
-        _map_loaded(*_load_recording_reads(hp, load)) if structure is None else (_map_files(structure, shared), reads)
-    )
+    if structure is None:
+        return _map_loaded(*_load_recording_reads(hp, load))
+    return (_map_files(structure, shared), reads)
 
 
 def map_block_arrays(arrays: Any) -> Any:
@@ -77,7 +77,9 @@ def map_block_arrays(arrays: Any) -> Any:
         names = (Path(folder) / f"{i}.npy" for i in range(len(tf.nest.flatten(arrays))))
 
         def map_leaf(leaf: Any) -> Any:
-            return _write_and_map(leaf, next(names)) if isinstance(leaf, BlockArray) else leaf
+            if isinstance(leaf, BlockArray):
+                return _write_and_map(leaf, next(names))
+            return leaf
 
         return tf.nest.map_structure(map_leaf, arrays)
 
@@ -130,7 +132,10 @@ def _write_shared(loaded: Any, reads: Reads, home: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
     aside.mkdir()
     try:
-        leaves = [leaf for leaf in tf.nest.flatten(loaded) if leaf is not None]
+        leaves = []
+        for leaf in tf.nest.flatten(loaded):
+            if leaf is not None:
+                leaves.append(leaf)
         _check_free_space(aside, sum(map(_compute_array_bytes, leaves)))
         for i, leaf in enumerate(leaves):
             _write_array(leaf, aside / f"{i}.npy")
@@ -191,7 +196,9 @@ def _encode_structure(data: Any, numbers: Iterator[int]) -> Any:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
-            found = {name: _encode_structure(data[name], numbers) for name in sorted(data)}
+            found = {}
+            for name in sorted(data):
+                found[name] = _encode_structure(data[name], numbers)
             return {"dict": {name: found[name] for name in data}}  # a model may iterate over it in this order
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
@@ -281,7 +288,10 @@ def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | 
     aliased = sum(map(measure_bytes, leaves)) - copied
     if not replicas.on_cpu:
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
-    limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
+    if resident_bytes is None:
+        limit = COPIED_ON_CPU
+    else:
+        limit = resident_bytes
     return copied <= limit and aliased <= (memory_bytes() or 0) // 2
 
 
@@ -358,18 +368,24 @@ class Packed(tf.experimental.ExtensionType):
 
         They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
         """
-        dtype, words = self.none.dtype, tf.gather(self.words, rows)
+        dtype = self.none.dtype
+        words = tf.gather(self.words, rows)
         parts = tf.bitcast(words, _get_unsigned_type(dtype))
         row = tf.shape(self.none)[1:]
         static = self.none.shape[1:].num_elements()
         of_words = self.words.shape[1]
-        flat = tf.reshape(parts, [tf.shape(words)[0], tf.shape(words)[1] * (WORD // dtype.size)])
+        parts_per_word = WORD // dtype.size
+        flat = tf.reshape(parts, [tf.shape(words)[0], tf.shape(words)[1] * parts_per_word])
         if static is None or of_words is None or static * dtype.size != of_words * WORD:
-            sizes = [row[axis] for axis in range(self.none.shape.rank - 1)]
+            sizes = []
+            for axis in range(self.none.shape.rank - 1):
+                sizes.append(row[axis])
             flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
         unpacked = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
         unpacked.set_shape([rows.shape[0], *self.none.shape[1:]])
-        return unpacked if unpacked.dtype == dtype else tf.bitcast(unpacked, dtype)
+        if unpacked.dtype == dtype:
+            return unpacked
+        return tf.bitcast(unpacked, dtype)
 
 
 def needs_packing(dtype: np.dtype[Any]) -> bool:
@@ -388,14 +404,17 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
     if size == count * WORD and array.size:
         return array.reshape(len(array), -1).view(np.int64), array[:0]
     padded = np.zeros((len(array), count * WORD), np.uint8)
-    padded[:, :size] = array.reshape(len(array), size // array.dtype.itemsize).view(np.uint8).reshape(len(array), size)
+    flat = array.reshape(len(array), size // array.dtype.itemsize)
+    padded[:, :size] = flat.view(np.uint8).reshape(len(array), size)
     return padded.view(np.int64), array[:0]
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
     """Return rows of an array on a device, packed or not."""
     rows = tf.convert_to_tensor(rows)
-    return leaf.rows(rows) if isinstance(leaf, Packed) else tf.gather(leaf, rows)
+    if isinstance(leaf, Packed):
+        return leaf.rows(rows)
+    return tf.gather(leaf, rows)
 
 
 def _get_unsigned_type(dtype: tf.DType) -> tf.DType:

@@ -81,7 +81,8 @@ def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, 
     if count < 1:
         raise DataError(f"{count} buckets, expected at least one")
     quantiles = np.quantile(sizes, np.arange(1, count + 1) / count, method="higher")
-    return np.unique(np.maximum(-(-quantiles // ROUNDED_TO), 1) * ROUNDED_TO).astype(int)
+    multiples = np.maximum(-(-quantiles // ROUNDED_TO), 1)
+    return np.unique(multiples * ROUNDED_TO).astype(int)
 
 
 def _convert_inputs(x: Any) -> dict[str, Any]:
@@ -111,7 +112,10 @@ def _convert_rows(sequences: Any) -> Any:
         raise DataError("no rows, expected at least one")
     if all(row.ndim == 0 for row in rows):
         return np.asarray(sequences)
-    inner = {(row.ndim, row.shape[1:]) for row in rows if row.size}
+    inner = set()
+    for row in rows:
+        if row.size:
+            inner.add((row.ndim, row.shape[1:]))
     if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
         raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")
     if rows[0].dtype.kind in "SU":
@@ -122,7 +126,8 @@ def _convert_rows(sequences: Any) -> Any:
 def _pad_rows(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
     if not isinstance(rows, list):
         return np.asarray(rows[chosen])
-    kind = np.result_type(*{row.dtype for row in rows if row.size} or {np.dtype(np.int32)})
+    kinds = {row.dtype for row in rows if row.size}
+    kind = np.result_type(*kinds or {np.dtype(np.int32)})
     if kind.kind == "f":
         kind = np.dtype(np.float32)
     elif kind.kind in "iu":

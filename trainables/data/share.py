@@ -46,7 +46,8 @@ class Share:
 
     def mask_batch(self, size: int) -> Mask:
         """Return a mask of the examples of a batch that this process needs; at least one, as no slice is empty."""
-        parts, found = self.replicas * self.micro_batches, np.zeros(size, np.bool_)
+        parts = self.replicas * self.micro_batches
+        found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
             for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
                 part = micro_batch * self.replicas + replica
@@ -88,7 +89,8 @@ class Share:
         slice that is shorter than the longest one is filled up. If slices share examples, because a batch has fewer
         examples than slices, all replicas have the whole batch.
         """
-        blocks, lies = [list[Places]() for _ in range(self.local)], np.zeros(size, np.int32)
+        blocks = [list[Places]() for _ in range(self.local)]
+        lies = np.zeros(size, np.int32)
         whole, rest = divmod(size, batch_size)
         row = 0
         for start, length, times in ((0, batch_size, whole), (whole * batch_size, rest, 1)):
@@ -97,7 +99,8 @@ class Share:
             slices, width, within = self._slices(length)
             starts = start + length * np.arange(times, dtype=np.int32)
             rows = row + width * np.arange(times, dtype=np.int32)
-            lies[start : start + length * times] = (rows[:, None] + within[None]).reshape(-1)
+            stop = start + length * times
+            lies[start:stop] = (rows[:, None] + within[None]).reshape(-1)
             for local in range(self.local):
                 own = slices[self.rank * self.local + local]
                 filled = np.concatenate([own, np.full(width - len(own), own[-1], np.int32)])
@@ -108,7 +111,9 @@ class Share:
     def _slices(self, size: int) -> tuple[list[Places], int, Places]:
         """Return a batch's examples by replica, the size of the largest slice, and each example's row in its slice."""
         each = (replace(self, local=1, rank=rank).mask_batch(size) for rank in range(self.replicas))
-        slices = [np.flatnonzero(mask).astype(np.int32) for mask in each]
+        slices = []
+        for mask in each:
+            slices.append(np.flatnonzero(mask).astype(np.int32))
         if sum(map(len, slices)) > size:  # some examples are in two slices
             everything = np.arange(size, dtype=np.int32)
             return [everything] * self.replicas, size, everything
@@ -120,10 +125,12 @@ class Share:
     def make_filter(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return a function for `tf.data` pipelines that tells if the example at a position of a pass is needed."""
         whole = size // batch_size * batch_size
-        batch, rest = (tf.constant(self.mask_batch(max(n, 1))) for n in (batch_size, size - whole))
+        rest_size = max(size - whole, 1)
+        batch = tf.constant(self.mask_batch(max(batch_size, 1)))
+        rest = tf.constant(self.mask_batch(rest_size))
 
         def is_wanted(place: tf.Tensor) -> tf.Tensor:
-            last = tf.minimum(tf.maximum(place - whole, 0), max(size - whole, 1) - 1)
+            last = tf.minimum(tf.maximum(place - whole, 0), rest_size - 1)
             return tf.where(place < whole, batch[place % batch_size], rest[last])
 
         return is_wanted

@@ -75,8 +75,12 @@ class Stream:
         With ``wanted``, only examples for whose positions in the pass it returns True are in the result.
         """
         by_place = self.places is not None and wanted is not None
-        dataset = self.places(seed, number) if self.places and by_place else self.ordered(seed, number)
-        dataset = dataset.skip(skipped) if skipped else dataset
+        if self.places and by_place:
+            dataset = self.places(seed, number)
+        else:
+            dataset = self.ordered(seed, number)
+        if skipped:
+            dataset = dataset.skip(skipped)
         if wanted is not None:
             numbered = dataset.enumerate(skipped).filter(lambda place, _: wanted(place))
             dataset = numbered.map(lambda _, example: example)
@@ -128,7 +132,10 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
         raise DataError(_describe_unbatching(dataset))
     endless = size == tf.data.INFINITE_CARDINALITY
-    known = None if endless or size == tf.data.UNKNOWN_CARDINALITY else size
+    if endless or size == tf.data.UNKNOWN_CARDINALITY:
+        known = None
+    else:
+        known = size
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
@@ -140,7 +147,10 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
     """Return whether the first axis of every part of an element has an unknown length, as in batches."""
-    specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
+    specs = []
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if isinstance(spec, tf.TensorSpec):
+            specs.append(spec)
     return bool(specs) and all(spec.shape.rank and spec.shape[0] is None for spec in specs)
 
 
@@ -234,7 +244,8 @@ def is_one_hot(rows: Any) -> bool:
     """Return whether an array holds a 1 for the class of each example and 0 for all others."""
     if rows.ndim < 2 or rows.shape[-1] < 2:
         return False
-    return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(-1) == 1).all())
+    has_only_0_and_1 = ((rows == 0) | (rows == 1)).all()
+    return bool(has_only_0_and_1 and (rows.sum(-1) == 1).all())
 
 
 def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
@@ -247,7 +258,10 @@ def encode_texts(leaf: Any) -> np.ndarray[Any, Any]:
     for i, one in enumerate(array.reshape(-1)):
         if not isinstance(one, str | bytes):
             raise DataError(f"{one!r} ({type(one).__name__}) in row {i} of an array of texts, expected a text")
-        found[i] = one.encode() if isinstance(one, str) else bytes(one)
+        if isinstance(one, str):
+            found[i] = one.encode()
+        else:
+            found[i] = bytes(one)
     return found.reshape(array.shape)
 
 
@@ -264,7 +278,8 @@ def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     if not array.dtype.hasobject:
         return [array]
     texts = list(array.reshape(-1))
-    return [np.array(list(map(len, texts)), np.int64), np.frombuffer(b"".join(texts), np.uint8)]
+    lengths = np.array(list(map(len, texts)), np.int64)
+    return [lengths, np.frombuffer(b"".join(texts), np.uint8)]
 
 
 MOST = 2**31 - 1  # examples, because their numbers have 32 bits
@@ -282,7 +297,8 @@ def split_returned(data: Any) -> tuple[Any, ...]:
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        return (*(_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
+        parts = [_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)]
+        return (*parts, *data[2:])
     what = f"a {type(data).__name__}"
     if isinstance(data, tuple | list) and len(data):
         kinds = ", ".join(type(part).__name__ for part in data)
@@ -317,7 +333,9 @@ def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
     """Return whether two bare arrays have different shapes or types, so that they are probably inputs and targets."""
     if not all(map(_is_array, (train, validation))):
         return False
-    kinds = [(tuple(part.shape[1:]), getattr(part, "dtype", None)) for part in (train, validation)]
+    kinds = []
+    for part in (train, validation):
+        kinds.append((tuple(part.shape[1:]), getattr(part, "dtype", None)))
     return kinds[0] != kinds[1]
 
 
@@ -343,7 +361,9 @@ def normalize_examples(data: Any) -> Any:
         if len(data) > 2 and data[2] is not None:
             raise DataError("sample weights without targets, expected (x,), (x, y) or (x, y, sample_weight)")
         return (_convert_leaf(data[0]),)
-    return tuple(map(_convert_leaf, data[:2] if len(data) > 2 and data[2] is None else data))
+    if len(data) > 2 and data[2] is None:
+        data = data[:2]
+    return tuple(map(_convert_leaf, data))
 
 
 def _convert_leaf(part: Any) -> Any:
@@ -368,7 +388,9 @@ def convert_arrays(arrays: Any) -> Any:
         tf.nest.map_structure(partial(_as_array, may_be_text=True), x),
         *(tf.nest.map_structure(_as_array, other) for other in others),
     )
-    sizes = {int(leaf.shape[0]) for leaf in tf.nest.flatten(arrays)}
+    sizes = set()
+    for leaf in tf.nest.flatten(arrays):
+        sizes.add(int(leaf.shape[0]))
     if len(sizes) != 1 or not min(sizes):
         raise DataError(f"arrays of {sorted(sizes)} examples, expected one common number above 0")
     if max(sizes) > MOST:
@@ -385,11 +407,16 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     Raises: DataError: if it is not an array of numbers or, with ``may_be_text``, of texts.
     """
     leaf = convert_pandas(leaf)
-    if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
-        leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
+    if hasattr(leaf, "numpy"):
+        leaf = leaf.numpy()
+    elif hasattr(leaf, "to_numpy"):
+        leaf = leaf.to_numpy()
     sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
     if not (sliceable or isinstance(leaf, BlockArray)) or hasattr(leaf, "toarray"):  # `toarray`: a sparse matrix
-        dense = "; make it one with .toarray() in data()" if hasattr(leaf, "toarray") else ""
+        if hasattr(leaf, "toarray"):
+            dense = "; make it one with .toarray() in data()"
+        else:
+            dense = ""
         raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays{dense}")
     if not leaf.shape:
         raise DataError("an array without axes, expected one row an example")
@@ -401,7 +428,8 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
             "np.unique(y, return_inverse=True), or keras.layers.StringLookup"
         )
     if leaf.dtype.hasobject:
-        shape, some = tuple(leaf.shape), np.asarray(leaf[:SHOWN]).reshape(-1)
+        shape = tuple(leaf.shape)
+        some = np.asarray(leaf[:SHOWN]).reshape(-1)
         if all(np.ndim(one) == 0 for one in some):
             types = ", ".join(sorted({type(one).__name__ for one in some}))
             raise DataError(
@@ -422,10 +450,13 @@ def convert_pandas(leaf: Any) -> Any:
         return np.expand_dims(leaf.to_numpy(), -1)
     if not (hasattr(leaf, "to_numpy") and hasattr(leaf, "columns") and hasattr(leaf, "astype")):
         return leaf
-    kinds = [getattr(kind, "numpy_dtype", kind) for kind in leaf.dtypes]  # nullable types name a type of NumPy
+    kinds = []
+    for kind in leaf.dtypes:
+        kinds.append(getattr(kind, "numpy_dtype", kind))  # nullable types name a type of NumPy
     if not all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
         return leaf
-    if not any(kind.kind == "b" for kind in kinds) or all(kind.kind == "b" for kind in kinds):
+    are_bool = [kind.kind == "b" for kind in kinds]
+    if not any(are_bool) or all(are_bool):
         return leaf
     common = np.result_type(*kinds)
     try:

@@ -100,9 +100,11 @@ class StreamSplit(Examples):
     def __init__(self, stream: Stream, replicas: Replicas, extent: Extent = ALL) -> None:
         if sources.lacks_targets(stream.read(None, 0).element_spec):
             stream = stream.map(lambda x, *_: (x,))
-        self._stream, self._replicas = stream, replicas
+        self._stream = stream
+        self._replicas = replicas
         sources.check_specs(stream.read(None, 0).element_spec)
-        self.order, self.differs = stream.order, find_nondeterminism(stream.read(None, 0))
+        self.order = stream.order
+        self.differs = find_nondeterminism(stream.read(None, 0))
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
         self._seen = 0  # examples that are known to exist, if the stream was not counted to its end
         self.counted = stream.size is not None
@@ -208,7 +210,10 @@ def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | Non
             break
         yield make_chunk(arrays, replicas, which)
     if seen != size:
-        found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
+        if seen > size:
+            found = f"more than {size} examples"
+        else:
+            found = f"{seen} examples, expected {size}"
         raise DataError(f"a pass of {found} as counted; {RANDOM}")
 
 
@@ -229,7 +234,10 @@ def _read_share(
     for start in range(which.skipped * batch_size, size, rows):
         count = min(rows, size - start)
         arrays = _read_next(examples)
-        found = 0 if arrays is None else len(tf.nest.flatten(arrays)[0])
+        if arrays is None:
+            found = 0
+        else:
+            found = len(tf.nest.flatten(arrays)[0])
         mine = share.mask_batches(count, batch_size)
         expected = int(mine.sum())
         if found != expected:
@@ -249,8 +257,12 @@ def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> An
     missing = len(places) - int(mine.sum())  # all processes must have tensors of one length
     if not missing:
         return arrays
+
+    def fill(leaf: tf.Tensor) -> tf.Tensor:
+        return tf.concat([leaf, tf.repeat(leaf[-1:], missing, 0)], 0)
+
     with tf.device("/cpu:0"):
-        return tf.nest.map_structure(lambda leaf: tf.concat([leaf, tf.repeat(leaf[-1:], missing, 0)], 0), arrays)
+        return tf.nest.map_structure(fill, arrays)
 
 
 def _estimate_row_bytes(dataset: tf.data.Dataset) -> int:
@@ -263,5 +275,8 @@ def _read_next(examples: Iterator[Any]) -> Any:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
         what = error.message.splitlines()[0]
-        hint = "" if "assertion failed" in what else f"; {sources.PADDING}"
+        if "assertion failed" in what:
+            hint = ""
+        else:
+            hint = f"; {sources.PADDING}"
         raise DataError(f"the dataset cannot be read or batched: {what}{hint}") from error

@@ -21,7 +21,9 @@ def choose_cut(assignment: Assignment) -> str:
     """Return how the data is divided into training and validation data: `PARTS` as returned, `FOLDS`, or `WHOLE`."""
     if assignment.training.get("all_data", False):
         return WHOLE
-    return PARTS if assignment.fold is None else FOLDS
+    if assignment.fold is None:
+        return PARTS
+    return FOLDS
 
 
 def concatenate_parts(train: Any, validation: Any) -> Any:
@@ -90,7 +92,10 @@ def join_data(train: Any, validation: Any) -> Any:
         raise DataError(f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}")
     if len(train) != len(validation):
         more = "training" if len(train) > len(validation) else "validation"
-        what = "targets" if min(len(train), len(validation)) == 1 else "sample weights"
+        if min(len(train), len(validation)) == 1:
+            what = "targets"
+        else:
+            what = "sample weights"
         raise DataError(f"all_data joins data of one kind, and only the {more} data has {what}")
     try:
         return tf.nest.map_structure(_join_arrays, tuple(train), tuple(validation))
@@ -99,7 +104,9 @@ def join_data(train: Any, validation: Any) -> Any:
 
 
 def _kind_of_data(data: Any) -> str:
-    return "arrays" if isinstance(data, tuple | list) and not isinstance(data, Buckets) else type(data).__name__
+    if isinstance(data, tuple | list) and not isinstance(data, Buckets):
+        return "arrays"
+    return type(data).__name__
 
 
 def _join_arrays(first: Any, second: Any) -> Any:
@@ -115,17 +122,26 @@ def _join_arrays(first: Any, second: Any) -> Any:
 def _join_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
     # Mix so that both streams end at about the same time, if both lengths are known.
-    share = 0.5 if one is None or other is None else max(one, 1) / (max(one, 1) + max(other, 1))
+    if one is None or other is None:
+        share = 0.5
+    else:
+        share = max(one, 1) / (max(one, 1) + max(other, 1))
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
-        parts = [part.read(seed, number) for part in (first, second)]
+        parts = []
+        for part in (first, second):
+            parts.append(part.read(seed, number))
         if seed is None:
             return parts[0].concatenate(parts[1])
         return tf.data.Dataset.choose_from_datasets(
             parts, draw_choices(share, seed, number), stop_on_empty_dataset=False
         )
 
-    return Stream(ordered, one + other if one is not None and other is not None else None, order="joined")
+    if one is None or other is None:
+        size = None
+    else:
+        size = one + other
+    return Stream(ordered, size, order="joined")
 
 
 CHOICES = 1024
@@ -161,7 +177,10 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
         raise DataError(f"class_weights is balanced, but {NO_LABELS}")
     labels = labels.reshape(-1)
     found, counts = np.unique(labels, return_counts=True)
-    return {int(label): len(labels) / (len(found) * count) for label, count in zip(found, counts, strict=True)}
+    weights = {}
+    for label, count in zip(found, counts, strict=True):
+        weights[int(label)] = len(labels) / (len(found) * count)
+    return weights
 
 
 def get_labels(data: Any) -> Any:
@@ -171,8 +190,13 @@ def get_labels(data: Any) -> Any:
         if not labels or any(np.ndim(part) != 1 for part in labels):
             return None
         return np.concatenate(labels)
-    targets = data[1] if isinstance(data, tuple) and len(data) > 1 else None
-    return _as_labels(targets) if _are_one_hot([targets]) else targets
+    if isinstance(data, tuple) and len(data) > 1:
+        targets = data[1]
+    else:
+        targets = None
+    if _are_one_hot([targets]):
+        return _as_labels(targets)
+    return targets
 
 
 FIRST = 128
@@ -203,18 +227,29 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     def of_arrays(x: Any, y: Any, *own_weights: Any) -> Any:
         indices = _to_class_indices(np.asarray(y), hot=hot)
         place = np.minimum(np.searchsorted(labels, indices), len(labels) - 1)
-        return x, y, _multiply_weights(np.where(labels[place] == indices, values[place], np.float32(1.0)), own_weights)
+        by_label = np.where(labels[place] == indices, values[place], np.float32(1.0))
+        return x, y, _multiply_weights(by_label, own_weights)
 
     if isinstance(data, Buckets):
         return Buckets(tuple(of_arrays(*part) for part in data.parts))
     return of_arrays(*data)
 
 
+def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
+    """Return how many numbers of each row are equal to ``number``."""
+    return tf.reduce_sum(tf.cast(y == tf.cast(number, y.dtype), tf.int32), -1)
+
+
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
     """Return the weight of each label of an example, inside a stream's pipeline."""
-    fine, indices = tf.reduce_all(y == tf.round(y)) if y.dtype.is_floating else tf.constant(True), y
+    if y.dtype.is_floating:
+        fine = tf.reduce_all(y == tf.round(y))
+    else:
+        fine = tf.constant(True)
+    indices = y
     if hot:
-        zeros, ones = (tf.reduce_sum(tf.cast(y == tf.cast(n, y.dtype), tf.int32), -1) for n in (0, 1))
+        zeros = _count_equal(y, 0)
+        ones = _count_equal(y, 1)
         fine = tf.reduce_all(tf.logical_and(ones == 1, zeros == tf.shape(y)[-1] - 1))
         indices = tf.argmax(tf.cast(y, tf.float32), -1)
     what = f"class_weights are given, the first targets are {'one-hot' if hot else 'whole numbers'}, and others are not"
@@ -238,7 +273,10 @@ def _some_targets(data: Any) -> list[Any]:
         raise DataError("class_weights are given, but the data has no targets")
     if not isinstance(data, tf.data.Dataset | Stream):
         raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
-    dataset = data.read(None, 0) if isinstance(data, Stream) else data
+    if isinstance(data, Stream):
+        dataset = data.read(None, 0)
+    else:
+        dataset = data
     if lacks_targets(dataset.element_spec):
         raise DataError("class_weights are given, but the data has no targets")
     first_targets = []
@@ -255,7 +293,9 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
     rows = [np.asarray(part) for part in targets]
     if rows and all(map(is_one_hot, rows)):
         return True
-    return False if all(map(_are_labels, rows)) else None
+    if all(map(_are_labels, rows)):
+        return False
+    return None
 
 
 def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
@@ -276,7 +316,9 @@ def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[An
 def _as_labels(targets: Any) -> Any:
     """Return targets as integers, as Keras's class weights take them; None if they are no labels."""
     hot = _are_one_hot([targets])
-    return None if hot is None else _to_class_indices(np.asarray(targets), hot=hot)
+    if hot is None:
+        return None
+    return _to_class_indices(np.asarray(targets), hot=hot)
 
 
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:

@@ -30,8 +30,10 @@ def enable_caches(
 
     Call it before TensorFlow's first operation. Returns the folder, or None if nothing is cached.
     """
-    environment = os.environ if environment is None else environment
-    on_gpu, option = bool(devices.gpus) and not devices.simulated, training.get("jit_compile", "auto")
+    if environment is None:
+        environment = os.environ
+    on_gpu = bool(devices.gpus) and not devices.simulated
+    option = training.get("jit_compile", "auto")
     flags = environment.get("TF_XLA_FLAGS", "")
     of_xla = (option is True or (option == "auto" and on_gpu)) and DIRECTORY not in flags
     of_cuda = on_gpu and not any(name in environment for name in _BY_CUDA)
@@ -67,7 +69,9 @@ def _folder(environment: Mapping[str, str]) -> Path | None:
     None if another user could write to it, because programs in it are run.
     """
     home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
-    places = [Path(home, "sweep")] if home and Path(home).is_absolute() else []
+    places = []
+    if home and Path(home).is_absolute():
+        places.append(Path(home, "sweep"))
     for place in (*places, Path(tempfile.gettempdir(), f"sweep-{os.getuid()}")):
         folder = place / f"compiled-{socket.gethostname()}"
         with suppress(OSError):

@@ -45,7 +45,10 @@ class Meters:
         every_s: float = SAMPLE_S,
     ) -> None:
         """Set ``share``, the trial's fraction of a GPU, by which energy is divided between trials."""
-        self._readers, self._share, self._clock, self._every_s = readers, share, clock, every_s
+        self._readers = readers
+        self._share = share
+        self._clock = clock
+        self._every_s = every_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -88,7 +91,10 @@ class Meters:
     def _energy(self) -> dict[str, float | None]:
         total = 0.0
         for before, drawn, reader in zip(self._energy_at_start, self._sampled_j, self._readers, strict=True):
-            now = reader.energy_j() if before is not None else None
+            if before is None:
+                now = None
+            else:
+                now = reader.energy_j()
             if before is None or now is None:
                 if reader.power_w() is None:
                     return {}
@@ -104,7 +110,9 @@ class Meters:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    if not values:
+        return None
+    return sum(values) / len(values)
 
 
 class Gauges:
@@ -112,18 +120,23 @@ class Gauges:
 
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
         """Set ``devices``, those that the trial was given."""
-        self._placement, gpus = placement, 0.0 if devices is None else devices.gpus
+        self._placement = placement
+        gpus = 0.0 if devices is None else devices.gpus
         self._meters = Meters(nvml.create_readers(), min(gpus, 1.0)) if placement.on_gpu else None
         self._fixed_columns: dict[str, float] = {}
         self._simulated_memory = None
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
             total = gpu_memory.get_total_bytes(devices)
             self._fixed_columns = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
-            self._simulated_memory = gpu_memory.SimulatedMemory(devices) if devices.simulated else None
+            if devices.simulated:
+                self._simulated_memory = gpu_memory.SimulatedMemory(devices)
+            else:
+                self._simulated_memory = None
 
     def begin(self) -> None:
         """Start an epoch."""
-        self._began, self._cpu_s = time.perf_counter(), time.process_time()
+        self._began = time.perf_counter()
+        self._cpu_s = time.process_time()
         if self._simulated_memory:
             self._simulated_memory.begin()
         if self._meters:
@@ -146,7 +159,9 @@ class Gauges:
         if self._simulated_memory:
             measures["gpu_memory_peak_bytes"] = self._simulated_memory.end()
         if self._meters:
-            peaks = [tf.config.experimental.get_memory_info(d.upper())["peak"] for d in self._placement.devices]
+            peaks = []
+            for d in self._placement.devices:
+                peaks.append(tf.config.experimental.get_memory_info(d.upper())["peak"])
             measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self._meters.end()}
         if trials > 1:
             measures["together"] = float(trials)
@@ -157,4 +172,6 @@ class Gauges:
 def get_peak_bytes() -> int:
     """Return the peak memory of this process in bytes."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes if sys.platform == "darwin" else kilobytes * 1024
+    if sys.platform == "darwin":
+        return kilobytes
+    return kilobytes * 1024

@@ -27,15 +27,21 @@ def get_total_bytes(devices: Devices) -> float | None:
     """Return the memory of the smallest of the trial's GPUs in bytes; None if it is unknown."""
     if devices.simulated:
         return float(os.environ.get(SIMULATED_GB, "8")) * 1e9
-    totals = [reader.memory_bytes() for reader in nvml.create_readers()]
+    totals = []
+    for reader in nvml.create_readers():
+        totals.append(reader.memory_bytes())
     known = [total for total in totals if total]
     return min(known) if known else _ask_nvidia_smi()
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
     """Return the bytes of a GPU that the trial may use; None if it has whole GPUs, or the total is unknown."""
-    total = get_total_bytes(devices) if 0 < devices.gpus < 1 else None
-    return None if total is None else devices.memory_bytes(total)
+    if not 0 < devices.gpus < 1:
+        return None
+    total = get_total_bytes(devices)
+    if total is None:
+        return None
+    return devices.memory_bytes(total)
 
 
 class SimulatedMemory:
@@ -69,7 +75,10 @@ class SimulatedMemory:
 
 def _read_process_bytes(name: str) -> float:
     """Return a size of this process from /proc, such as "VmRSS", in bytes; 0 if the system does not report it."""
-    lines = _STATUS.read_text().splitlines() if _STATUS.exists() else []
+    if _STATUS.exists():
+        lines = _STATUS.read_text().splitlines()
+    else:
+        lines = []
     return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith(name)), 0.0)
 
 

@@ -15,8 +15,13 @@ def find_unknown_gpu() -> str:
     XLA would end the process, with "PTX version 8.5 does not support target sm_120" for example, so this is to be
     asked before it compiles anything.
     """
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
-    capabilities = [tuple(detail["compute_capability"]) for detail in details if "compute_capability" in detail]
+    details = []
+    for gpu in tf.config.get_visible_devices("GPU"):
+        details.append(tf.config.experimental.get_device_details(gpu))
+    capabilities = []
+    for detail in details:
+        if "compute_capability" in detail:
+            capabilities.append(tuple(detail["compute_capability"]))
     return describe_unknown_gpu(capabilities, tf.sysconfig.get_build_info().get("cuda_compute_capabilities", ()))
 
 

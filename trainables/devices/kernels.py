@@ -124,7 +124,10 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
 
     def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
-            count = op.get_attr(argument.number_attr) if argument.number_attr else 1
+            if argument.number_attr:
+                count = op.get_attr(argument.number_attr)
+            else:
+                count = 1
             if argument.type_list_attr:
                 count = len(op.get_attr(argument.type_list_attr))
             for _, tensor in zip(range(count), tensors, strict=False):
@@ -150,7 +153,8 @@ def _kernel_accepts(kernel: Any, op: Any) -> bool:
 
 @functools.cache
 def _list_kernels(kind: str) -> list[Any]:
-    kernels = [
-        k for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")
-    ]
+    kernels = []
+    for k in tensorflow_private.get_registered_kernels_for_op(kind).kernel:
+        if k.device_type in ("GPU", "DEFAULT"):
+            kernels.append(k)
     return sorted((k for k in kernels if not k.label), key=lambda k: k.device_type != "GPU")  # GPU kernels first

@@ -15,10 +15,18 @@ def create_readers() -> list[NvmlReader]:
     if library is None:
         return []
     # TensorFlow renumbers the trial's GPUs; their bus addresses identify them.
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
-    addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
+    details = []
+    for gpu in tf.config.get_visible_devices("GPU"):
+        details.append(tf.config.experimental.get_device_details(gpu))
+    addresses = []
+    for detail in details:
+        if "pci_bus_id" in detail:
+            addresses.append(str(detail["pci_bus_id"]))
     try:
-        return [NvmlReader(library, library.nvmlDeviceGetHandleByPciBusId(address)) for address in addresses]
+        readers = []
+        for address in addresses:
+            readers.append(NvmlReader(library, library.nvmlDeviceGetHandleByPciBusId(address)))
+        return readers
     except library.NVMLError:
         return []
 
@@ -34,7 +42,10 @@ def list_supported_gauges() -> dict[str, bool] | None:
         "utilization": [reader.busy() for reader in readers],
         "sm_activity": [reader.counts_activity or None for reader in readers],
     }
-    return {name: bool(values) and None not in values for name, values in gauges.items()}
+    supported = {}
+    for name, values in gauges.items():
+        supported[name] = bool(values) and None not in values
+    return supported
 
 
 class NvmlReader:
@@ -80,11 +91,15 @@ class NvmlReader:
         )
         query.metrics[0].metricId = library.NVML_GPM_METRIC_SM_UTIL
         metric = library.nvmlGpmMetricsGet(query).metrics[0]
-        return float(metric.value) if metric.nvmlReturn == library.NVML_SUCCESS else None
+        if metric.nvmlReturn != library.NVML_SUCCESS:
+            return None
+        return float(metric.value)
 
     def _read_number(self, ask: Callable[[], Any], unit: float) -> float | None:
         value = self._ask(ask)
-        return None if value is None else float(value) * unit
+        if value is None:
+            return None
+        return float(value) * unit
 
     def _ask(self, ask: Callable[[], Any]) -> Any:
         """Return the answer, or None if this device or driver does not support the question."""

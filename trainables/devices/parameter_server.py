@@ -47,7 +47,10 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     config.device_count["GPU"] = gpus
     config.gpu_options.allow_growth = True
     trains = ranks.rank <= ranks.workers
-    job, index = ("worker", ranks.rank - 1) if trains else ("ps", ranks.rank - 1 - ranks.workers)
+    if trains:
+        job, index = "worker", ranks.rank - 1
+    else:
+        job, index = "ps", ranks.rank - 1 - ranks.workers
     server = tf.distribute.Server(
         _describe_cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
     )
@@ -77,7 +80,8 @@ def count_workers() -> int:
 
 
 def _describe_cluster(ranks: Ranks) -> tf.train.ClusterSpec:
-    first, others = ranks.addresses[0], ranks.addresses[1:]
+    first = ranks.addresses[0]
+    others = ranks.addresses[1:]
     return tf.train.ClusterSpec(
         {"chief": [first], "worker": list(others[: ranks.workers]), "ps": list(others[ranks.workers :])}
     )

@@ -74,7 +74,10 @@ TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
 
 def list_device_kinds(op: str) -> set[str]:
     """Return the kinds of devices for which this TensorFlow has a kernel of an operation."""
-    return {kernel.device_type for kernel in tensorflow_private.get_registered_kernels_for_op(op).kernel}
+    kinds = set()
+    for kernel in tensorflow_private.get_registered_kernels_for_op(op).kernel:
+        kinds.add(kernel.device_type)
+    return kinds
 
 
 def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_device_kinds) -> tuple[str, ...]:
@@ -84,7 +87,9 @@ def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_devi
     IndexError.
     """
     without = [op for op in TPU_OPS if not devices_with(op)]
-    found = [f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})"] if without else []
+    found = []
+    if without:
+        found.append(f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})")
     if not os.environ.get("TPU_LIBRARY_PATH") and importlib.util.find_spec("libtpu") is None:
         found.append("there is no libtpu")
     return tuple(found)
@@ -174,7 +179,10 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         if strategy == "tpu":
             return _place_on_tpu(devices)
         names = _bind(devices)
-        chosen = _choose_strategy(strategy, names) if devices.ranks is None else _choose_ranked_strategy(devices.ranks)
+        if devices.ranks is None:
+            chosen = _choose_strategy(strategy, names)
+        else:
+            chosen = _choose_ranked_strategy(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
         if key not in placements and devices.ranks is not None:
             if placements:
@@ -323,12 +331,16 @@ def _limit_threads(cpus: float) -> None:
 
 
 def _choose_ranked_strategy(ranks: Ranks) -> str:
-    return PARAMETER_SERVER if ranks.servers else "multi_worker"
+    if ranks.servers:
+        return PARAMETER_SERVER
+    return "multi_worker"
 
 
 def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
     if strategy == "auto":
-        return "mirrored" if len(names) > 1 else "one_device"
+        if len(names) > 1:
+            return "mirrored"
+        return "one_device"
     if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: to inspect a checkpoint
         if len(names) > 1:
             raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")

@@ -36,7 +36,9 @@ def choose_policy(choice: str, placement: Placement) -> str:
     capability = _find_weakest_capability()
     if capability >= (8, 0):
         return "mixed_bfloat16"
-    return "mixed_float16" if capability >= (7, 0) else "float32"
+    if capability >= (7, 0):
+        return "mixed_float16"
+    return "float32"
 
 
 class LossScale:
@@ -98,7 +100,10 @@ def set_determinism(placement: Placement, *, deterministic: bool) -> None:
 def describe_numerics(placement: Placement) -> dict[str, str]:
     """Return how this process computes, for the columns of a trial; on a CPU only whether it is deterministic."""
     deterministic = tensorflow_private.is_op_determinism_enabled()
-    columns = {"deterministic": "yes"} if deterministic else {}
+    if deterministic:
+        columns = {"deterministic": "yes"}
+    else:
+        columns = {}
     if not placement.on_gpu:
         return columns
     timed = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") != "0"
@@ -114,11 +119,16 @@ def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, t
         cudnn = "fastest when tried"
     else:
         cudnn = "heuristic"
-    differs = {} if deterministic else {"may_differ": MAY_DIFFER}
+    if deterministic:
+        differs = {}
+    else:
+        differs = {"may_differ": MAY_DIFFER}
     return {"tf32": "on" if rounds else "off", "cudnn": cudnn, **differs}
 
 
 def _find_weakest_capability() -> tuple[int, int]:
     """Return the compute capability of the weakest GPU."""
-    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+    details = []
+    for gpu in tf.config.get_visible_devices("GPU"):
+        details.append(tf.config.experimental.get_device_details(gpu))
     return min(tuple(detail.get("compute_capability", (0, 0))) for detail in details)

@@ -58,14 +58,18 @@ def try_device(name: str) -> dict[str, Any]:
         gpu = tf.config.list_physical_devices("GPU")[int(index)]
         tf.config.set_visible_devices([gpu], "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
-    size, side = (4096, 128) if kind == "gpu" else (512, 32)
+    if kind == "gpu":
+        size, side = 4096, 128
+    else:
+        size, side = 512, 32
     with tf.device(f"/{kind}:0"):
         square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
         rows = Packed(
             *map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8)))
         )  # packed, as data is on GPUs
         last = tf.constant([size - 1, 0], tf.int64)
-        kernel, compiled = tf.ones((3, 3, 32, 32)), tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
+        kernel = tf.ones((3, 3, 32, 32))
+        compiled = tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
         tried = {
             "matmul": _timed("matmul", lambda: (square @ square)[0, 0], size),
             "convolution": _timed("convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32),
@@ -129,7 +133,8 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
             mine = tf.cast(get_replica_index()[1], tf.float32) + tf.ones(size)
             return tf.reduce_max(sum_over_replicas([mine])[0])
 
-        function, taken = tf.function(lambda: replicas.run(one), autograph=False), []
+        function = tf.function(lambda: replicas.run(one), autograph=False)
+        taken = []
         for _ in range(TIMES):
             began = time.perf_counter()
             found = float(replicas.first(function()))
@@ -169,7 +174,9 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
             return (x, (x[:, 0] > 0).astype(np.int32)), None
 
         def model(self, hp: Any) -> keras.Model:
-            hidden = [keras.layers.Dense(width, activation="relu") for _ in range(4)]
+            hidden = []
+            for _ in range(4):
+                hidden.append(keras.layers.Dense(width, activation="relu"))
             return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(2, dtype="float32")])
 
     given = Assignment(

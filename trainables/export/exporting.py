@@ -44,7 +44,8 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
 
     Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
     """
-    model, given = plain.model, make_sample(trial, plain)
+    model = plain.model
+    given = make_sample(trial, plain)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
             f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
@@ -52,7 +53,9 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
         )
     metrics, drifting = evaluate_again(trial)
     signature = model_files.make_signature(model, plain.example)
-    files = [model_files.write_format(model, folder, kind, signature) for kind in formats]
+    files = []
+    for kind in formats:
+        files.append(model_files.write_format(model, folder, kind, signature))
     found = compare_predictions(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
         files={one.format: one.path.name for one in files},
@@ -70,13 +73,18 @@ def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, fo
 def _describe_model_and_data(trial: ReadyTrial, plain: Plain) -> Mapping[str, str]:
     model, held_out = plain.model, trial.held_out
     parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
-    said = {name: _describe_split(split, plain.example) for name, split in parts.items() if split is not None}
+    said = {}
+    for name, split in parts.items():
+        if split is not None:
+            said[name] = _describe_split(split, plain.example)
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
 
 def _describe_split(split: Examples, inputs: Any) -> str:
     example = inputs, *split.example()[1:]
-    leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(example)]
+    leaves = []
+    for leaf in keras.tree.flatten(example):
+        leaves.append(f"{leaf.dtype} {tuple(leaf.shape[1:])}")
     return f"{split.size:,} examples: {', '.join(leaves)}"
 
 
@@ -128,11 +136,21 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     read the data, such as the generator of a GAN, is compared on random inputs.
     """
     held_out = trial.held_out
-    split = trial.walk.data if held_out is None else held_out.split
-    batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
-    inputs = _take_first_examples(split) if plain.reads_data else _draw_inputs(plain.example)
+    if held_out is None:
+        split = trial.walk.data
+        batch_size = VALIDATION_BATCH
+    else:
+        split = held_out.split
+        batch_size = held_out.part_size
+    if plain.reads_data:
+        inputs = _take_first_examples(split)
+    else:
+        inputs = _draw_inputs(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
-    of = "" if size == split.size else f"the first {size:,} of "
+    if size == split.size:
+        of = ""
+    else:
+        of = f"the first {size:,} of "
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
     if not plain.reads_data:
         name = f"{size} drawn inputs"
@@ -159,12 +177,13 @@ def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]
         after = state.copy_all()
     finally:
         state.assign(before)
-    metrics = {id(unwrap_variable(variable)) for variable in trial.program.model.metrics_variables}
-    changed = [
-        path
-        for path, values in after.items()
-        if id(state[path].raw) not in metrics and not _are_equal(values, before[path])
-    ]
+    metrics = set()
+    for variable in trial.program.model.metrics_variables:
+        metrics.add(id(unwrap_variable(variable)))
+    changed = []
+    for path, values in after.items():
+        if id(state[path].raw) not in metrics and not _are_equal(values, before[path]):
+            changed.append(path)
     return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
 
 
@@ -185,7 +204,10 @@ def compare_predictions(
         _write_request(folder, files, sample, signature)
         own = any(written.own for written in files)
         said = _run_fresh_process(folder, with_own=own, on_gpu=on_gpu)
-        return {written.format: _compare_file(folder, written, sample, said) for written in files}
+        differences = {}
+        for written in files:
+            differences[written.format] = _compare_file(folder, written, sample, said)
+        return differences
 
 
 @contextmanager
@@ -200,8 +222,11 @@ def computing_exact_products() -> Iterator[None]:
 
 
 def _take_first_examples(split: Examples) -> Any:
-    row = sum(int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8 for leaf in keras.tree.flatten(split.example()[0]))
-    return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
+    row_bytes = 0
+    for leaf in keras.tree.flatten(split.example()[0]):
+        row_bytes += int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8
+    fitting = max(MOST_BYTES // max(row_bytes, 1), 1)
+    return split.examples(min(split.size, MOST_EXAMPLES, fitting))[0]
 
 
 def _draw_inputs(example: Any) -> Any:
@@ -219,7 +244,8 @@ def _draw_inputs(example: Any) -> Any:
 
 def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """Return the predictions of the loop's model in evaluation, over all replicas, as a flat list."""
-    model, replicas = trial.program.model, trial.placement.replicas
+    model = trial.program.model
+    replicas = trial.placement.replicas
 
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
         parts, replica = get_replica_index()
@@ -248,7 +274,9 @@ def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> lis
 
 
 def _cast_floats(output: tf.Tensor) -> tf.Tensor:
-    return tf.cast(output, tf.float32) if output.dtype.is_floating else output
+    if output.dtype.is_floating:
+        return tf.cast(output, tf.float32)
+    return output
 
 
 def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
@@ -258,11 +286,14 @@ def _join_rows(parts: Sequence[Any], counts: Sequence[int]) -> Any:
 
 def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(sample.inputs)
-    arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _encode_leaf(leaf).items()}
+    arrays = {}
+    for i, leaf in enumerate(leaves):
+        for part, array in _encode_leaf(leaf).items():
+            arrays[f"{i:03d}{part}"] = array
     np.savez(folder / "inputs.npz", **arrays)
-    models = [
-        {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
-    ]
+    models = []
+    for one in files:
+        models.append({"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code})
     request = {
         "models": models,
         "batch_size": sample.batch_size,
@@ -288,7 +319,9 @@ def _encode_leaf(leaf: Any) -> dict[str, Any]:
 
 
 def _encode_text(text: Any) -> bytes:
-    return text if isinstance(text, bytes) else str(text).encode()
+    if isinstance(text, bytes):
+        return text
+    return str(text).encode()
 
 
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
@@ -309,7 +342,9 @@ def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     except subprocess.TimeoutExpired as error:
         raise NotExportable(f"the exported models have not predicted within {TIMEOUT_S} s") from error
     lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    if lines:
+        return lines[-1]
+    return f"exit code {done.returncode}"
 
 
 def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str) -> float:
@@ -342,10 +377,12 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
 
 def _distance(predicted: Any, expected: Any) -> float:
     """Return the largest difference, divided by the largest expected number if that is above 1."""
-    a, b = predicted.astype(np.float64), expected.astype(np.float64)
+    a = predicted.astype(np.float64)
+    b = expected.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return float("inf")
     finite = np.isfinite(b)
     if not finite.any():
         return 0.0
-    return float(np.abs(a[finite] - b[finite]).max() / max(1.0, np.abs(b[finite]).max()))
+    apart = np.abs(a[finite] - b[finite]).max()
+    return float(apart / max(1.0, np.abs(b[finite]).max()))

@@ -32,23 +32,31 @@ def main(request_file: str) -> None:
             _write_predictions(one, request, folder)
         except Exception as error:  # a model may raise anything while it loads; all is reported
             lines = str(error).strip().splitlines() or [""]
-            (folder / f"{one['format']}.txt").write_text(f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:]))
+            text = f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:])
+            (folder / f"{one['format']}.txt").write_text(text)
 
 
 def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
-        leaves = [_leaf(file, f"{i:03d}") for i in range(len(request["names"]))]
+        leaves = []
+        for i in range(len(request["names"])):
+            leaves.append(_leaf(file, f"{i:03d}"))
     run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[model_file["format"]](
         model_file, request
     )
-    size, step = len(leaves[0]), request["batch_size"]
+    size = len(leaves[0])
+    step = request["batch_size"]
     parts = []
     for start in range(0, size, step):
         parts.append(run([leaf[start : start + step] for leaf in leaves]))
-    outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
+    outputs = []
+    for column in zip(*parts, strict=True):
+        outputs.append(np.concatenate(column))
+    named: Any = {}
+    for i, output in enumerate(outputs):
+        named[f"{i:03d}"] = output
     np.savez(folder / f"{model_file['format']}.npz", **named)
 
 
@@ -58,7 +66,9 @@ def _leaf(file: Any, name: str) -> Any:
 
     if f"{name}.texts" not in file:
         return file[name]
-    lengths, text, start = file[name], file[f"{name}.texts"].tobytes(), 0
+    lengths = file[name]
+    text = file[f"{name}.texts"].tobytes()
+    start = 0
     leaf = np.empty(lengths.shape, object)
     for place, length in zip(np.ndindex(lengths.shape), lengths.ravel(), strict=True):
         leaf[place] = text[start : start + length]
@@ -80,8 +90,13 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     own = {}
     for module, names in model_file["own"].items():
         found = importlib.import_module(module)
-        own.update({registered: getattr(found, name) for registered, name in names.items() if hasattr(found, name)})
-    options = {"safe_mode": False} if model_file["code"] else {}
+        for registered, name in names.items():
+            if hasattr(found, name):
+                own[registered] = getattr(found, name)
+    if model_file["code"]:
+        options = {"safe_mode": False}
+    else:
+        options = {}
     model = keras.models.load_model(model_file["file"], custom_objects=own or None, **options)
     function = tf.function(lambda x: model(x, training=False), autograph=False, reduce_retracing=True)
 
@@ -122,7 +137,9 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
 def _natural(name: str) -> tuple[str, int]:
     head, _, number = name.rpartition("_")
-    return (head, int(number)) if number.isdecimal() else (name, 0)
+    if number.isdecimal():
+        return (head, int(number))
+    return (name, 0)
 
 
 def _pack_leaves(structure: Any, leaves: list[Any]) -> Any:

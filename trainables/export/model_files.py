@@ -51,9 +51,15 @@ class Signature:
 
 def make_signature(model: keras.Model, example: Any) -> Signature:
     """Return the signature of a model's inputs; ``example``: inputs for it, as a batch of one."""
-    inputs = model.input if isinstance(model, keras_private.Functional) else example
+    if isinstance(model, keras_private.Functional):
+        inputs = model.input
+    else:
+        inputs = example
     leaves = keras.tree.flatten(inputs)
-    names = _name_leaves(inputs, "") if len(leaves) > 1 else ["inputs"]
+    if len(leaves) > 1:
+        names = _name_leaves(inputs, "")
+    else:
+        names = ["inputs"]
     numbers = iter(range(len(leaves)))
     dtypes = [keras.backend.standardize_dtype(leaf.dtype) for leaf in leaves]
     described = iter(zip(leaves, dtypes, names, strict=True))
@@ -106,7 +112,10 @@ def check_formats(formats: Any) -> None:
         if kind not in FILES:
             raise NotExportable(f"the format {kind!r} is unknown, expected {', '.join(FILES)}")
     if "onnx" in formats:
-        missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
+        missing = []
+        for name in ("tf2onnx", "onnx", "onnxruntime"):
+            if importlib.util.find_spec(name) is None:
+                missing.append(name)
         if missing:
             raise NotExportable(
                 f'model.onnx needs {", ".join(missing)}, which is not installed: pip install "sweep-keras[onnx]"'
@@ -137,7 +146,9 @@ def _write_keras(model: keras.Model, path: Path, inputs: Signature) -> WrittenFi
         arguments.append(f"custom_objects={{{pairs}}}")
     if code:
         arguments.append("safe_mode=False")
-    imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
+    imports = []
+    for module, names in own.items():
+        imports.append(f"from {module} import {', '.join(sorted(set(names.values())))}")
     load = f"model = keras.models.load_model({', '.join(arguments)})"
     usage = "\n".join(["import keras", *imports, load, format_predict_call(inputs)])
     return WrittenFile("keras", path, usage, own, code, _LAMBDAS if code else _describe_missing_methods(own))
@@ -168,11 +179,18 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
         name = config.get("class_name")
         if isinstance(name, str):
             function = name == "function"
-            of_function = config.get("config") if function else None
-            shown = of_function if isinstance(of_function, str) else name
-            registered = (
-                None if function and config.get("registered_name") == "function" else config.get("registered_name")
-            )
+            if function:
+                of_function = config.get("config")
+            else:
+                of_function = None
+            if isinstance(of_function, str):
+                shown = of_function
+            else:
+                shown = name
+            if function and config.get("registered_name") == "function":
+                registered = None
+            else:
+                registered = config.get("registered_name")
             yield config.get("module"), shown, registered
         for value in config.values():
             yield from _list_config_classes(value)
@@ -186,7 +204,9 @@ def _name_leaves(inputs: Any, path: str) -> list[str]:
     if isinstance(inputs, dict):
         pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
     elif isinstance(inputs, list | tuple):
-        pairs = [(f"input_{i}", value) for i, value in enumerate(inputs)]
+        pairs = []
+        for i, value in enumerate(inputs):
+            pairs.append((f"input_{i}", value))
     else:
         return [re.sub(r"\W", "_", path)]
     names = []
@@ -199,14 +219,20 @@ def _encode_inputs(inputs: Any, numbers: Iterator[int]) -> Any:
     if isinstance(inputs, dict):
         return {"dict": {key: _encode_inputs(inputs[key], numbers) for key in sorted(inputs)}}
     if isinstance(inputs, list | tuple):
-        kind = "list" if isinstance(inputs, list) else "tuple"
+        if isinstance(inputs, list):
+            kind = "list"
+        else:
+            kind = "tuple"
         return {kind: [_encode_inputs(value, numbers) for value in inputs]}
     return next(numbers)
 
 
 def format_predict_call(inputs: Signature) -> str:
     """Return the line of code that predicts; Keras accepts texts only as tensors, not as lists or NumPy arrays."""
-    x = _format_inputs(inputs.structure, inputs) if "string" in inputs.dtypes else "x"
+    if "string" in inputs.dtypes:
+        x = _format_inputs(inputs.structure, inputs)
+    else:
+        x = "x"
     return f"predictions = model.predict({x})"
 
 
@@ -214,10 +240,15 @@ def _format_inputs(structure: Any, inputs: Signature) -> str:
     """Return Python code that builds the structure of a model's inputs from variables named after them."""
     if isinstance(structure, int):
         name = _name_variable(inputs.names[structure])
-        return f"keras.ops.convert_to_tensor({name})" if inputs.dtypes[structure] == "string" else name
+        if inputs.dtypes[structure] == "string":
+            return f"keras.ops.convert_to_tensor({name})"
+        return name
     ((kind, parts),) = structure.items()
     if kind == "dict":
-        return "{" + ", ".join(f"{key!r}: {_format_inputs(part, inputs)}" for key, part in parts.items()) + "}"
+        entries = []
+        for key, part in parts.items():
+            entries.append(f"{key!r}: {_format_inputs(part, inputs)}")
+        return "{" + ", ".join(entries) + "}"
     return "[" + ", ".join(_format_inputs(part, inputs) for part in parts) + "]"
 
 
@@ -230,7 +261,10 @@ _LAMBDAS = (
 def _describe_missing_methods(own: Mapping[str, Mapping[str, str]]) -> str:
     """Return a hint on what the author's classes need so that Keras can load them."""
     names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
-    which = f"{', '.join(names[:3])}: each" if names else "a layer"
+    if names:
+        which = f"{', '.join(names[:3])}: each"
+    else:
+        which = "a layer"
     return (
         f"; {which} needs a get_config() that its __init__ takes, and the numbers that it keeps must be weights of it; "
         "or use --format saved_model"

@@ -48,7 +48,9 @@ def _converting_constants(model: keras.Model) -> Iterator[None]:
 
 
 def _convert_to_numpy(leaf: Any) -> Any:
-    return leaf.numpy() if constants.is_constant(leaf) else leaf
+    if constants.is_constant(leaf):
+        return leaf.numpy()
+    return leaf
 
 
 def _convert_erfc(graph: Any, node: Any, name: str, inputs: Any) -> None:

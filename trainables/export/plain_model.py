@@ -101,17 +101,27 @@ def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[ker
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
     """
-    trained_weights = [v for v in trained if not is_seed_state(v.value)]
-    fresh_weights = [v for v in fresh if not is_seed_state(v.value)]
-    seeds = {v.path: v for v in trained if is_seed_state(v.value)}
-    of_seeds = [(seeds[v.path], v) for v in fresh if is_seed_state(v.value) and v.path in seeds]
+    trained_weights = []
+    for v in trained:
+        if not is_seed_state(v.value):
+            trained_weights.append(v)
+    fresh_weights = []
+    for v in fresh:
+        if not is_seed_state(v.value):
+            fresh_weights.append(v)
+    seeds = {}
+    for v in trained:
+        if is_seed_state(v.value):
+            seeds[v.path] = v
+    of_seeds = []
+    for v in fresh:
+        if is_seed_state(v.value) and v.path in seeds:
+            of_seeds.append((seeds[v.path], v))
     return [*_pair_by_position(trained_weights, fresh_weights), *of_seeds]
 
 
 def _pair_by_position(trained: Sequence[Any], fresh: Sequence[Any]) -> list[tuple[Any, Any]]:
-    alike = len(trained) == len(fresh) and all(
-        tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
-    )
+    alike = [tuple(variable.shape) for variable in trained] == [tuple(variable.shape) for variable in fresh]
     if not alike:
         raise NotExportable(
             f"model() makes {len(fresh)} variables now, and made {len(trained)} when the trial was prepared; "
@@ -126,7 +136,9 @@ def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
 
 def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
-    trained = {id(unwrap_variable(variable)) for variable in trial.program.model.variables}
+    trained = set()
+    for variable in trial.program.model.variables:
+        trained.add(id(unwrap_variable(variable)))
     if not any(id(unwrap_variable(variable)) in trained for variable in model.variables):
         return model
     record.created.clear()  # created for the discarded model
@@ -152,8 +164,13 @@ def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """
     if not isinstance(model, Functional | keras.Sequential):
-        return example if called_with is None or _have_same_structure(called_with, example) else called_with
-    declared = model.input if isinstance(model, Functional) else model.inputs[0]
+        if called_with is None or _have_same_structure(called_with, example):
+            return example
+        return called_with
+    if isinstance(model, Functional):
+        declared = model.input
+    else:
+        declared = model.inputs[0]
     if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
         given = [example[name] for name in sorted(declared)]  # Keras ignores the others
     else:
@@ -186,9 +203,14 @@ def _have_same_structure(first: Any, second: Any) -> bool:
 
 def _input_accepts(declared: Any, leaf: Any) -> bool:
     """Return whether Keras accepts the leaf for this input; it adds or drops a last axis of size one itself."""
-    expected = [size for size in declared.shape[1:] if size != 1]
+    expected = []
+    for size in declared.shape[1:]:
+        if size != 1:
+            expected.append(size)
     sizes = [size for size in leaf.shape[1:] if size != 1]
-    return len(expected) == len(sizes) and all(a is None or a == b for a, b in zip(expected, sizes, strict=True))
+    if len(expected) != len(sizes):
+        return False
+    return all(a is None or a == b for a, b in zip(expected, sizes, strict=True))
 
 
 def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:

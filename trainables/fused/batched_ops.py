@@ -60,7 +60,8 @@ class Lookup:
 @contextmanager
 def recording_lookups() -> Iterator[list[Lookup]]:
     """Record the lookups inside the block, in this thread, because optimizers treat gradients of rows separately."""
-    before, found = getattr(_present, "lookups", None), list[Lookup]()
+    before = getattr(_present, "lookups", None)
+    found = list[Lookup]()
     _present.lookups = found
     try:
         yield found
@@ -121,7 +122,8 @@ def _unflatten(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> 
 
 def _convert_l2_loss(kind: str, converter: Any, call: Any) -> Any:
     x = call.stacked_input(0)
-    return _wrap_stacked(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
+    axes = list(range(1, x.shape.rank))
+    return _wrap_stacked(tf.reduce_sum(tf.square(x), axis=axes) / 2)
 
 
 def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
@@ -139,7 +141,8 @@ def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
 def _convert_transform(kind: str, converter: Any, call: Any) -> Any:
     """Transform the images of all trials as one batch."""
     call.stack_inputs([0, 1])
-    images, transforms = call.stacked_input(0), call.stacked_input(1)
+    images = call.stacked_input(0)
+    transforms = call.stacked_input(1)
     found = tf.raw_ops.ImageProjectiveTransformV3(
         images=_flatten(images),
         transforms=_flatten(transforms),
@@ -167,7 +170,8 @@ def _convert_resize(kind: str, converter: Any, call: Any) -> Any:
 def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
     """Compare the predictions of all trials with their targets as one batch."""
     call.stack_inputs([0, 1])
-    predictions, targets = call.stacked_input(0), call.stacked_input(1)
+    predictions = call.stacked_input(0)
+    targets = call.stacked_input(1)
     found = tf.raw_ops.InTopKV2(
         predictions=_flatten(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
     )
@@ -202,7 +206,9 @@ def _convert_draws(kind: str, converter: Any, call: Any) -> Any:
                 kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr
             ).outputs
         )
-    stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
+    stacked = []
+    for parts in zip(*made, strict=True):
+        stacked.append(tf.gather(tf.stack(parts), streams.of))
     for tensor, output in zip(stacked, call.outputs, strict=True):
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
     found = [_wrap_stacked(tensor) for tensor in stacked]
@@ -228,7 +234,9 @@ def _convert_multiply(kind: str, converter: Any, call: Any) -> Any:
     (examples, differ, _), (weights, stacked, _) = call.input(0), call.input(1)
     if differ or not stacked:
         return converter(call)
-    turned = {f"transpose_{name}": call.get_attr(f"transpose_{name}") for name in "ab"}
+    turned = {}
+    for name in "ab":
+        turned[f"transpose_{name}"] = call.get_attr(f"transpose_{name}")
     return _wrap_stacked(tf.matmul(examples[None], weights, **turned))
 
 
@@ -261,10 +269,8 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
         return [_stack_like(before, after, trials) for before, after in before_and_after]
 
     while True:
-        shapes = [
-            _add_trials_axis(shape, before, int(trials[0]))
-            for shape, before in zip(output_shapes(), call.inputs, strict=True)
-        ]
+        pairs = zip(output_shapes(), call.inputs, strict=True)
+        shapes = [_add_trials_axis(shape, before, int(trials[0])) for shape, before in pairs]
         try:
             found = tf.while_loop(goes_on, step, [one.t for one in call.inputs], [*map(tf.TensorShape, shapes)])
         except _DifferingLoops:
@@ -278,7 +284,9 @@ def _convert_loop(kind: str, converter: Any, call: Any) -> Any:
 
 def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, trials: Any) -> Any:
     """Return the results of a loop's condition or body for all trials at once."""
-    inputs = [_wrap_stacked(t, stacked=before.is_stacked) for t, before in zip(values, call.inputs, strict=True)]
+    inputs = []
+    for t, before in zip(values, call.inputs, strict=True):
+        inputs.append(_wrap_stacked(t, stacked=before.is_stacked))
     return tensorflow_private.convert_function(function, call, trials[0], inputs)
 
 
@@ -320,13 +328,15 @@ class _DifferingLoops(Exception):
 def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
     """Reshape images or filters from [trials, a, b, c, channels] to [a, b, c, trials * channels]."""
     k, a, b, c, channels = _dimensions(tensor)
-    return tf.reshape(tf.transpose(tensor, [1, 2, 3, 0, 4]), [a, b, c, k * channels])
+    trials_last = tf.transpose(tensor, [1, 2, 3, 0, 4])
+    return tf.reshape(trials_last, [a, b, c, k * channels])
 
 
 def _undo_side_by_side(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
     """Undo `_side_by_side`."""
     a, b, c, channels = _dimensions(tensor)
-    return tf.transpose(tf.reshape(tensor, [a, b, c, trials, channels // trials]), [3, 0, 1, 2, 4])
+    trials_last = tf.reshape(tensor, [a, b, c, trials, channels // trials])
+    return tf.transpose(trials_last, [3, 0, 1, 2, 4])
 
 
 def _read_attributes(call: Any) -> dict[str, Any]:
@@ -334,7 +344,10 @@ def _read_attributes(call: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("strides", "padding", "dilations", "data_format"):
         value = call.get_attr(name)
-        found[name] = value.decode() if isinstance(value, bytes) else value
+        if isinstance(value, bytes):
+            found[name] = value.decode()
+        else:
+            found[name] = value
     if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
         raise ValueError(f"{MISSING}{call.op_type} with channels first")
     return found
@@ -349,7 +362,8 @@ def differentiates_groups() -> bool:
     """
 
     def differentiate() -> Any:
-        images, filters = tf.zeros([1, 2, 2, 2]), tf.zeros([1, 1, 1, 2])
+        images = tf.zeros([1, 2, 2, 2])
+        filters = tf.zeros([1, 1, 1, 2])
         return tf.gradients(tf.nn.conv2d(images, filters, 1, "VALID"), [images, filters])
 
     with tf.init_scope():
@@ -368,10 +382,12 @@ def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tenso
 
 def _convert_convolution(kind: str, converter: Any, call: Any) -> Any:
     """Convolve images with the filters of all trials, in one convolution if its gradient can be computed."""
-    images, filters = call.input(0), call.input(1)
+    images = call.input(0)
+    filters = call.input(1)
     if not filters.is_stacked:
         return converter(call)
-    trials, how = _dimensions(filters.t)[0], _read_attributes(call)
+    trials = _dimensions(filters.t)[0]
+    how = _read_attributes(call)
     convolve = functools.partial(
         tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
     )
@@ -387,7 +403,8 @@ def _convert_convolution_input(kind: str, converter: Any, call: Any) -> Any:
     if not call.input(1).is_stacked:
         return converter(call)
     call.stack_inputs([1, 2])
-    filters, gradients = call.stacked_input(1), call.stacked_input(2)
+    filters = call.stacked_input(1)
+    gradients = call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropInput, **_read_attributes(call))
     sizes = call.unstacked_input(0)
     if not differentiates_groups():
@@ -410,7 +427,8 @@ def _convert_convolution_filter(kind: str, converter: Any, call: Any) -> Any:
     if not (call.input(0).is_stacked or call.input(2).is_stacked):
         return converter(call)
     call.stack_inputs([0, 2])
-    images, gradients = call.stacked_input(0), call.stacked_input(2)
+    images = call.stacked_input(0)
+    gradients = call.stacked_input(2)
     differentiate = functools.partial(tf.raw_ops.Conv2DBackpropFilter, **_read_attributes(call))
     sizes = call.unstacked_input(1)
     if not differentiates_groups():

@@ -36,7 +36,8 @@ from trainables.state.program_variables import Arrays
 
 def find_fusing_hindrance(trial: ReadyTrial) -> str:
     """Return why a trial cannot be trained together with others; empty if no reason is known."""
-    program, training = trial.program, trial.assignment.training
+    program = trial.program
+    training = trial.assignment.training
     if not isinstance(program, GraphProgram):
         return "Model.fit or a parameter server trains them"
     if trial.placement.replicas.number > 1:
@@ -94,8 +95,13 @@ def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
     """Return the key of a trial's stream, whose trials see the same batches and draw the same random numbers."""
     program = trial.program
     generators = random_layers.list_generators(program.networks)
-    raw = {id(generator.state.value) for generator in generators}
-    seeds = [state[path][0].tobytes() for path in program.state if id(program.state[path].raw) in raw]
+    raw = set()
+    for generator in generators:
+        raw.add(id(generator.state.value))
+    seeds = []
+    for path in program.state:
+        if id(program.state[path].raw) in raw:
+            seeds.append(state[path][0].tobytes())
     return trial.assignment.seed, trial.epoch, *seeds
 
 
@@ -172,7 +178,10 @@ class _StackPlaces:
     @property
     def list_first_places(self) -> list[int]:
         """Return for each stream the place of one of its members; any other member's if all of them have left."""
-        taken = [place for place, member in enumerate(self.members) if member is not None]
+        taken = []
+        for place, member in enumerate(self.members):
+            if member is not None:
+                taken.append(place)
         firsts = []
         for stream in range(self.stack.streams):
             firsts.append(next((place for place in taken if self.streams[place] == stream), taken[0]))
@@ -190,11 +199,14 @@ class _StackPlaces:
 
         Raises Refused if the chunks do not hold the same examples.
         """
-        tensors, firsts = chunks[0].tensors, self.list_first_places
+        tensors = chunks[0].tensors
+        firsts = self.list_first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
-        drawn = [seeds.truncate_seed(self.trial(place).assignment.seed) for place in firsts]
+        drawn = []
+        for place in firsts:
+            drawn.append(seeds.truncate_seed(self.trial(place).assignment.seed))
         return StackedBatches(tensors, *map(tf.constant, (orders, count, size, drawn, numbers, firsts, self.streams)))
 
 
@@ -227,7 +239,9 @@ class FusedGroup:
         """Store the present trial of the session, and its state, as this member's."""
         self._remove_from_stack(member)
         program = self._session.trial.program
-        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.copy_all()
+        member.aside = self._session.aside()
+        member.trial = self._session.trial
+        member.state = program.state.copy_all()
         member.numbers = {}
         if program.kept:
             member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}
@@ -242,9 +256,14 @@ class FusedGroup:
         """
         if not all(stays_on_device(member.trial) for member in self._begun):
             return False
-        stacks = getattr(self._begun[0].trial.program, "stacks", ()) if self._begun else ()
+        if self._begun:
+            stacks = getattr(self._begun[0].trial.program, "stacks", ())
+        else:
+            stacks = ()
         traced = [stack.trace_s for stack in stacks]
-        return any(stack.streams > 1 for stack in stacks) or self._trained_s > max(traced, default=math.inf)
+        if any(stack.streams > 1 for stack in stacks):
+            return True
+        return self._trained_s > max(traced, default=math.inf)
 
     def leave(self, member: Trainable) -> None:
         """Forget a member's trial; its place becomes empty, and other trials need not match it any more."""
@@ -267,7 +286,10 @@ class FusedGroup:
         if the trial has finished. Raises Apart before any training if the trials cannot be trained together, or are
         faster one after the other.
         """
-        members = [member for member in reports if isinstance(member, Member)]
+        members = []
+        for member in reports:
+            if isinstance(member, Member):
+                members.append(member)
         raised: dict[Trainable, Exception] = {}
         if len(members) == 1:
             self._train_alone(members[0], reports[members[0]], raised)
@@ -299,29 +321,41 @@ class FusedGroup:
             self._places = None
 
     def _state(self, member: Member) -> Arrays:
-        place = None if self._places is None else self._places.of(member)
-        return member.state if self._places is None or place is None else self._places.stack.arrays(place)
+        if self._places is None:
+            return member.state
+        place = self._places.of(member)
+        if place is None:
+            return member.state
+        return self._places.stack.arrays(place)
 
     def _place_members(self, members: Sequence[Member]) -> _StackPlaces:
         """Return the places of these members, in the smallest stack that is worth its trace."""
         places = self._places
         if places is not None:
-            there = [member for member in places.members if member is not None]
+            there = []
+            for member in places.members:
+                if member is not None:
+                    there.append(member)
             if {*there} == {*members} and not _is_smaller_worthwhile(places.stack, members):
                 return places
             for member, state in zip(places.members, places.stack.states(), strict=True):
                 if member is not None:  # also members that do not train now
                     member.state = state
         program = _graph_program(members[0].trial)
-        keys = [get_stream_key(member.trial, member.state) for member in members]
-        streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        keys = []
+        for member in members:
+            keys.append(get_stream_key(member.trial, member.state))
+        streams = {}
+        for number, key in enumerate(dict.fromkeys(keys)):
+            streams[key] = number
         stack = _find_stack(program, members, several=len(streams) > 1)
         empty = stack.trials - len(members)
         stack.put(
             [member.state for member in members] + [members[0].state] * empty,
             [member.numbers for member in members] + [members[0].numbers] * empty,
         )
-        self._places = _StackPlaces(stack, [*members, *[None] * empty], [*(streams[key] for key in keys), *[0] * empty])
+        stream_numbers = [streams[key] for key in keys]
+        self._places = _StackPlaces(stack, [*members, *[None] * empty], [*stream_numbers, *[0] * empty])
         return self._places
 
     # ---- training
@@ -357,7 +391,8 @@ class FusedGroup:
 
     def _trace(self, members: Sequence[Member]) -> None:
         """Trace the stack of these members; raises Refused if they need orders of their own and data do not stay."""
-        places, trial = self._place_members(members), members[0].trial
+        places = self._place_members(members)
+        trial = members[0].trial
         stack = places.stack
         none = [0] * stack.streams
         if stack.streams > 1 and not stays_on_device(trial):
@@ -367,7 +402,10 @@ class FusedGroup:
             return places.given([chunk] * stack.streams, 0, 1, none)
 
         held_out = trial.held_out
-        validation = None if held_out is None else given(next(iter(held_out.chunks())))
+        if held_out is None:
+            validation = None
+        else:
+            validation = given(next(iter(held_out.chunks())))
         stack.trace(given(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
@@ -378,14 +416,15 @@ class FusedGroup:
         Raises Refused if the losses differ. This happens with code that holds on to a variable and reads it after an
         assignment: alone it gets the new value, and in a stack the old one.
         """
-        places, trial, first = self._place_members(members), members[0].trial, members[0]
+        places = self._place_members(members)
+        trial = members[0].trial
+        first = members[0]
         program, stack, place = _graph_program(trial), places.stack, places.members.index(first)
-        chunk, size, seed = (
-            next(trial.walk.read_epoch_again(trial.epoch + 1)),
-            trial.walk.batch_size,
-            trial.assignment.seed,
-        )
-        there, rate = count_updates(len(chunk.order), size), np.nanmax(trial.rates())
+        chunk = next(trial.walk.read_epoch_again(trial.epoch + 1))
+        size = trial.walk.batch_size
+        seed = trial.assignment.seed
+        there = count_updates(len(chunk.order), size)
+        rate = np.nanmax(trial.rates())
 
         def alone(count: int) -> dict[str, float]:
             return program.try_updates(chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed)
@@ -398,17 +437,21 @@ class FusedGroup:
 
         self.switch_to(first)
         count = min(COMPARED, there)
-        expected, found = alone(count), together(count)
+        expected = alone(count)
+        found = together(count)
         for name, value in expected.items():
             broken = not (math.isfinite(value) or math.isfinite(found[name]))
-            if not broken and not abs(value - found[name]) <= TOLERANCE * max(abs(value), 1.0):
+            bound = TOLERANCE * max(abs(value), 1.0)
+            if not broken and not abs(value - found[name]) <= bound:
                 raise Refused(
                     f"they are not what they are alone ({name} of {count} batches {value:g}, {found[name]:g})"
                 )
         gain = 1.0
         if trial.assignment.training.get("fuse") == "auto":
             count = min(MEASURED, there)
-            gain = len(members) * _time_fastest(lambda: alone(count)) / _time_fastest(lambda: together(count))
+            alone_s = _time_fastest(lambda: alone(count))
+            together_s = _time_fastest(lambda: together(count))
+            gain = len(members) * alone_s / together_s
         self._places = None  # the members have kept their states
         return gain
 
@@ -434,19 +477,33 @@ class FusedGroup:
         spent = Spent(train_s / len(members), time_s / len(members), len(members))
         for member in members:
             member.trial.together = max(member.trial.together, len(members))
-        of = [(member, places.members.index(member)) for member in members]
-        return [_make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent) for one, place in of]
+        of = []
+        for member in members:
+            of.append((member, places.members.index(member)))
+        conclusions = []
+        for one, place in of:
+            conclusions.append(_make_conclusion(one.trial, rates[one], trained[place], evaluated[place], spent))
+        return conclusions
 
     def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
         """Train one epoch of all trials in a stack; return a result for each place."""
-        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
-        size, each = trials[0].walk.batch_size, np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
+        stack = places.stack
+        trials = []
+        for place in places.list_first_places:
+            trials.append(places.trial(place))
+        size = trials[0].walk.batch_size
+        each = np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
         for place, member in enumerate(places.members):
             if member is not None:
                 each[:, place] = rates[member]
-        done, seen, waited, sums = 0, 0, 0.0, stack.zeros(training=True)
+        done = 0
+        seen = 0
+        waited = 0.0
+        sums = stack.zeros(training=True)
         finite = np.ones(stack.trials, bool)
-        firsts = [trial.walk.first_update(trial.epoch + 1) for trial in trials]
+        firsts = []
+        for trial in trials:
+            firsts.append(trial.walk.first_update(trial.epoch + 1))
         walks = zip(*(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True)
         asked = time.perf_counter()
         for chunks in walks:
@@ -455,29 +512,43 @@ class FusedGroup:
             given = places.given(chunks, count, size, [first + done for first in firsts])
             sums, sound = stack.train(given, each[done : done + count], sums)
             finite &= sound.numpy()
-            done, seen = done + count, seen + len(chunks[0].order)
+            done = done + count
+            seen = seen + len(chunks[0].order)
             if not finite.any():
                 break
             asked = time.perf_counter()
         found = stack.reported(sums, seen, training=True)
         # An epoch's time is divided among the trials, and so is the time spent waiting.
         wait_s = waited / len(rates)
-        return [Trained(flatten_metrics(found[k]), bool(finite[k]), wait_s, seen) for k in range(stack.trials)]
+        results = []
+        for k in range(stack.trials):
+            results.append(Trained(flatten_metrics(found[k]), bool(finite[k]), wait_s, seen))
+        return results
 
     def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
         """Evaluate all trials in a stack; return a result for each place, None without validation data."""
-        stack, trials = places.stack, [places.trial(place) for place in places.list_first_places]
+        stack = places.stack
+        trials = []
+        for place in places.list_first_places:
+            trials.append(places.trial(place))
         held_out = trials[0].held_out
         if held_out is None:
             return [None] * stack.trials
-        sums, size, seen = stack.zeros(training=False), held_out.part_size, 0
-        done = [held_out.first_batch(trial.epoch + 1) for trial in trials]
+        sums = stack.zeros(training=False)
+        size = held_out.part_size
+        seen = 0
+        done = []
+        for trial in trials:
+            done.append(held_out.first_batch(trial.epoch + 1))
         for chunk in held_out.chunks():
             count = count_updates(len(chunk.order), size)
             sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
-            done, seen = [number + count for number in done], seen + len(chunk.order)
+            done = [number + count for number in done]
+            seen = seen + len(chunk.order)
         names = stack.graph.step.spread
-        totals = {name: total.numpy() for name, total in sums.items()}
+        totals = {}
+        for name, total in sums.items():
+            totals[name] = total.numpy()
         spreads = []
         for k in range(stack.trials):
             spreads.append([float(totals[name][k]) / seen for name in names])
@@ -485,7 +556,9 @@ class FusedGroup:
         found = stack.reported(totals, seen, training=False)
         evaluated: list[Evaluated | None] = []
         for values, spread in zip(found, spreads, strict=True):
-            deviation = [global_losses.compute_deviation(*spread)] if spread else []
+            deviation = []
+            if spread:
+                deviation.append(global_losses.compute_deviation(*spread))
             evaluated.append(Evaluated(flatten_metrics(values), *deviation))
         return evaluated
 
@@ -506,8 +579,14 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 
     A stack for ``several`` streams has one stream per trial, and so serves any number of streams.
     """
-    fitting = [one for one in program.stacks if one.trials >= len(members) and not _is_smaller_worthwhile(one, members)]
-    there: list[Stack] = [one for one in fitting if one.streams > 1 or not several]
+    fitting = []
+    for one in program.stacks:
+        if one.trials >= len(members) and not _is_smaller_worthwhile(one, members):
+            fitting.append(one)
+    there: list[Stack] = []
+    for one in fitting:
+        if one.streams > 1 or not several:
+            there.append(one)
     if there:
         return min(there, key=lambda one: (one.trials, one.streams))
     trials = max([len(members), *(one.trials for one in fitting)])  # others may join the group and fill it again

@@ -55,22 +55,30 @@ class Stack:
         self.graph = graph
         self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
         self.epoch_s = self.trace_s = 0.0  # of its fastest epoch, and of its first trace
-        known = {id(v.value): v for v in graph.variables if isinstance(v, keras.Variable)}
+        known = {}
+        for v in graph.variables:
+            if isinstance(v, keras.Variable):
+                known[id(v.value)] = v
         self._paths = list(state)
-        strays = [path for path in self._paths if id(state[path].raw) not in known]
+        strays = []
+        for path in self._paths:
+            if id(state[path].raw) not in known:
+                strays.append(path)
         if strays:
             raise Refused(f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each")
         self._variables = [known[id(state[path].raw)] for path in self._paths]
-        ids = {id(v): place for place, v in enumerate(self._variables)}
+        ids = {}
+        for place, v in enumerate(self._variables):
+            ids[id(v)] = place
         ((update,),) = graph.step.turns
         self._trained = [ids[id(v)] for v in graph.changed(update)]
         self._tables = {ids[id(v)] for v in graph.changed_by_rows(update)}
         self._counts = [ids[id(v)] for v in graph.counters if id(v) in ids]
         generators = random_layers.list_generators(graph.step.networks)
         self._seeds = {ids[id(generator.state)] for generator in generators if id(generator.state) in ids}
-        self._values = [
-            self._variable(v.dtype, v.shape, on_host=place in self._seeds) for place, v in enumerate(self._variables)
-        ]
+        self._values = []
+        for place, v in enumerate(self._variables):
+            self._values.append(self._variable(v.dtype, v.shape, on_host=place in self._seeds))
         self._numbers = {id(v): self._variable(v.dtype.name, v.shape) for v in live.variables}
         self._train = tf.function(self._train_all, autograph=False, reduce_retracing=True)
         self._evaluate = tf.function(self._evaluate_all, autograph=False, reduce_retracing=True)
@@ -127,13 +135,24 @@ class Stack:
     def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
         """Return what each trial reports for an epoch, or a validation, of ``examples`` examples."""
         step = self.graph.step
-        read = self._read() if step.counts_metrics(training=training) else {}
-        metrics = {name: np.asarray(value) for name, value in read.items()}
-        totals = {name: np.asarray(value) for name, value in sums.items()}
+        if step.counts_metrics(training=training):
+            read = self._read()
+        else:
+            read = {}
+        metrics = {}
+        for name, value in read.items():
+            metrics[name] = np.asarray(value)
+        totals = {}
+        for name, value in sums.items():
+            totals[name] = np.asarray(value)
         reports = []
         for k in range(self.trials):
-            metrics_of_trial = {name: value[k] for name, value in metrics.items()}
-            totals_of_trial = {name: value[k] for name, value in totals.items()}
+            metrics_of_trial = {}
+            for name, value in metrics.items():
+                metrics_of_trial[name] = value[k]
+            totals_of_trial = {}
+            for name, value in totals.items():
+                totals_of_trial[name] = value[k]
             reports.append(step.reported(metrics_of_trial, totals_of_trial, examples))
         return reports
 
@@ -157,7 +176,9 @@ class Stack:
         on = tf.ones([self.trials], tf.bool)
         _, totals, finite = tf.while_loop(lambda i, *_: i < batches.count, one, (tf.constant(0), sums, on))
         with tf.control_dependencies([finite]):
-            weights = [tf.identity(self._values[place]) for place in self._trained]
+            weights = []
+            for place in self._trained:
+                weights.append(tf.identity(self._values[place]))
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
@@ -190,13 +211,19 @@ class Stack:
         Those of a table are of the rows that were looked up, with their places. Raises Refused for sparse gradients of
         rows that were not looked up.
         """
-        tables = {place: t for place, t in zip(self._trained, trained, strict=True) if place in self._tables}
+        tables = {}
+        for place, t in zip(self._trained, trained, strict=True):
+            if place in self._tables:
+                tables[place] = t
         looked: dict[int, list[Lookup]] = {}
         for place, table in tables.items():
             looked[place] = [one for one in lookups if _find_origin(one.table) is table]
         if missing := [place for place, found in looked.items() if not found]:
             raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
-        whole = [t for place, t in zip(self._trained, trained, strict=True) if place not in tables]
+        whole = []
+        for place, t in zip(self._trained, trained, strict=True):
+            if place not in tables:
+                whole.append(t)
         found = [one.found for of_one in looked.values() for one in of_one]
         gradients = iter(tape.gradient(total, [*whole, *found]))
         dense = {id(t): tf.convert_to_tensor(next(gradients)) for t in whole}
@@ -215,7 +242,8 @@ class Stack:
         """Return, for each trial, the rows of a lookup's gradient and the table rows that they belong to."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
-        return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
+        rows = tf.reshape(gradient, [self.trials, -1, *rest])
+        return rows, tf.repeat(places, self.trials if one.alike else 1, 0)
 
     def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and its state after they were computed."""
@@ -224,8 +252,13 @@ class Stack:
             shares = self.graph.replicas.first(
                 self.graph.replicas.run(self.graph.losses, batches.tensors, one["rows"], one["seed"], one["number"])
             )
-            state = [scope.get_current_value(v) for v in self._variables]
-        assigned = [place for place in self._trained if state[place] is not one["state"][place]]
+            state = []
+            for v in self._variables:
+                state.append(scope.get_current_value(v))
+        assigned = []
+        for place in self._trained:
+            if state[place] is not one["state"][place]:
+                assigned.append(place)
         if assigned:
             raise Refused(f"{self._variables[assigned[0]].path} is assigned while the loss is computed")
         return shares, state
@@ -235,7 +268,9 @@ class Stack:
         one = {**own, **alike, "seeds": {}}
         parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
         with self._replacing_variables(one) as scope, _updating_by_value(parts):
-            shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
+            shapes = []
+            for place in self._trained:
+                shapes.append(tf.constant([*self._variables[place].shape], tf.int64))
             found: list[Any] = []
             for gradient, shape in zip(one["gradients"], shapes, strict=True):
                 found.append((*gradient, shape) if isinstance(gradient, tuple) else gradient)
@@ -251,10 +286,8 @@ class Stack:
 
         def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = batches.orders[0, i * batches.size : (i + 1) * batches.size]
-            own, alike = (
-                self._list_own_tensors(batches),
-                self._list_shared_tensors(batches, rows[None], batches.numbers + i),
-            )
+            own = self._list_own_tensors(batches)
+            alike = self._list_shared_tensors(batches, rows[None], batches.numbers + i)
             if not alike:
                 own |= {
                     "seed": tf.gather(batches.seeds, batches.of),
@@ -283,7 +316,10 @@ class Stack:
 
         def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
-                return {name: tf.identity(value) for name, value in self.graph.step.metrics().items()}
+                metrics = {}
+                for name, value in self.graph.step.metrics().items():
+                    metrics[name] = tf.identity(value)
+                return metrics
 
         def anew(values: list[tf.Tensor]) -> list[tf.Tensor]:
             with keras.StatelessScope(
@@ -291,9 +327,14 @@ class Stack:
             ) as scope:
                 for metric in self.graph.model.metrics:
                     metric.reset_state()
-                return [scope.get_current_value(self._variables[place]) for place in self._counts]
+                counts = []
+                for place in self._counts:
+                    counts.append(scope.get_current_value(self._variables[place]))
+                return counts
 
-        counted = [tf.convert_to_tensor(self._values[place]) for place in self._counts]
+        counted = []
+        for place in self._counts:
+            counted.append(tf.convert_to_tensor(self._values[place]))
         results: dict[str, tf.Tensor] = map_over_trials(one, counted)
         with tf.control_dependencies(list(results.values())):
             for place, value in zip(self._counts, map_over_trials(anew, counted), strict=True):
@@ -305,18 +346,24 @@ class Stack:
     @property
     def _shared(self) -> set[int]:
         """Return the positions of the variables that trials of one stream share: the states of seeds."""
-        return self._seeds if self.streams == 1 else set()
+        if self.streams == 1:
+            return self._seeds
+        return set()
 
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
         """Return the tensors that differ between trials."""
-        state = [tf.convert_to_tensor(value) for value in self._values]
+        state = []
+        for value in self._values:
+            state.append(tf.convert_to_tensor(value))
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
     def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
         """Return the tensors that all trials share; empty if there are several streams."""
         if self.streams > 1:
             return {}
-        seeds = {place: tf.convert_to_tensor(self._values[place])[0] for place in self._shared}
+        seeds = {}
+        for place in self._shared:
+            seeds[place] = tf.convert_to_tensor(self._values[place])[0]
         return {"rows": rows[0], "seed": batches.seeds[0], "number": number[0], "seeds": seeds}
 
     @contextmanager
@@ -331,7 +378,9 @@ class Stack:
     @contextmanager
     def _replacing_variables(self, values: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
         """Replace all variables and live numbers by one trial's values inside the block."""
-        state = [values.get("seeds", {}).get(place, value) for place, value in enumerate(values["state"])]
+        state = []
+        for place, value in enumerate(values["state"]):
+            state.append(values.get("seeds", {}).get(place, value))
         numbers = dict(zip(self._numbers, values["numbers"], strict=True))
         with _Values(list(zip(self._variables, state, strict=True))) as scope, replacing_values(numbers):
             yield scope
@@ -366,7 +415,10 @@ def _updating_by_value(optimizers: Sequence[Any]) -> Iterator[None]:
     This changes the class, because optimizers such as Nadam extend these methods.
     """
     methods = vars(keras_private.TFOptimizer)
-    distributed = {name: method for name, method in methods.items() if name in keras_private.DISTRIBUTED_METHODS}
+    distributed = {}
+    for name, method in methods.items():
+        if name in keras_private.DISTRIBUTED_METHODS:
+            distributed[name] = method
     for optimizer in optimizers:
         keras_private.fix_variable_keys(optimizer)
     for name in distributed:

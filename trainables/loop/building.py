@@ -57,7 +57,8 @@ def build_model(
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
     if type(author).features is not Author.features and not features.are_cached(author, hp):
         front = features.make_front_model(author, hp)
-        model = model if front is None else joined(front, model, author.first_example[0])
+        if front is not None:
+            model = joined(front, model, author.first_example[0])
     if not model.built and refusals.list_overridden_methods(model, "call") and not first_trace.trains_itself(model):
         model(keras_corrections.make_symbolic(author.first_example[0]))
     elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
@@ -85,9 +86,9 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         optimizer = author.optimizer(hp)
         model.compile(optimizer=optimizer, **own_step.get_compile_options(author, hp, model))
         first_trace.make_weights(author, hp, model)
-        thrown_away = {
-            id(program_variables.unwrap_variable(v)) for v in (*optimizer.variables, *model.metrics_variables)
-        }
+        thrown_away = set()
+        for v in (*optimizer.variables, *model.metrics_variables):
+            thrown_away.add(id(program_variables.unwrap_variable(v)))
         record.created[first:] = [raw for raw in record.created[first:] if id(raw) not in thrown_away]
         keras_private.mark_uncompiled(model)
     groups.freeze_layers(model, hp)
@@ -112,7 +113,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             make_weights_by_step(author, hp, model, record)
         held = constants.collect_constants(model)
         by_model = len(record.created)
-        variables = {variable.path: variable.value for variable in model.variables}
+        variables = {}
+        for variable in model.variables:
+            variables[variable.path] = variable.value
         program_variables.reset_shared_variables(variables.values())
         origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
@@ -121,7 +124,10 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
-            again = None if optimizer is not None else functools.partial(author.optimizer, hp)
+            if optimizer is None:
+                again = functools.partial(author.optimizer, hp)
+            else:
+                again = None
             optimizer = optimizer or author.optimizer(hp)
         optimizer = groups.combine_optimizers(optimizer, again, model, author.groups(hp, model))
         if compiled is None:
@@ -138,7 +144,8 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             model, optimizer, options, loss_weights, made, record, tuple(record.created[first:by_model]), held
         )
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself, drew = own_step.describe_own_steps(author, model), making.drew or _has_drawn(seed, seeds.given)
+    by_itself = own_step.describe_own_steps(author, model)
+    drew = making.drew or _has_drawn(seed, seeds.given)
     return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
 
@@ -149,10 +156,13 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
     """
     fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
-    begun, found = fresh.get_state(legacy=False), np.random.get_state(legacy=False)
+    begun = fresh.get_state(legacy=False)
+    found = np.random.get_state(legacy=False)
     if not isinstance(begun, dict) or not isinstance(found, dict):
         return True
-    if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
+    if begun["state"]["pos"] != found["state"]["pos"]:
+        return True
+    if (begun["state"]["key"] != found["state"]["key"]).any():
         return True
     again = random.Random(seed)
     for _ in range(seeds_drawn):
@@ -188,7 +198,10 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
     methods that cannot be trained.
     """
-    author, parts, recipe, replicas = made.author, made.parts, options.recipe, options.placement.replicas
+    author = made.author
+    parts = made.parts
+    recipe = options.recipe
+    replicas = options.placement.replicas
     own_step.check_signatures(author)
     if recipe.by_epoch and groups.get_averaging_momentum(parts.optimizer) is not None:
         raise refusals.Refused(
@@ -240,7 +253,9 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
     """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
-    author, model, optimizer = parts.author, parts.parts.model, parts.parts.optimizer
+    author = parts.author
+    model = parts.parts.model
+    optimizer = parts.parts.optimizer
     correct_networks([model], options, fit=fit)
     correct_optimizer(optimizer, model.trainable_variables, parts, fit=fit)
     if parts.hp.flag("gradient_checkpointing", default=False):
@@ -252,8 +267,11 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
 
 def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph of a model that is trained by the losses that it is compiled with or that its layers add."""
-    author, parts, replicas = made.author, made.parts, options.placement.replicas
-    model, optimizer = parts.model, parts.optimizer
+    author = made.author
+    parts = made.parts
+    replicas = options.placement.replicas
+    model = parts.model
+    optimizer = parts.optimizer
     keras_corrections.weight_added_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.create_variables(model, author.first_example)
@@ -270,7 +288,9 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
 
     Clipping and loss scaling are left to that optimizer.
     """
-    author, parts, replicas = made.author, made.parts, options.placement.replicas
+    author = made.author
+    parts = made.parts
+    replicas = options.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
     fit_program.check_options(
         options.recipe, replicas, parts.optimizer, example[1] if intake.mixing.mixes else (), who=who
@@ -290,11 +310,10 @@ def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[st
     if refusals.list_overridden_methods(model, "compile"):  # its compile() sets all that it needs
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
-    both = [
-        name
-        for name in ("optimizer", "loss", "metrics", "weighted_metrics")
-        if getattr(kind, name) is not getattr(Author, name)
-    ]
+    both = []
+    for name in ("optimizer", "loss", "metrics", "weighted_metrics"):
+        if getattr(kind, name) is not getattr(Author, name):
+            both.append(name)
     if both:
         raise refusals.Refused(
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"

@@ -98,7 +98,10 @@ _STATM = Path("/proc/self/statm")
 
 def measure_used_bytes(placement: Placement) -> dict[str, float]:
     """Return the bytes in use now: ``host`` for this process, and TensorFlow's on each GPU by its name."""
-    gpus = placement.devices if placement.on_gpu else ()
+    if placement.on_gpu:
+        gpus = placement.devices
+    else:
+        gpus = ()
     return {"host": _measure_host_bytes(), **{gpu: _is_on_gpu(gpu) for gpu in gpus}}
 
 

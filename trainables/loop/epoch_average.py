@@ -36,12 +36,13 @@ class EpochAverage(Average):
         intake: Intake,
         replicas: Replicas,
     ) -> None:
-        self._model, self._first, self._intake = model, first_epoch, intake
-        self._normalising = [
-            layer
-            for layer in keras_private.flatten_layers(model)
-            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
-        ]
+        self._model = model
+        self._first = first_epoch
+        self._intake = intake
+        self._normalising = []
+        for layer in keras_private.flatten_layers(model):
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+                self._normalising.append(layer)
         moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
         super().__init__([*model.trainable_variables, *moving], first_epoch, replicas)
         self._averaged = len(model.trainable_variables)

@@ -60,10 +60,15 @@ def _trace(
 ) -> list[tuple[keras.optimizers.Optimizer, list[keras.Variable]]]:
     """Trace the model's `train_step` once; return its optimizers, each with the variables that it would change."""
     step = KerasStep(model, "", follows_the_rate=False)
-    found = [value for value in vars(model).values() if isinstance(value, keras.optimizers.Optimizer)]
+    found = []
+    for value in vars(model).values():
+        if isinstance(value, keras.optimizers.Optimizer):
+            found.append(value)
     optimizers = list({id(optimizer): optimizer for optimizer in found}.values())
     with ExitStack() as stack:
-        trained = [(optimizer, stack.enter_context(recording_trained(optimizer, model))) for optimizer in optimizers]
+        trained = []
+        for optimizer in optimizers:
+            trained.append((optimizer, stack.enter_context(recording_trained(optimizer, model))))
         trace_shapes(functools.partial(step.evaluate, training=True), run, intake, example)
     return trained
 
@@ -83,8 +88,12 @@ def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model)
     variables: dict[int, keras.Variable] = {}
 
     def apply(grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
-        given = model.trainable_variables if trainable_variables is None else trainable_variables
-        variables.update({id(variable): variable for variable in given})
+        if trainable_variables is None:
+            given = model.trainable_variables
+        else:
+            given = trainable_variables
+        for variable in given:
+            variables[id(variable)] = variable
 
     trained: list[keras.Variable] = []
     original: Callable[..., Any] = optimizer.apply

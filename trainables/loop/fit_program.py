@@ -54,7 +54,9 @@ def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasSt
 
     Raises Refused for a model that cannot be trained in this way.
     """
-    author, parts, model = made.author, made.parts, made.parts.model
+    author = made.author
+    parts = made.parts
+    model = made.parts.model
     refusals.check_fit(model, replicas.number, validates=author.validates)
     own, _ = _compile(made, replicas, intake, jit_compile=False)
     if not own and parts.options.get("loss") is None:
@@ -91,8 +93,10 @@ def _compile(
 
     Return whether the model has its own `compile`, which is then not called, and the losses that were installed.
     """
-    parts, example = made.parts, made.author.first_example
-    model, optimizer = parts.model, parts.optimizer
+    parts = made.parts
+    example = made.author.first_example
+    model = parts.model
+    optimizer = parts.optimizer
     for kind, bound in clipping.read_bounds(made.hp).items():
         setattr(optimizer, kind, bound)
     by_step = first_trace.trains_itself(model)
@@ -128,13 +132,19 @@ class FitProgram(Program):
     def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> None:
         self.because = made.by_itself  # why `fit` trains the trial, if the sweep file does not say so
         self.jit_compile = jit_compile = options.jit_compile == "must"
-        parts, replicas, seed = made.parts, options.placement.replicas, options.seed
-        model, optimizer = parts.model, parts.optimizer
+        parts = made.parts
+        replicas = options.placement.replicas
+        seed = options.seed
+        model = parts.model
+        optimizer = parts.optimizer
         mixed = example[1] if intake.mixing.mixes else ()
         check_options(options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        unknown_gpu = gpu_support.find_unknown_gpu() if jit_compile else ""
+        if jit_compile:
+            unknown_gpu = gpu_support.find_unknown_gpu()
+        else:
+            unknown_gpu = ""
         if unknown_gpu:
             raise NotInFit(f"training.jit_compile is true, and {unknown_gpu}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
@@ -147,7 +157,9 @@ class FitProgram(Program):
         model.train_step = in_slices(wrap_step(model, self._called_with, training=True), training=True)
         model.test_step = in_slices(wrap_step(model, self._called_with, training=False), training=False)
         self._losses_are_added = not own and parts.options.get("loss") is None
-        self.model, self.parts, self.live = model, parts, made.author.live
+        self.model = model
+        self.parts = parts
+        self.live = made.author.live
         self._replicas = replicas
         self._intake = intake
         self._live = made.author.live
@@ -155,14 +167,19 @@ class FitProgram(Program):
     @property
     def numerics(self) -> dict[str, str]:
         """Return why `fit` trains the trial, if the sweep file does not say so, and whether XLA compiles it."""
-        loop = {"loop": f"fit: {self.because}"} if self.because else {}
+        if self.because:
+            loop = {"loop": f"fit: {self.because}"}
+        else:
+            loop = {}
         return loop | ({"xla": ON} if self.jit_compile else {})
 
     @property
     def optimizers(self) -> Sequence[Any]:
         """Return the model's optimizer in a list, which is empty if it has no attribute of this name."""
         found = getattr(self.model, "optimizer", None)
-        return [found] if isinstance(found, keras.optimizers.Optimizer) else []
+        if not isinstance(found, keras.optimizers.Optimizer):
+            return []
+        return [found]
 
     @property
     def called_with(self) -> Any:
@@ -177,7 +194,10 @@ class FitProgram(Program):
         """Raise Refused if the trial has something that cannot be reset between phases."""
         own = refusals.list_overridden_methods(self.model, "compile")
         if own or self.callbacks:
-            what = "a compile() of the model's own" if own else "Keras's callbacks"
+            if own:
+                what = "a compile() of the model's own"
+            else:
+                what = "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
     @unregister_with_owner
@@ -201,7 +221,10 @@ class FitProgram(Program):
             run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
-        moments = optimizer.variables if optimizer is not None else []
+        if optimizer is None:
+            moments = []
+        else:
+            moments = optimizer.variables
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, replicas, self.parts.record)
         captured = program_variables.find_captured_handles(graphs[:1])
@@ -237,13 +260,18 @@ class FitProgram(Program):
             return tf.constant(0)
 
         tf.cond(cut.count > 0, count, lambda: tf.constant(0))
-        named = {f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()}
+        named = {}
+        for name, value in added.items():
+            named[f"what layer {name} adds to the loss"] = cut.share_of(value)
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
         """Return the metrics since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
-        found = {name: value for name, value in collect_metrics(self.model).items() if name not in losses}
+        found = {}
+        for name, value in collect_metrics(self.model).items():
+            if name not in losses:
+                found[name] = value
         self.model.reset_metrics()
         return flatten_metrics({name: np.asarray(value) for name, value in found.items()})
 
@@ -257,8 +285,13 @@ class FitProgram(Program):
         parts of unequal size.
         """
         self.state.will_train()
-        number, size, batch_size = self._replicas.number, walk.data.size, walk.batch_size
-        uneven = [n for n in (min(batch_size, size), size % batch_size) if n % number]
+        number = self._replicas.number
+        size = walk.data.size
+        batch_size = walk.batch_size
+        uneven = []
+        for n in (min(batch_size, size), size % batch_size):
+            if n % number:
+                uneven.append(n)
         if uneven:
             raise NotInFit(
                 f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
@@ -270,7 +303,8 @@ class FitProgram(Program):
         def source() -> Iterator[Any]:
             return self._batches(walk.read_epoch_again(epoch), batch_size, walk.seed, first, sizes)
 
-        setting, losses = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate), FiniteLosses()
+        setting = _RateSetter(rates, self.optimizers, sets=not self.sets_no_rate)
+        losses = FiniteLosses()
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, stopwatch.profiling(profile_into), self._explaining_xla_errors():
             history = self.model.fit(
@@ -360,8 +394,10 @@ def _wrap_step_in_slice(
     def step(data: Any) -> Any:
         replicas, replica = get_replica_index()
         count = tf.shape(tf.nest.flatten(data)[0])[0]
-        counts = tf.cast(sum_over_replicas([tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)])[0], tf.int32)
-        start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
+        own_count = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
+        counts = tf.cast(sum_over_replicas([own_count])[0], tf.int32)
+        start = tf.reduce_sum(counts[:replica])
+        size = tf.reduce_sum(counts)
         piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
         piece.draw(tf.constant(seeds.truncate_seed(seed)), tf.convert_to_tensor(number), 0 if training else EVALUATION)
         with slices.entering(piece), tracing_for_xla() if jit_compile else nullcontext():
@@ -376,7 +412,11 @@ class _RateSetter(keras.callbacks.Callback):
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
         """Set the rate of the first update; with ``sets=False``, only notice what other callbacks set."""
         super().__init__()
-        self._variable, self._sets = get_rate_variable(optimizers[0]) if optimizers else None, sets
+        if optimizers:
+            self._variable = get_rate_variable(optimizers[0])
+        else:
+            self._variable = None
+        self._sets = sets
         if self._variable is not None and sets:
             self._variable.assign(rates[0])  # callbacks see this one when the epoch begins
         self._rates, self._seen = rates, self._present()
@@ -395,7 +435,9 @@ class _RateSetter(keras.callbacks.Callback):
             self._seen = self._present()
 
     def _present(self) -> float | None:
-        return None if self._variable is None else float(self._variable.numpy())
+        if self._variable is None:
+            return None
+        return float(self._variable.numpy())
 
 
 class _BatchCounter(keras.callbacks.Callback):
@@ -449,7 +491,10 @@ def _refuse_data(data: Examples, number: int) -> None:
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
     if number > 1 and (texts or isinstance(data, BatchSplit)):
-        what = "texts" if texts else "the batches of a PyDataset"
+        if texts:
+            what = "texts"
+        else:
+            what = "the batches of a PyDataset"
         raise NotInFit(f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own")
 
 

@@ -51,10 +51,13 @@ class GraphProgram(Program):
     kept = True
 
     def __init__(self, graph: Graph, parts: InitialModel, jit_compile: Asked = "") -> None:
-        self.model, self.live, self.parts = graph.model, graph.live, parts
+        self.model = graph.model
+        self.live = graph.live
+        self.parts = parts
         self.validates_as_it_trains = bool(graph.step.by_itself)
         self.by_epoch: EpochAverage | None = None
-        self._graph, self.xla = graph, Xla(graph, jit_compile)
+        self._graph = graph
+        self.xla = Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # each trains several trials of this program together
         self.gain: float | None = None  # how many times as fast they are together, if it was measured
         self._trace_training_anew()
@@ -82,7 +85,9 @@ class GraphProgram(Program):
     def called_with(self) -> Any:
         """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
         step = self._graph.step
-        return step.called_with.example if isinstance(step, KerasStep) else None
+        if not isinstance(step, KerasStep):
+            return None
+        return step.called_with.example
 
     @property
     def graph(self) -> Graph:
@@ -97,7 +102,11 @@ class GraphProgram(Program):
     @property
     def averages(self) -> list[Average]:
         """Return all averages of the weights that the program keeps."""
-        return [average for average in (self._graph.average, self.by_epoch) if average]
+        averages = []
+        for average in (self._graph.average, self.by_epoch):
+            if average:
+                averages.append(average)
+        return averages
 
     @property
     def networks(self) -> Sequence[Any]:
@@ -112,7 +121,9 @@ class GraphProgram(Program):
     @property
     def rated(self) -> Sequence[Any]:
         """Return the optimizers whose learning rate the loop sets."""
-        return [] if self.sets_no_rate else self._graph.rated
+        if self.sets_no_rate:
+            return []
+        return self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """Return the part of each batch that a process needs, in training and in validation; None for all of it.
@@ -138,7 +149,9 @@ class GraphProgram(Program):
         traced = len(self._graph.traced)
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
-            kinds = [(Batches.of(kind, 0, size=0, seed=0, first=0),) for kind in validation.kinds()]
+            kinds = []
+            for kind in validation.kinds():
+                kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
             self._read_metrics()
@@ -151,9 +164,10 @@ class GraphProgram(Program):
             program_variables.list_optimizer_state(self.parts.optimizer, self.model, replicas)
         )
         self.sets_no_rate |= self.optimizer_is_idle
-        written = [
-            held.raw for graph in self._graph.traced[traced:] for held in self.state.find_written(graph).values()
-        ]
+        written = []
+        for graph in self._graph.traced[traced:]:
+            for held in self.state.find_written(graph).values():
+                written.append(held.raw)
         # Without validation data, evaluation is traced later, for the test data.
         if validation is None:
             self._counts = [self.state[path].raw for path in self.state]
@@ -169,7 +183,11 @@ class GraphProgram(Program):
 
         def read(training: bool) -> dict[str, float]:  # without what is reported from sums of an epoch
             found = self._metrics(training=training)
-            return {name: value for name, value in found.items() if name not in graph.step.zeros(training=training)}
+            metrics = {}
+            for name, value in found.items():
+                if name not in graph.step.zeros(training=training):
+                    metrics[name] = value
+            return metrics
 
         micro_batches = graph.recipe.micro_batches
         tried = additivity.ProgramUnderTest(
@@ -192,16 +210,24 @@ class GraphProgram(Program):
             return False
         once = replace(data, batch_size=size, steps=few)
         parts = replace(data.in_training_batches, steps=many)
-        before = [(raw, self.state.read(raw)) for raw in self._counts]
+        before = []
+        for raw in self._counts:
+            before.append((raw, self.state.read(raw)))
         found = []
         for one in (once, parts):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
                 self.state.set_values(raw, values or ())
         exact = self.model.compute_dtype == "float32" and not uses_tf32(self._graph.replicas)
-        relative = RELATIVE if exact else RELATIVE_OF_TF32
-        pairs = ((found[0][name], found[1][name]) for name in found[0])
-        return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
+        if exact:
+            relative = RELATIVE
+        else:
+            relative = RELATIVE_OF_TF32
+        for name, value in found[0].items():
+            bound = relative * max(abs(value), 1e-3)
+            if math.isfinite(value) and not abs(value - found[1][name]) <= bound:
+                return True
+        return False
 
     @unregister_with_owner
     def compile_updates(self, walk: Walk) -> bool:
@@ -210,7 +236,8 @@ class GraphProgram(Program):
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
         while lacking := self.xla.list_uncompiled(walk):
-            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.copy_all()
+            kinds = [kind.tensors for kind in walk.data.kinds()]
+            before = self.state.copy_all()
             try:
                 self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
             except FAILURES as error:
@@ -232,7 +259,9 @@ class GraphProgram(Program):
     def _trace_training(self, data: Examples) -> None:
         """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
-        kinds = [_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
+        kinds = []
+        for kind in data.kinds():
+            kinds.append(_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)))
         while True:
             try:
                 self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
@@ -280,7 +309,10 @@ class GraphProgram(Program):
         """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
-        first, done, seen, finite = walk.first_update(epoch), 0, 0, True
+        first = walk.first_update(epoch)
+        done = 0
+        seen = 0
+        finite = True
         sums = self._graph.zeros(training=True)
         chunks = _TimedChunks(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
@@ -290,7 +322,8 @@ class GraphProgram(Program):
             with stopwatch.profiling(profile_into if kept else None):
                 sums, sound = self.train_chunk(*arguments, sums)
                 finite = bool(sound)
-            done, seen = done + count, seen + len(chunk.order)
+            done = done + count
+            seen = seen + len(chunk.order)
             if not finite:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
@@ -320,26 +353,35 @@ class GraphProgram(Program):
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
         if "loss" not in found:
             raise Refused(f"{', '.join(found)} are reported, and no loss to look at")
-        return float(found["loss"]) if bool(finite) else float("nan")
+        if bool(finite):
+            return float(found["loss"])
+        return float("nan")
 
     @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, with averaged weights if there are any."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
-        sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
+        sums = self._graph.zeros(training=False)
+        batch_size = data.part_size
+        seen = 0
         done = data.first_batch(epoch)
         with self.average.swapping() if self.average else nullcontext():
             for chunk in self._evenly(data.chunks(), batch_size):
                 count = count_updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
-                done, seen = done + count, seen + len(chunk.order)
+                done = done + count
+                seen = seen + len(chunk.order)
         step = self._graph.step
-        spread = [float(sums.pop(name)) / seen for name in step.spread]
+        spread = []
+        for name in step.spread:
+            spread.append(float(sums.pop(name)) / seen)
         found = flatten_metrics(step.reported(self._metrics(training=False), sums, seen))
         return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-        return split_by_batch_size(chunks, batch_size) if self._graph.replicas.span_processes else chunks
+        if self._graph.replicas.span_processes:
+            return split_by_batch_size(chunks, batch_size)
+        return chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]
@@ -349,7 +391,10 @@ class GraphProgram(Program):
 
         The loss of each output is among them, averaged over slices as Keras averages it over batches.
         """
-        found = self._read_metrics() if self._graph.step.counts_metrics(training=training) else {}
+        if self._graph.step.counts_metrics(training=training):
+            found = self._read_metrics()
+        else:
+            found = {}
         return {name: value.numpy() for name, value in found.items()}
 
 
@@ -404,7 +449,9 @@ def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     Each output's loss is among them, as Keras averages it over slices.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
-    results = {name: tf.identity(value) for name, value in graph.step.metrics().items()}
+    results = {}
+    for name, value in graph.step.metrics().items():
+        results[name] = tf.identity(value)
     with tf.control_dependencies(list(results.values())):
         for metric in graph.model.metrics:
             metric.reset_state()
@@ -442,7 +489,9 @@ def find_common_types(kinds: Sequence[Any]) -> Any:
 
 
 def _type_spec_of(value: Any) -> Any:
-    return tf.type_spec_from_value(value) if isinstance(value, tf.Tensor) else tensorflow_private.type_spec(value)
+    if isinstance(value, tf.Tensor):
+        return tf.type_spec_from_value(value)
+    return tensorflow_private.type_spec(value)
 
 
 class _TimedChunks:

@@ -75,7 +75,9 @@ class InGraphHook:
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
-        values = {str(name): tf.cast(value, tf.float32) for name, value in found.items()}
+        values = {}
+        for name, value in found.items():
+            values[str(name)] = tf.cast(value, tf.float32)
         for name, value in values.items():
             if value.shape.rank != 0:
                 raise Refused(f"on_train_batch_end() returns {name!r} of shape {value.shape}, expected one number")
@@ -99,7 +101,11 @@ class AuthorHooks:
 
         ``reads`` records the hyperparameters that they read. ``own`` names the attributes that are not the author's.
         """
-        self._author, self._model, self._hp, self._reads, self._own = author, model, hp, reads, own
+        self._author = author
+        self._model = model
+        self._hp = hp
+        self._reads = reads
+        self._own = own
         self._names = [name for name in HOOKS if overrides(author, name)]
 
     def __bool__(self) -> bool:
@@ -250,11 +256,10 @@ class Callbacks:
         """Return the attributes that each callback has changed, for a checkpoint; None if a value is not plain."""
         found = []
         for callback, made in zip(self, self._made, strict=True):
-            changed = {
-                name: value
-                for name, value in _copy_attributes(callback).items()
-                if not _are_equal_attributes(made.get(name), value)
-            }
+            changed = {}
+            for name, value in _copy_attributes(callback).items():
+                if not _are_equal_attributes(made.get(name), value):
+                    changed[name] = value
             if not all(_may_be_kept(value) for value in changed.values()):
                 return None
             found.append(changed)
@@ -276,12 +281,17 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
-            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _convert_scalar(value)
+            if isinstance(value, list | dict):
+                found[name] = copy.deepcopy(value)
+            else:
+                found[name] = _convert_scalar(value)
     return found
 
 
 def _convert_scalar(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
 
 
 def _are_equal_attributes(first: Any, second: Any) -> bool:
@@ -332,7 +342,10 @@ def find_set_rate(program: Any, before: Steering) -> float | None:
             continue
         own = refusals.list_overridden_methods(program.model, "compile")
         if optimizer is program.model.optimizer and (own or not groups.follows_the_rate(optimizer)):
-            whose = "the model's own compile() brings its optimizers" if own else "its parts bring rates or schedules"
+            if own:
+                whose = "the model's own compile() brings its optimizers"
+            else:
+                whose = "its parts bring rates or schedules"
             raise Refused(
                 f"model.optimizer.learning_rate was set, and {whose}, whose rates the loop leaves as they are"
             )
@@ -385,9 +398,9 @@ def have_layers_changed(program: Any, before: Steering) -> bool:
 def affects_next_trial(program: Any, before: Steering) -> bool:
     """Return whether something was set that would affect the next trial."""
     now = Steering.of(program)
-    return (now.layers, now.weights) != (before.layers, before.weights) or any(
-        rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
-    )
+    if (now.layers, now.weights) != (before.layers, before.weights):
+        return True
+    return any(rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True))
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:

@@ -40,7 +40,10 @@ class PreparedExamples:
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> PreparedExamples:
         """Return the examples of a slice with what the slice has recorded about them."""
-        flat = [] if example[1] is None else tf.nest.flatten(example[1])
+        if example[1] is None:
+            flat = []
+        else:
+            flat = tf.nest.flatten(example[1])
         mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
         return cls((*example, labels), draws, cut.mixes)
@@ -48,7 +51,8 @@ class PreparedExamples:
     def copy_to_slice(self, cut: Slice) -> Example:
         """Return the examples for another slice, in which the same is recorded."""
         x, y, sample_weight, labels = self.tensors
-        flat, cut.mixes = tf.nest.flatten(y), self.mixes
+        flat = tf.nest.flatten(y)
+        cut.mixes = self.mixes
         if cut.draws is not None:
             cut.draws.follow(self.draws)
         for place, mixed in labels.items():
@@ -64,7 +68,9 @@ class Intake:
 
         ``present`` is called at each trace, for the hyperparameters.
         """
-        self._author, self._present, self.mixing = author, present, mixing
+        self._author = author
+        self._present = present
+        self.mixing = mixing
         self._kind = type(author).__name__
         self._takes = _get_augment_parameters(author)
         self._own = type(author).augment is not Author.augment
@@ -81,13 +87,15 @@ class Intake:
         if isinstance(tensors, PreparedExamples):
             return tensors.copy_to_slice(cut)
         draws = first = cut.draws
-        own, partners = rows[cut.start : cut.stop], None
+        own = rows[cut.start : cut.stop]
+        partners = None
         if self.mixing.mixes:
             mixing_draws = first.from_call(first.calls + MIXING)
             partners = mixing_draws.partners()
             if cut.parts > 1:
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
-                own, draws = tf.gather(rows, places), first.at(places)
+                own = tf.gather(rows, places)
+                draws = first.at(places)
         with tf.control_dependencies(list(after)):
             example = gather_examples(tensors, own)
         with slices.entering(cut if draws is first else replace(cut, draws=draws)):
@@ -137,7 +145,10 @@ class Intake:
                 )
             return returned, y, sample_weight
         if not isinstance(returned, tuple) or len(returned) != len(names):
-            what = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+            if isinstance(returned, tuple):
+                what = f"{len(returned)} values"
+            else:
+                what = type(returned).__name__
             raise Refused(f"{called} returned {what}, expected ({', '.join(names)})")
         if len(names) == 3 and sample_weight is not None and returned[2] is None:
             raise Refused(f"{called} returned no sample_weight for examples that have weights")
@@ -154,7 +165,8 @@ class Intake:
     def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
         """Return examples mixed with their partners, and record the mixed labels in the slice."""
         mixed = self.mixing.mix(own, other, draws)
-        flat, cut.mixes = tf.nest.flatten(mixed.y), True
+        flat = tf.nest.flatten(mixed.y)
+        cut.mixes = True
         for place, labels in mixed.labels.items():
             cut.mixtures[id(flat[place])] = flat[place], Mixture(*labels, mixed.share)
         return mixed.x, mixed.y, mixed.sample_weight
@@ -174,7 +186,8 @@ class Intake:
         specs: list[Any] = []
 
         def on_each() -> None:
-            rows, zero = tf.constant(ROWS), tf.constant(0)
+            rows = tf.constant(ROWS)
+            zero = tf.constant(0)
             cut = Slice.whole(rows, "keras")
             cut.draw(zero, zero)
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
@@ -192,7 +205,9 @@ def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
 
 def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
     """Return a part of an example with each array changed; None stays None."""
-    return None if part is None else tf.nest.map_structure(change, part)
+    if part is None:
+        return None
+    return tf.nest.map_structure(change, part)
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:

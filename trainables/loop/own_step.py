@@ -186,7 +186,9 @@ class AuthorStep(Step):
 
         A turn is a tuple of updates that are applied at once.
         """
-        turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self.turns)))}
+        turns = {}
+        for place, turn in reversed(list(enumerate(self.turns))):
+            turns[id(turn)] = (place, turn)
         steps: list[tuple[int, Turn]] = [*turns.values()]
         if validates and self._test_step:
             steps.append((0, ()))
@@ -208,7 +210,10 @@ class AuthorStep(Step):
         return modes
 
     def _run_turn_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
-        example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])
+        if turn:
+            example = intake.take(tensors, rows, cut)
+        else:
+            example = gather_examples(tensors, rows[cut.start : cut.stop])
         return self._compute_shares(cut, example, turn, counts=True)
 
 
@@ -233,7 +238,10 @@ def overrides_train_step(author: Author) -> bool:
     """
     if overrides(author, "train_step"):
         return True
-    lone = [name for name in OF_STEPS if overrides(author, name)]
+    lone = []
+    for name in OF_STEPS:
+        if overrides(author, name):
+            lone.append(name)
     if lone:
         raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
     return False
@@ -241,7 +249,9 @@ def overrides_train_step(author: Author) -> bool:
 
 def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
-    return author_updates.parse_turns(author.updates(hp, model)) if overrides_train_step(author) else ()
+    if not overrides_train_step(author):
+        return ()
+    return author_updates.parse_turns(author.updates(hp, model))
 
 
 def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
@@ -258,7 +268,9 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
     whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
         return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
-    return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
+    if not overrides(author, "metrics"):
+        return {}
+    return {"metrics": author.metrics(hp, model)}
 
 
 def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
@@ -284,8 +296,13 @@ def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any
 
 def describe_own_steps(author: Author, model: keras.Model) -> str:
     """Return which steps the model defines, in words; empty if it is trained by its loss."""
-    own = [] if overrides_train_step(author) else refusals.list_overridden_methods(model, "train_step", "test_step")
-    return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
+    if overrides_train_step(author):
+        own = []
+    else:
+        own = refusals.list_overridden_methods(model, "train_step", "test_step")
+    if not own:
+        return ""
+    return f"{type(model).__name__} has a {' and a '.join(own)} of its own"
 
 
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
@@ -293,8 +310,12 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
 
     Raises Refused for options and networks that cannot be trained in this way.
     """
-    author, parts, present, replicas = made.author, made.parts, options.present, options.placement.replicas
-    model, optimizer = parts.model, parts.optimizer
+    author = made.author
+    parts = made.parts
+    present = options.present
+    replicas = options.placement.replicas
+    model = parts.model
+    optimizer = parts.optimizer
     networks = _list_networks(model, made.turns, options.kept)
     if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
@@ -321,9 +342,10 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
             "define one, or return None as validation data"
         )
     program_variables.check_scope(model, replicas)
-    test_step = (
-        functools.partial(_call_author, author, "test_step", model, present) if overrides(author, "test_step") else None
-    )
+    if overrides(author, "test_step"):
+        test_step = functools.partial(_call_author, author, "test_step", model, present)
+    else:
+        test_step = None
     train_step = functools.partial(_call_author, author, "train_step", model, present)
     micro_batches = options.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
@@ -344,7 +366,11 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
     """
     if not any(overrides(author, name) for name in HOOKS):
         return []
-    return [v for v in _list_leaves(attributes) if isinstance(v, keras.Variable | tf.Variable)]
+    variables = []
+    for v in _list_leaves(attributes):
+        if isinstance(v, keras.Variable | tf.Variable):
+            variables.append(v)
+    return variables
 
 
 def check_signatures(author: Author) -> None:
@@ -369,7 +395,10 @@ def _call_author(
 def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
     trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
-    found = [part for part in (model, *trained, *_list_leaves(attributes)) if isinstance(part, keras.Layer)]
+    found = []
+    for part in (model, *trained, *_list_leaves(attributes)):
+        if isinstance(part, keras.Layer):
+            found.append(part)
     return list({id(part): part for part in found}.values())
 
 

@@ -160,7 +160,9 @@ class Program(ABC):
     @property
     def rated(self) -> Sequence[Any]:
         """Return the optimizers whose learning rate the loop sets."""
-        return [] if self.sets_no_rate else self.optimizers
+        if self.sets_no_rate:
+            return []
+        return self.optimizers
 
     @property
     def averages(self) -> list[Average]:
@@ -183,7 +185,9 @@ class Program(ABC):
     @property
     def live_names(self) -> Iterable[str]:
         """Return the parameters that the program reads as live numbers."""
-        return self.live.names if hasattr(self, "live") else ()
+        if not hasattr(self, "live"):
+            return ()
+        return self.live.names
 
     @property
     def called_with(self) -> Any:

@@ -58,8 +58,11 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
 
 def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
     """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
-    state, model = trial.program.state, trial.program.model
-    layers = {layer.path: layer for layer in sharded_embedding.list_sharded_embeddings(model)}
+    state = trial.program.state
+    model = trial.program.model
+    layers = {}
+    for layer in sharded_embedding.list_sharded_embeddings(model):
+        layers[layer.path] = layer
     found: dict[int, np.ndarray[Any, Any]] = {}
     for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:
@@ -87,10 +90,10 @@ class CarriedWeights:
     def __init__(self, program: Program) -> None:
         self._weights = _copy_values(program.state, _key_by_path(_list_weights(program)))
         self._unknown = _copy_values(program.state, _list_untracked_by_model(program))
-        self._averages = {
-            kind: (_copy_values(program.state, _list_average_variables(average)), average.started.numpy())
-            for kind, average in _get_averages_by_type(program).items()
-        }
+        self._averages = {}
+        for kind, average in _get_averages_by_type(program).items():
+            copied = _copy_values(program.state, _list_average_variables(average))
+            self._averages[kind] = (copied, average.started.numpy())
 
     def assign_to(self, program: Program) -> None:
         """Assign the copy to a program in its initial state.
@@ -125,8 +128,14 @@ def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
     model = program.model
     known = [*_list_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
-    taken = {id(unwrap_variable(variable)) for variable in known}
-    return {str(place): raw for place, raw in enumerate(program.parts.created_by_model) if id(raw) not in taken}
+    taken = set()
+    for variable in known:
+        taken.add(id(unwrap_variable(variable)))
+    untracked = {}
+    for place, raw in enumerate(program.parts.created_by_model):
+        if id(raw) not in taken:
+            untracked[str(place)] = raw
+    return untracked
 
 
 def _get_averages_by_type(program: Program) -> Mapping[type[Average], Average]:
@@ -145,15 +154,24 @@ def _key_by_path(variables: Iterable[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
     for variable in {id(unwrap_variable(v)): v for v in variables}.values():
-        path = variable.path if isinstance(variable, keras.Variable) else str(variable.name)
+        if isinstance(variable, keras.Variable):
+            path = variable.path
+        else:
+            path = str(variable.name)
         times[path] += 1
         found[f"{path}#{times[path]}"] = variable
     return found
 
 
 def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
-    found = {path: state.read(unwrap_variable(variable)) for path, variable in variables.items()}
-    return {path: values for path, values in found.items() if values is not None}
+    found = {}
+    for path, variable in variables.items():
+        found[path] = state.read(unwrap_variable(variable))
+    copies = {}
+    for path, values in found.items():
+        if values is not None:
+            copies[path] = values
+    return copies
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:

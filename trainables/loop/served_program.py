@@ -64,7 +64,8 @@ class UpdateRule:
     @classmethod
     def of(cls, optimizer: keras.optimizers.Optimizer) -> UpdateRule:
         """Return the rule of a Keras optimizer; raises Refused if there is none for it here."""
-        kinds, kind = keras.optimizers, type(optimizer)
+        kinds = keras.optimizers
+        kind = type(optimizer)
         decay = float(optimizer.weight_decay or 0.0)
         if kind is kinds.SGD:
             momentum = float(optimizer.momentum)
@@ -78,7 +79,10 @@ class UpdateRule:
                 beta_2=float(optimizer.beta_2),
                 epsilon=float(optimizer.epsilon),
             )
-        name = f"{kind.__name__} with amsgrad" if getattr(optimizer, "amsgrad", False) else kind.__name__
+        if getattr(optimizer, "amsgrad", False):
+            name = f"{kind.__name__} with amsgrad"
+        else:
+            name = kind.__name__
         raise Refused(f"a parameter server updates weights by {', '.join(KINDS)}, and the optimizer is {name}")
 
     def change(
@@ -124,7 +128,8 @@ class Weight:
                 if self.lazy or not (self.slots or decay):
                     self._update_rows(gradient, rate, number, decay)
                     return
-                places, shape = tf.cast(gradient.indices, tf.int64)[:, None], self.variable.shape
+                places = tf.cast(gradient.indices, tf.int64)[:, None]
+                shape = self.variable.shape
                 gradient = tf.scatter_nd(places, gradient.values, tf.constant(shape.as_list(), tf.int64))
             change, slots = self.rule.change(gradient, [slot.read_value() for slot in self.slots], rate, number)
             if decay:
@@ -159,14 +164,16 @@ def list_weights(
 
     The optimizer decides which of them decay.
     """
-    rule, decays = UpdateRule.of(optimizer), keras_private.decay_rule(optimizer)
+    rule = UpdateRule.of(optimizer)
+    decays = keras_private.decay_rule(optimizer)
     tables = {}
     for layer in sharded_embedding.list_sharded_embeddings(model):
         if layer.trainable:
-            tables[layer.path] = [
-                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decays(shard.variable))
-                for shard in layer.shards
-            ]
+            weights = []
+            for shard in layer.shards:
+                decay = decays(shard.variable)
+                weights.append(Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=decay))
+            tables[layer.path] = weights
     return [Weight(v.value, v.value.device, rule, decays=decays(v)) for v in model.trainable_variables], tables
 
 
@@ -181,7 +188,9 @@ class ServedProgram(Program):
     differs = "workers take the weights as they are"
 
     def __init__(self, made: AuthorParts, options: ProgramOptions, intake: Intake, seen: Any) -> None:
-        parts, replicas, example = made.parts, options.placement.replicas, made.author.first_example
+        parts = made.parts
+        replicas = options.placement.replicas
+        example = made.author.first_example
         model = parts.model
         _refuse_unsupported(options.recipe, made.hp, parts.optimizer)
         # The trial's own optimizer would create slots that nothing uses.
@@ -193,7 +202,8 @@ class ServedProgram(Program):
         self._step = CompiledStep(model, losses, intake)
         program_variables.check_scope(model, replicas)
         self.model, self.parts = model, parts
-        self._replicas, self._intake = replicas, intake
+        self._replicas = replicas
+        self._intake = intake
         self._coordinator = parameter_server.create_coordinator(replicas)
         self._bounds = clipping.read_bounds(made.hp)
         self._whole, self._tables = list_weights(model, parts.optimizer)
@@ -203,7 +213,10 @@ class ServedProgram(Program):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once; raises Refused for a metric that is not a sum over batches."""
         self._train_step = self._trace(self._update, train)
-        self._test_step = None if validation is None else self._trace(self._evaluate, validation)
+        if validation is None:
+            self._test_step = None
+        else:
+            self._test_step = self._trace(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
         self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
@@ -259,7 +272,8 @@ class ServedProgram(Program):
         """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
-        most, seen = IN_FLIGHT * parameter_server.count_workers(), 0
+        most = IN_FLIGHT * parameter_server.count_workers()
+        seen = 0
 
         def land() -> None:
             nonlocal total, seen
@@ -283,11 +297,16 @@ class ServedProgram(Program):
     def _convert_sums(self, sums: np.ndarray[Any, Any], examples: int) -> dict[str, float]:
         """Return metrics and mean losses from the sums over all batches."""
         names = self._names()
-        losses = {name: float(value) / max(examples, 1) for name, value in zip(names, sums[1:], strict=False)}
-        variables, values, start = self.model.metrics_variables, [], 1 + len(names)
+        losses = {}
+        for name, value in zip(names, sums[1:], strict=False):
+            losses[name] = float(value) / max(examples, 1)
+        variables = self.model.metrics_variables
+        values = []
+        start = 1 + len(names)
         for variable in variables:
             size = int(np.prod(variable.shape, dtype=np.int64))
-            values.append((variable, tf.constant(sums[start : start + size].reshape(variable.shape), variable.dtype)))
+            value = sums[start : start + size].reshape(variable.shape)
+            values.append((variable, tf.constant(value, variable.dtype)))
             start += size
         with keras.StatelessScope(state_mapping=values):
             found = collect_metrics(self.model)
@@ -306,8 +325,13 @@ class ServedProgram(Program):
 
     def _check_metrics(self, validation: Examples | None) -> None:
         """Raise Refused for a metric that is not a sum over batches, by trying a few validation examples."""
-        begun = {v.path: v.numpy() for v in self.model.metrics_variables}
-        odd = [path for path, value in begun.items() if np.any(value)]
+        begun = {}
+        for v in self.model.metrics_variables:
+            begun[v.path] = v.numpy()
+        odd = []
+        for path, value in begun.items():
+            if np.any(value):
+                odd.append(path)
         if odd:
             raise Refused(f"metric variable {odd[0]} does not begin at 0, so that workers cannot add up their batches")
         if validation is None or validation.size < 2:
@@ -315,7 +339,9 @@ class ServedProgram(Program):
         examples = validation.examples(SEVERAL)
         half = len(tf.nest.flatten(examples)[0]) // 2
         cuts = (slice(None), slice(half), slice(half, None))
-        parts = [tf.nest.map_structure(operator.itemgetter(cut), examples) for cut in cuts]
+        parts = []
+        for cut in cuts:
+            parts.append(tf.nest.map_structure(operator.itemgetter(cut), examples))
         whole, *halves = (self._sum_results(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
         start = 1 + len(self._names())
         if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
@@ -365,7 +391,10 @@ class ServedProgram(Program):
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Send the gradients to the servers if they and the loss are finite; return whether they are."""
-        known = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        known = []
+        for i, gradient in enumerate(gradients):
+            if gradient is not None:
+                known.append(i)
         rows = []
         for gradient in gradients:
             rows.append(sum_by_row(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient)
@@ -389,7 +418,8 @@ class ServedProgram(Program):
 
         ``known`` has the numbers of the weights with a gradient. The shards of a table are one weight.
         """
-        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
+        groups = [[i] for i in range(len(self._whole))]
+        start = len(self._whole)
         for weights in self._tables.values():
             groups.append([*range(start, start + len(weights))])
             start += len(weights)
@@ -406,7 +436,10 @@ class ServedProgram(Program):
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
             self._step.count(x, y, predicted, sample_weight)
-        return [tf.cast(counted.get_current_value(v), tf.float32) for v in variables]
+        counts = []
+        for v in variables:
+            counts.append(tf.cast(counted.get_current_value(v), tf.float32))
+        return counts
 
     def _pack_results(
         self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor

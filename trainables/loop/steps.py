@@ -49,7 +49,8 @@ class Step(ABC):
 
     def __init__(self, model: keras.Model, losses: Sequence[GlobalLoss | RecordedLoss] = ()) -> None:
         """Create a step with the losses that `global_losses.replace_losses` has returned for the model."""
-        self.model, self.global_losses = model, losses
+        self.model = model
+        self.global_losses = losses
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
@@ -104,7 +105,8 @@ class Step(ABC):
         """Return zeros from which the sums of losses of an epoch, or of a validation, start."""
         names = ["loss"]
         if len(self.global_losses) > 1:
-            names += [f"{loss.name}_loss" for loss in self.global_losses]
+            for loss in self.global_losses:
+                names.append(f"{loss.name}_loss")
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
@@ -125,7 +127,11 @@ class Step(ABC):
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
         """Return the present metrics without the loss, which is reported as a mean over examples."""
-        return {name: value for name, value in collect_metrics(self.model).items() if name != "loss"}
+        others = {}
+        for name, value in collect_metrics(self.model).items():
+            if name != "loss":
+                others[name] = value
+        return others
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
@@ -166,14 +172,19 @@ class Step(ABC):
         loss = keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=training)
         named: Shares = {}
         if len(cut.losses) > 1:
-            named = {f"{name}_loss": share for name, share in cut.losses.items()}
+            named = {}
+            for name, share in cut.losses.items():
+                named[f"{name}_loss"] = share
         if cut.parts == 1:
             return predicted, {"loss": tf.cast(loss, tf.float32), **named}
         return predicted, {"loss": cut.share_of(loss), **named}
 
     def evaluate_compiled(self, cut: Slice, example: Example) -> Shares:
         """Evaluate a slice: update the compiled metrics, and return its contributions to the compiled losses."""
-        cut.examples = None if refusals.list_overridden_methods(self.model, "compute_loss") else []
+        if refusals.list_overridden_methods(self.model, "compute_loss"):
+            cut.examples = None
+        else:
+            cut.examples = []
         predicted, shares = self.compiled(cut, example, training=False)
         self.count_metrics(cut, example, predicted)
         return shares
@@ -181,12 +192,18 @@ class Step(ABC):
     def compiled_mode(self, intake: Intake, *, training: bool) -> Mode:
         """Return the mode of training or evaluation by compiled losses and metrics, for `additivity`."""
         compute = functools.partial(self._run_for_test, intake, training=training)
-        name, calls = ("training", 0) if training else ("evaluation", EVALUATION)
+        if training:
+            name, calls = "training", 0
+        else:
+            name, calls = "evaluation", EVALUATION
         return Mode(name, compute, training=training, calls=calls, totals=self.counted_first)
 
     def _run_for_test(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
         """Return a slice's contributions to what layers add to the loss, to each loss, and to their sum."""
-        example = intake.take(tensors, rows, cut) if training else gather_examples(tensors, rows[cut.start : cut.stop])
+        if training:
+            example = intake.take(tensors, rows, cut)
+        else:
+            example = gather_examples(tensors, rows[cut.start : cut.stop])
         predicted, losses = self.compiled(cut, example, training=training)
         added = keras_corrections.get_added_losses(self.model)
         self.count_metrics(cut, example, predicted)
@@ -243,7 +260,8 @@ class KerasStep(Step):
     def __init__(self, model: keras.Model, because: str, *, follows_the_rate: bool) -> None:
         """Create the step; ``because`` says which steps the model defines."""
         super().__init__(model)
-        self.by_itself, self.follows_the_rate = because, follows_the_rate
+        self.by_itself = because
+        self.follows_the_rate = follows_the_rate
         self._used: set[int] = set()  # ids of the handles of the variables that its training uses
         self.called_with = InputRecorder()
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
@@ -324,7 +342,8 @@ class InputRecorder:
         if not refusals.list_overridden_methods(model, "call"):
             yield
             return
-        before, original = vars(model).get("call"), model.call
+        before = vars(model).get("call")
+        original = model.call
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if args and training not in self._found and all(map(_is_of_known_shape, tf.nest.flatten(args[0]))):
@@ -358,7 +377,10 @@ def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool)
             with called_with.recording(model, training=training):
                 return step(data)
         except (ValueError, TypeError, RuntimeError, tf.errors.InvalidArgumentError) as error:
-            reason = refusals.explain_step_error(model, name, data, error) if own else ""
+            if own:
+                reason = refusals.explain_step_error(model, name, data, error)
+            else:
+                reason = ""
             if not own and refusals.list_overridden_methods(model, "train_step"):
                 reason = (
                     f"{type(model).__name__} has no test_step(), and Keras's calls the model and its loss with the "
@@ -394,9 +416,13 @@ def trace_shapes(
         tensors = tf.nest.map_structure(tf.convert_to_tensor, example)
         cut = Slice.whole(tf.shape(rows)[0], "keras")
         cut.draw(tf.constant(1), tf.constant(1), 0 if intake else EVALUATION)
-        given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)
+        if intake:
+            given = intake.take(tensors, rows, cut)
+        else:
+            given = gather_examples(tensors, rows)
         with slices.entering(cut):
-            found.update({name: value.shape for name, value in compute(cut, given).items()})
+            for name, value in compute(cut, given).items():
+                found[name] = value.shape
 
     of_any_size = [tf.TensorSpec([None], tf.int32)]
     trace = tf.function(lambda rows: run(on_each, rows), input_signature=of_any_size, autograph=False)
@@ -444,12 +470,16 @@ def _is_author_loss(loss: keras.losses.Loss) -> bool:
 def _widen_int32(leaf: Any) -> Any:
     """Return an int32 tensor as int64, and anything else as it is."""
     is_int32 = isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)
-    return tf.cast(leaf, tf.int64) if is_int32 else leaf
+    if is_int32:
+        return tf.cast(leaf, tf.int64)
+    return leaf
 
 
 def _restore_int32(leaf: Any, wide: Any) -> Any:
     """Return a leaf that `_widen_int32` made of this one as int32 again."""
-    return tf.cast(wide, tf.int32) if wide is not leaf else leaf
+    if wide is leaf:
+        return leaf
+    return tf.cast(wide, tf.int32)
 
 
 def _cast_to_float32(predicted: Any) -> Any:

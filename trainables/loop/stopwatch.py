@@ -40,7 +40,8 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
 
     A chunk too short to split is profiled as a whole.
     """
-    start, stop = SKIPPED * batch_size, (SKIPPED + KEPT) * batch_size
+    start = SKIPPED * batch_size
+    stop = (SKIPPED + KEPT) * batch_size
     if len(chunk.order) <= stop:
         yield chunk, True
         return

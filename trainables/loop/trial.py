@@ -136,7 +136,9 @@ class ReadyTrial:
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
             as_trained = as_trained or program.depends_on_the_batch(data, seed=self.assignment.seed)
-        return data.in_training_batches if as_trained else data
+        if as_trained:
+            return data.in_training_batches
+        return data
 
     def _compile_updates(self) -> None:
         """Compile updates with XLA if asked to, and count the time."""
@@ -179,7 +181,8 @@ class ReadyTrial:
             return False
         if self.span.last is not None:
             return True
-        updates, count = (self.epoch - self.span.first) * self.walk.per_epoch, self.walk.per_epoch
+        updates = (self.epoch - self.span.first) * self.walk.per_epoch
+        count = self.walk.per_epoch
         return not schedules.depends_on_trial_length(self.schedule, updates=updates, count=count, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
@@ -210,7 +213,8 @@ class ReadyTrial:
 
         None if its length is a number of epochs alone.
         """
-        minutes, last = self.assignment.minutes, self.span.last
+        minutes = self.assignment.minutes
+        last = self.span.last
         if minutes is None or (last is not None and last < self.assignment.epochs):
             return None
         return self.clock.shares(60 * minutes)
@@ -220,13 +224,19 @@ class ReadyTrial:
 
         Raises Diverged if a loss, a gradient or a weight is not finite.
         """
-        began, epoch = time.perf_counter(), self.epoch + 1
+        began = time.perf_counter()
+        epoch = self.epoch + 1
         steered = bool(self.hooks or self.callbacks)
         if steered:
             self._begin_epoch(epoch)
-        rates, wheel = self.rates(), Steering.of(self.program) if steered else None
+        rates = self.rates()
+        if steered:
+            wheel = Steering.of(self.program)
+        else:
+            wheel = None
         self.gauges.begin()
-        trained, evaluated = self._train(rates, epoch), None
+        trained = self._train(rates, epoch)
+        evaluated = None
         # Only the optimizer knows how many updates a batch had and which of them were skipped.
         if self.peak is None:
             optimizer = self.program.parts.optimizer
@@ -250,16 +260,22 @@ class ReadyTrial:
 
         Raises Diverged if a loss, a gradient or a weight is not finite.
         """
-        epoch, metrics = self.epoch + 1, trained.metrics
+        epoch = self.epoch + 1
+        metrics = trained.metrics
         if evaluated is not None:
             metrics = metrics | {f"val_{name}": value for name, value in evaluated.metrics.items()}
-        loss_std = math.nan if evaluated is None else evaluated.loss_std
-        self.epoch, self.train_s = epoch, self.train_s + spent.time_s
+        if evaluated is None:
+            loss_std = math.nan
+        else:
+            loss_std = evaluated.loss_std
+        self.epoch = epoch
+        self.train_s = self.train_s + spent.time_s
         self.clock.add(spent.time_s)
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
         if wheel is not None:
-            self.rate_set = self.rate_set if trained.rate is None else trained.rate
+            if trained.rate is not None:
+                self.rate_set = trained.rate
             metrics = self._end_epoch(epoch, metrics, replace(wheel, rates=Steering.of(self.program).rates))
         else:
             self._observe_objective(metrics)
@@ -287,7 +303,9 @@ class ReadyTrial:
         """Return the learning rate of the last update; None if only the model's own optimizers know it."""
         if self.program.optimizer_is_idle:
             return None
-        return float(rates[-1]) if trained.rate is None else trained.rate
+        if trained.rate is None:
+            return float(rates[-1])
+        return trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
         """Return the metrics of the trial's model on test data, named without ``val_``.
@@ -355,7 +373,8 @@ class ReadyTrial:
         rate = hooks.find_set_rate(program, wheel)
         if rate is not None and self.reduction:
             raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
-        self.rate_set = self.rate_set if rate is None else rate
+        if rate is not None:
+            self.rate_set = rate
         if hooks.have_layers_changed(program, wheel):
             self._set_trainable_layers(list(Steering.of(program).layers))
 
@@ -371,7 +390,8 @@ class ReadyTrial:
         if self.peak is None or self.program.sets_no_rate:
             raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
         self.rate_scale *= float(factor)
-        self.rate_set = None if self.rate_set is None else self.rate_set * float(factor)
+        if self.rate_set is not None:
+            self.rate_set = self.rate_set * float(factor)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold besides the program's variables."""
@@ -400,7 +420,8 @@ class ReadyTrial:
         if self.hook_changes is not None and self.assignment.trains and "left" in about:
             self.lost = self.hook_changes.restore(about["left"])
         self.epoch = int(about["epoch"])
-        self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
+        self.stopped = str(about.get("stopped", ""))
+        self.rate_scale = float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
             self.program.spent = True
@@ -415,16 +436,24 @@ class ReadyTrial:
 
     def continue_from(self, before: ReadyTrial) -> None:
         """Take over the progress of the trial's previous phase."""
-        self.epoch, self.train_s, self.lost = before.epoch, before.train_s, before.lost
-        self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
-        self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
+        self.epoch = before.epoch
+        self.train_s = before.train_s
+        self.lost = before.lost
+        self.stopped = before.stopped
+        self.rate_scale = before.rate_scale
+        self.waited = before.waited
+        self.reads = (*before.reads, *self.reads)
+        self.held = self.held | before.held
         self.clock = replace(before.clock, phase_s=before.clock.trained_s)
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         """Train one epoch in the strategy's scope; what traces read belongs to the structure."""
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
-            profile_into = self.assignment.profile if epoch == 1 else None
+            if epoch == 1:
+                profile_into = self.assignment.profile
+            else:
+                profile_into = None
             with _running_eagerly(self.assignment.training):
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 

@@ -86,15 +86,16 @@ class Graph:
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights its loss depends on
         self._of_rows: dict[int, list[keras.Variable]] = {}  # by update, once traced: the weights with sparse gradients
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # by turn: draws from seed generators until its end
-        self.optimizer_of = {
-            id(update): its for update, its in author_updates.list_optimizers(step.turns, self.optimizer)
-        }
+        self.optimizer_of = {}
+        for update, its in author_updates.list_optimizers(step.turns, self.optimizer):
+            self.optimizer_of[id(update)] = its
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
         self.watch: InGraphHook | None = None
         self.created: Sequence[Any] = ()  # all variables that the author's methods have created
-        self.seeds, self.seeds_of_evaluation = UsedGenerators(), UsedGenerators()
+        self.seeds = UsedGenerators()
+        self.seeds_of_evaluation = UsedGenerators()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
@@ -123,7 +124,10 @@ class Graph:
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
-            before = program_variables.SavedVariables(self.replicas, self.state) if self.loss_scale else None
+            if self.loss_scale:
+                before = program_variables.SavedVariables(self.replicas, self.state)
+            else:
+                before = None
             compute = functools.partial(forward or self.forward, place=place)
             parts, means = self.replicas.run(self._compute_gradients, compute, *given)
             means = self.replicas.first(means)
@@ -131,7 +135,9 @@ class Graph:
                 with self._climb(turn, parts):
                     compute = functools.partial(compute, again=True)
                     parts, _ = self.replicas.run(self._compute_gradients, compute, *given)
-            losses = {update.loss: means[update.loss] for update in turn}
+            losses = {}
+            for update in turn:
+                losses[update.loss] = means[update.loss]
             total = tf.add_n(list(losses.values()))
             good = all_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
             parts = self._clip(parts)
@@ -184,12 +190,18 @@ class Graph:
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
-        sums: list[list[Any]] = [[None] * len(part) for part in weights]
+        sums: list[list[Any]] = []
+        for part in weights:
+            sums.append([None] * len(part))
         values: dict[str, tf.Tensor] = {}
-        totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
+        if self.recipe.micro_batches > 1:
+            totals = self._count_first(tensors, rows, seed, number)
+        else:
+            totals = None
         for cut in slices.cut_for_replica(tf.shape(rows)[0], self.recipe.micro_batches):
             # One micro-batch after the other, because the graph would otherwise hold all their activations at once.
-            cut.totals, cut.seeds = totals, self.seeds_from
+            cut.totals = totals
+            cut.seeds = self.seeds_from
             draws = cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
             with slices.entering(cut):
@@ -202,7 +214,9 @@ class Graph:
                     if self.loss_scale:
                         scale = self.loss_scale.scale
                         scaled = [loss * scale for loss in scaled]
-                found = [tape.gradient(loss, part) for loss, part in zip(scaled, weights, strict=True)]
+                found = []
+                for loss, part in zip(scaled, weights, strict=True):
+                    found.append(tape.gradient(loss, part))
                 if not again:
                     count()
             sums = [self._add_all(old, new) for old, new in zip(sums, found, strict=True)]
@@ -217,7 +231,10 @@ class Graph:
         return [_drop_none(part) for part in sums], values
 
     def _add_all(self, old: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-        return [self._add(of_old, of_new) for of_old, of_new in zip(old, new, strict=True)]
+        sums = []
+        for of_old, of_new in zip(old, new, strict=True):
+            sums.append(self._add(of_old, of_new))
+        return sums
 
     def _add(self, old: Any, new: Any) -> Any:
         """Add two gradients; sparse ones stay sparse, because Keras's optimizers have a rule of their own for them.
@@ -230,13 +247,17 @@ class Graph:
             return old
         whole = self.recipe.clipping or self.recipe.sharpness
         if not isinstance(new, tf.IndexedSlices) or whole or isinstance(old, tf.Tensor):
-            return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
+            if old is None:
+                return tf.convert_to_tensor(new)
+            return tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         if old is None:
             return rows
         if _have_static_number(rows):
             return old[0] + rows[0], *rows[1:]
-        return *(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2]
+        values = tf.concat([old[0], rows[0]], 0)
+        indices = tf.concat([old[1], rows[1]], 0)
+        return values, indices, rows[2]
 
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
@@ -260,10 +281,16 @@ class Graph:
 
     def _sum_and_unscale(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
-        follow = [isinstance(g, tuple) and not _have_static_number(g) for g in gradients]
-        added = [_get_values(g) for g, rows in zip(gradients, follow, strict=True) if not rows]
+        follow = []
+        for g in gradients:
+            follow.append(isinstance(g, tuple) and not _have_static_number(g))
+        added = []
+        for g, rows in zip(gradients, follow, strict=True):
+            if not rows:
+                added.append(_get_values(g))
         found = sum_over_replicas([*added, *more])
-        totals, others = iter(found[: len(added)]), found[len(added) :]
+        totals = iter(found[: len(added)])
+        others = found[len(added) :]
         of_rows = iter(gather_rows([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
         summed: list[Any] = []
         for g, rows in zip(gradients, follow, strict=True):
@@ -278,9 +305,11 @@ class Graph:
 
     def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
         """Move the weights to where the loss of a turn is highest nearby, until the returned stack is closed."""
-        stack, others = ExitStack(), [*self.state, *self.counters, *self.seed_states]
+        stack = ExitStack()
+        others = [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
-            changed, rho = self._changed[id(update)], self.live.number("sam_rho")
+            changed = self._changed[id(update)]
+            rho = self.live.number("sam_rho")
             stack.enter_context(climbing(self.replicas, changed, part, rho, others))
             others = []
         return stack
@@ -289,10 +318,14 @@ class Graph:
         """Clip the gradients of the whole batch, for each update by itself."""
 
         def clip(found: list[list[Any]]) -> list[list[Any]]:
-            bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self.recipe.clipping}
+            bounds = {}
+            for kind in self.recipe.clipping:
+                bounds[kind] = tf.convert_to_tensor(self.live.number(kind))
             return [clipping.clip(part, bounds) for part in found]
 
-        return self.replicas.run(clip, parts) if self.recipe.clipping else parts
+        if self.recipe.clipping:
+            return self.replicas.run(clip, parts)
+        return parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
         """Apply the gradients of each update by its optimizer, on all replicas."""
@@ -358,11 +391,16 @@ class Graph:
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
-        cut.seeds = "keras" if cut.parts == 1 else "counted"
+        if cut.parts == 1:
+            cut.seeds = "keras"
+        else:
+            cut.seeds = "counted"
         with slices.entering(cut):
             values = self.step.evaluate(cut, example, training=False)
         self.seeds_of_evaluation.record(draws)
-        return values | global_losses.compute_spread_shares(cut) if self.step.spread else values
+        if self.step.spread:
+            return values | global_losses.compute_spread_shares(cut)
+        return values
 
     # ---- for other modules
 
@@ -393,12 +431,16 @@ class Graph:
         Otherwise, and in XLA, draws are counted and Keras's generators are advanced after the batch.
         """
         once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
-        return "keras" if once and not is_compiling() else "counted"
+        if once and not is_compiling():
+            return "keras"
+        return "counted"
 
     @property
     def optimizers(self) -> Sequence[Any]:
         """Return the trial's optimizer and those of all updates, each once."""
-        own = [self.optimizer] if isinstance(self.optimizer, keras.optimizers.Optimizer) else []
+        own = []
+        if isinstance(self.optimizer, keras.optimizers.Optimizer):
+            own.append(self.optimizer)
         return [*{id(its): its for its in (*own, *self.optimizer_of.values())}.values()]
 
     @property
@@ -407,14 +449,21 @@ class Graph:
         if not self.step.turns:
             return self.optimizers
         distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
-        return [self.optimizer_of[id(u)] for u in distinct if u.optimizer is None or u.rate is not None]
+        rated = []
+        for u in distinct:
+            if u.optimizer is None or u.rate is not None:
+                rated.append(self.optimizer_of[id(u)])
+        return rated
 
     @property
     def variables(self) -> list[Any]:
         """Return the variables of model, networks, optimizers, metrics, loss scale and averages, each once."""
         parts = [self.model, *self.optimizers, *self.step.networks]
         known = [v for part in parts for v in part.variables]
-        scale = self.loss_scale.variables if self.loss_scale else []
+        if self.loss_scale:
+            scale = self.loss_scale.variables
+        else:
+            scale = []
         found = [*known, *self.model.metrics_variables, *scale, *(self.average.state if self.average else [])]
         return list({id(v): v for v in found}.values())
 
@@ -429,20 +478,33 @@ class Graph:
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         seeds = self.seed_states
-        ours = counters | {id(v) for v in seeds} | {id(v.value) for v in seeds if isinstance(v, keras.Variable)}
-        return [v for v in (*networks, *optimizers, *self.created, *averages) if id(v) not in ours]
+        ours = set(counters)
+        for v in seeds:
+            ours.add(id(v))
+            if isinstance(v, keras.Variable):
+                ours.add(id(v.value))
+        others = []
+        for v in (*networks, *optimizers, *self.created, *averages):
+            if id(v) not in ours:
+                others.append(v)
+        return others
 
     @property
     def seed_states(self) -> list[Any]:
         """Return the states of the networks' seed generators and of those that the author keeps elsewhere."""
-        layers = [generator.state for generator in list_generators(self.step.networks)]
+        layers = []
+        for generator in list_generators(self.step.networks):
+            layers.append(generator.state)
         known = {id(state.value) for state in layers}
         return [*layers, *(raw for raw in self.created if is_seed_state(raw) and id(raw) not in known)]
 
     @property
     def counters(self) -> list[keras.Variable]:
         """Return the variables of metrics."""
-        models = [network for network in self.step.networks if isinstance(network, keras.Model)]
+        models = []
+        for network in self.step.networks:
+            if isinstance(network, keras.Model):
+                models.append(network)
         return [v for model in models for v in model.metrics_variables]
 
     def begin_anew(self) -> None:
@@ -487,12 +549,16 @@ def _drop_none(gradients: Sequence[Any]) -> list[Any]:
 
 def _get_values(gradient: Any) -> Any:
     """Return the values of a gradient, which is a tensor or, if it is sparse, a tuple that begins with them."""
-    return gradient[0] if isinstance(gradient, tuple) else gradient
+    if isinstance(gradient, tuple):
+        return gradient[0]
+    return gradient
 
 
 def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
     """Return a gradient with other values, sparse if it is."""
-    return (values, *gradient[1:]) if isinstance(gradient, tuple) else values
+    if isinstance(gradient, tuple):
+        return (values, *gradient[1:])
+    return values
 
 
 def _have_static_number(rows: tuple[Any, Any, Any]) -> bool:
@@ -534,4 +600,6 @@ def climbing(
 
 
 def _convert_to_slices(gradient: Any) -> Any:
-    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient
+    if isinstance(gradient, tuple):
+        return tf.IndexedSlices(*gradient)
+    return gradient

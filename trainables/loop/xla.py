@@ -52,7 +52,9 @@ def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
     same_bits = training.get("deterministic") is True  # XLA does not promise them
     other_ways = training.get("run_eagerly") is True or bool(training.get("fuse"))
     by_itself = option == "auto" and placement.on_gpu and not other_ways
-    return "may" if by_itself and not same_bits else ""
+    if by_itself and not same_bits:
+        return "may"
+    return ""
 
 
 Update: TypeAlias = Callable[..., Any]
@@ -74,7 +76,8 @@ class Xla:
 
     def __init__(self, graph: Graph, asked: Asked) -> None:
         self.wanted, self.reason = asked, ""
-        self._graph, self._ways = graph, iter(_list_modes(graph) if asked else [])
+        self._graph = graph
+        self._ways = iter(_list_modes(graph) if asked else [])
         self._known: set[tuple[int, int]] = set()  # compiled batches: place of their kind of chunk, and size
         self._way: CompileMode | None = None
         self.update: Update = graph.update
@@ -109,7 +112,11 @@ class Xla:
         """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
         if self._way is None:
             return []
-        return [batch for batch in _iterate_batch_sizes(walk) if batch not in self._known]
+        uncompiled = []
+        for batch in _iterate_batch_sizes(walk):
+            if batch not in self._known:
+                uncompiled.append(batch)
+        return uncompiled
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
         """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
@@ -129,7 +136,11 @@ class Xla:
 
     def _compose(self) -> None:
         self._graph.begin_anew()
-        self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
+        if self._way:
+            self.update, self._one = self._way.of(self._graph)
+        else:
+            self.update = self._graph.update
+            self._one = None
 
     def _choose_next(self) -> None:
         """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
@@ -156,7 +167,10 @@ def describe_xla_error(error: Exception) -> str:
     if _MEET in text:
         return MEET
     skipped = ("Graph execution error", "Detected at node", "<stack traces")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(skipped)]
+    lines = []
+    for line in text.splitlines():
+        if line.strip() and not line.strip().startswith(skipped):
+            lines.append(line.strip())
     return (lines or [type(error).__name__])[0][:REASON]
 
 
@@ -181,7 +195,9 @@ def _find_hindrance(graph: Graph) -> str:
         return unknown_gpu
     own = not isinstance(graph.step, CompiledStep)
     several = graph.replicas.number > 1
-    return "there are several replicas, and a train_step() of one's own" if several and own else ""
+    if several and own:
+        return "there are several replicas, and a train_step() of one's own"
+    return ""
 
 
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
@@ -210,7 +226,9 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     generators = random_layers.list_generators(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:
-        states = {id(generator): state for generator, state in zip(generators, seeds, strict=True)}
+        states = {}
+        for generator, state in zip(generators, seeds, strict=True):
+            states[id(generator)] = state
         with tracing_for_xla(), random_layers.providing_states(states):
             return function(*given)
 

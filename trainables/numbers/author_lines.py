@@ -18,8 +18,12 @@ def find_present_line(*, quoted: bool = False) -> str:
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file, line = frame.f_code.co_filename, frame.f_lineno
+        file = frame.f_code.co_filename
+        line = frame.f_lineno
         if is_author_file(file):
-            return f"{Path(file).name}:{line}" + (f", {linecache.getline(file, line).strip()!r:.100}" if quoted else "")
+            place = f"{Path(file).name}:{line}"
+            if not quoted:
+                return place
+            return f"{place}, {linecache.getline(file, line).strip()!r:.100}"
         frame = frame.f_back
     return "an unknown line"

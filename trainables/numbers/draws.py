@@ -80,7 +80,8 @@ def get_current_rows() -> DrawnRows | None:
 @contextmanager
 def marked_as_xla() -> Iterator[None]:
     """Mark what is traced inside the block, in this thread, as code for XLA."""
-    before, _present.xla = is_compiling(), True
+    before = is_compiling()
+    _present.xla = True
     try:
         yield
     finally:
@@ -124,13 +125,17 @@ def draw_rows_of_batch(
     times = shape[0] // tf.maximum(rows.count, 1)
     with drawing_rows(None):
         if rows.places is not None or group is None:
-            full = draw(**{**arguments, "shape": tf.concat([[rows.size * times], shape[1:]], 0)})
+            whole_shape = tf.concat([[rows.size * times], shape[1:]], 0)
+            full = draw(**{**arguments, "shape": whole_shape})
             if rows.places is None:
-                return tf.ensure_shape(full[rows.start * times : (rows.start + rows.count) * times], static)
+                start = rows.start * times
+                stop = (rows.start + rows.count) * times
+                return tf.ensure_shape(full[start:stop], static)
             apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
             return tf.ensure_shape(tf.reshape(tf.gather(apart, rows.places), shape), static)
         with place_on_host():
-            before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
+            numbers_per_row = tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
+            before = tf.cast(rows.start * times, tf.int64) * numbers_per_row
             odd = tf.cast(before % group, tf.int32)
             counter = _advance_counter(arguments["counter"], before // group)
             count = tf.reshape(odd + tf.reduce_prod(shape), [1])
@@ -199,7 +204,9 @@ def _replace_draw(
     signature = inspect.signature(original)
 
     def draw(**arguments: Any) -> Any:
-        return inside(original, arguments) if is_compiling() else original(**arguments)
+        if is_compiling():
+            return inside(original, arguments)
+        return original(**arguments)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -218,9 +225,10 @@ def _replace_draw(
 
 def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
     """Return how many numbers TensorFlow's kernel makes from one step of the counter, which is 16 bytes."""
-    kind = (
-        tf.convert_to_tensor(arguments["minval"]).dtype if "minval" in arguments else arguments.get("dtype", tf.float32)
-    )
+    if "minval" in arguments:
+        kind = tf.convert_to_tensor(arguments["minval"]).dtype
+    else:
+        kind = arguments.get("dtype", tf.float32)
     return 4 if tf.as_dtype(kind).size <= 4 else 2
 
 
@@ -263,7 +271,8 @@ def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Ten
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
     bits, exponent, unsigned = _MANTISSA[dtype]
     mantissa = tf.cast(words & tf.constant((1 << bits) - 1, tf.uint32), unsigned)
-    return tf.bitcast(mantissa | tf.constant(exponent << bits, unsigned), dtype) - tf.constant(1, dtype)
+    from_1_to_2 = tf.bitcast(mantissa | tf.constant(exponent << bits, unsigned), dtype)
+    return from_1_to_2 - tf.constant(1, dtype)
 
 
 _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
@@ -276,7 +285,8 @@ def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.
         raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
     shape = tf.convert_to_tensor(arguments["shape"])
     count = tf.reduce_prod(shape)
-    pairs = tf.reshape(_draw_words(arguments, (count + 1) // 2 * 2), [-1, 2])
+    words = _draw_words(arguments, (count + 1) // 2 * 2)
+    pairs = tf.reshape(words, [-1, 2])
     uniform = _convert_to_fraction(pairs, tf.float32, original.__name__)
     angle = 2 * math.pi * uniform[:, 1]
     radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(uniform[:, 0], SMALLEST)))
@@ -315,7 +325,9 @@ class Draws:
         self._seed = tf.cast(seed, tf.int32)
         self.update = tf.cast(update, tf.int32)
         """The number of the update, from 0; a scalar."""
-        self._size, self._start, self._stop = size, start, stop
+        self._size = size
+        self._start = start
+        self._stop = stop
         self.calls = calls
         self.places = places
         self.seeds: dict[int, tuple[Any, int]] = {}  # generators that were drawn from and how many times, by their ids
@@ -349,7 +361,8 @@ class Draws:
 
         Each row begins with a counter of its own (16 bytes), so rows can be drawn independently.
         """
-        elements, numbers_per_step = 1, 4 if dtype.size <= 4 else 2
+        elements = 1
+        numbers_per_step = 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
         counters = -(-elements // numbers_per_step)
@@ -362,7 +375,9 @@ class Draws:
             drawn = draw([count, counters * numbers_per_step], key, counter, PHILOX, dtype)
         if not isinstance(elements, int) or elements != counters * numbers_per_step:
             drawn = drawn[:, :elements]
-        return drawn if len(shape) == 1 else tf.reshape(drawn, [count, *shape])
+        if len(shape) == 1:
+            return drawn
+        return tf.reshape(drawn, [count, *shape])
 
     def beta(self, alpha: Any) -> tf.Tensor:
         """Return float32 draws from Beta(alpha, alpha), of shape ``(examples,)``, for any alpha above 0.
@@ -375,7 +390,8 @@ class Draws:
 
         def of_gamma() -> tf.Tensor:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
-            return tf.math.log(gamma) + tf.math.log(1.0 - tf.random.stateless_uniform([self._size], self.key())) / alpha
+            uniform = tf.random.stateless_uniform([self._size], self.key())
+            return tf.math.log(gamma) + tf.math.log(1.0 - uniform) / alpha
 
         with drawing_rows(None):
             return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
@@ -396,7 +412,8 @@ class Draws:
 
     def follow(self, other: Draws) -> None:
         """Continue where other draws for the same batch have ended."""
-        self.calls, self.seeds = other.calls, dict(other.seeds)
+        self.calls = other.calls
+        self.seeds = dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
         """Return draws for the same examples that begin at another call."""
@@ -408,7 +425,9 @@ class Draws:
 
     def _select_rows(self, full: tf.Tensor) -> tf.Tensor:
         """Return the slice's rows of what was drawn for the whole batch."""
-        return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
+        if self.places is None:
+            return full[self._start : self._stop]
+        return tf.gather(full, self.places)
 
 
 class UsedGenerators:

@@ -17,8 +17,15 @@ def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tens
     sums: dict[tf.DType, list[tf.Tensor]] = {}
     for tensor in tensors:
         if tensor.dtype.is_floating:
-            wide = tf.cast(tensor, tf.float32) if tensor.dtype.size < tf.float32.size else tensor
+            if tensor.dtype.size < tf.float32.size:
+                wide = tf.cast(tensor, tf.float32)
+            else:
+                wide = tensor
             total = tf.reduce_sum(wide, [*range(1, wide.shape.rank)] if by_row else None)
             sums.setdefault(wide.dtype, []).append(total)
-    finite = [tf.reduce_all(tf.math.is_finite(tf.stack(found)), 0) for found in sums.values()]
-    return tf.reduce_all(tf.stack(finite), 0) if finite else tf.constant(True)
+    finite = []
+    for found in sums.values():
+        finite.append(tf.reduce_all(tf.math.is_finite(tf.stack(found)), 0))
+    if finite:
+        return tf.reduce_all(tf.stack(finite), 0)
+    return tf.constant(True)

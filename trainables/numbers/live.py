@@ -49,7 +49,9 @@ class LiveNumber:
         """Return the present trial's value in float64; in a graph of several trials, that of the one being computed."""
         replacements: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
         replacement = replacements.get(id(self.variable))
-        return tf.convert_to_tensor(self.variable) if replacement is None else replacement
+        if replacement is None:
+            return tf.convert_to_tensor(self.variable)
+        return replacement
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
         return tf.cast(self.value, dtype or tf.float32)
@@ -211,7 +213,9 @@ class Live:
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
         """Give all numbers another value that is not 0 inside the block: 0.5 in place of 0, else 3/4 of the value."""
-        before = [float(variable.numpy()) for variable in self.variables]
+        before = []
+        for variable in self.variables:
+            before.append(float(variable.numpy()))
         try:
             for variable, value in zip(self.variables, before, strict=True):
                 variable.assign(value * 0.75 or 0.5)  # smaller, so that a rate stays below 1
@@ -222,9 +226,10 @@ class Live:
 
     def accepts(self, hp: Hyperparameters) -> bool:
         """Return whether a trial has a value or a default for each of these parameters."""
-        return all(
-            entry.default is not None or hp.peek(name) is not ReadMark.ABSENT for name, entry in self._entries.items()
-        )
+        for name, entry in self._entries.items():
+            if entry.default is None and hp.peek(name) is ReadMark.ABSENT:
+                return False
+        return True
 
 
 class PlainNumbers(Live):

@@ -51,7 +51,9 @@ def seeding_all_generators(seed: int) -> Iterator[None]:
 @contextmanager
 def _seeding_keras() -> Iterator[None]:
     """Make Keras create its global generator again inside the block, seeded from `random`."""
-    before = [keras_private.get_global_attribute(name) for name in keras_private.GLOBAL_SEEDS]
+    before = []
+    for name in keras_private.GLOBAL_SEEDS:
+        before.append(keras_private.get_global_attribute(name))
     keras_private.set_global_attribute(keras_private.GLOBAL_SEEDS[0], None)
     try:
         yield

@@ -45,9 +45,12 @@ def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tens
     u = draws.uniform((4,), -1.0, 1.0) * strength
     angle = u[:, 0] * (3.14159265 / 6)
     zoom = 1.0 + 0.25 * u[:, 1]
-    cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
-    centre_x, centre_y = (width - 1) / 2, (height - 1) / 2
-    shift_x, shift_y = u[:, 2] * 0.2 * width, u[:, 3] * 0.2 * height
+    cos = tf.cos(angle) / zoom
+    sin = tf.sin(angle) / zoom
+    centre_x = (width - 1) / 2
+    centre_y = (height - 1) / 2
+    shift_x = u[:, 2] * 0.2 * width
+    shift_y = u[:, 3] * 0.2 * height
     # Output to input coordinates, about the image's centre.
     to_x = centre_x - cos * centre_x + sin * centre_y + shift_x
     to_y = centre_y - sin * centre_x - cos * centre_y + shift_y
@@ -63,7 +66,8 @@ def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
     """Shift each image by up to ``padding`` whole pixels; zeros fill the border (pad and random crop)."""
     shift = crop_shifts(draws, padding)
-    one, zero = tf.ones_like(shift[:, 0]), tf.zeros_like(shift[:, 0])
+    one = tf.ones_like(shift[:, 0])
+    zero = tf.zeros_like(shift[:, 0])
     transforms = tf.stack([one, zero, shift[:, 0], zero, one, shift[:, 1], zero, zero], axis=1)
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,
@@ -139,7 +143,8 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
     u = draws.uniform((5,))
     area = (0.02 + 0.31 * u[:, 1]) * height * width
     ratio = tf.exp(tf.math.log(3.3) * (2 * u[:, 2] - 1))
-    sides = tf.minimum(tf.stack([tf.sqrt(area * ratio), tf.sqrt(area / ratio)], axis=1), tf.stack([height, width]))
+    drawn = tf.stack([tf.sqrt(area * ratio), tf.sqrt(area / ratio)], axis=1)
+    sides = tf.minimum(drawn, tf.stack([height, width]))
     corner = u[:, 3:] * (tf.stack([height, width]) - sides)
     erased = _filled(images, corner, corner + sides, fill)
     return tf.where(_broadcast_to_pixels(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images)

@@ -98,7 +98,10 @@ class Author:
 
         Raises: losses.Undecided: by default, if targets and last activation fit no loss, or more than one.
         """
-        smoothing = hp.live("label_smoothing", standard=True) if "label_smoothing" in hp else None
+        if "label_smoothing" in hp:
+            smoothing = hp.live("label_smoothing", standard=True)
+        else:
+            smoothing = None
         return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
@@ -111,7 +114,10 @@ class Author:
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Return weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
-        return {name: self.live.number(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
+        weights = {}
+        for name in hp.below("loss_weights"):
+            weights[name] = self.live.number(f"loss_weights.{name}", standard=True)
+        return weights
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Return weights of the training examples by label, or None; by default as ``class_weights`` says."""
@@ -145,7 +151,9 @@ class Author:
 
     def dropout(self, hp: Hyperparameters) -> Any:
         """Return the rate ``dropout`` for `keras.layers.Dropout`, as a live number; 0 if the trial has none."""
-        return hp.live("dropout", standard=True) if "dropout" in hp else 0.0
+        if "dropout" not in hp:
+            return 0.0
+        return hp.live("dropout", standard=True)
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Return augmented inputs of a training batch, inside the graph; by default the inputs unchanged.

@@ -94,7 +94,9 @@ class AuthorData:
     @property
     def fingerprint(self) -> str | None:
         """Return the fingerprint of the present data; None if it has no reliable one."""
-        return self._loaded.fingerprint if self._loaded else None
+        if not self._loaded:
+            return None
+        return self._loaded.fingerprint
 
     @property
     def follows_from(self) -> str | None:
@@ -104,7 +106,9 @@ class AuthorData:
         """
         held = self._loaded
         streams = held is None or any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
-        return None if held is None or streams else to_json(held.reads)
+        if held is None or streams:
+            return None
+        return to_json(held.reads)
 
     @property
     def left(self) -> frozenset[str]:
@@ -119,8 +123,12 @@ class AuthorData:
         The previous trial's data is used again, unless this trial has other values for what was read to load it.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
-        cut, held = trial_parts.choose_cut(assignment), self._loaded
-        fold = assignment.fold if cut == trial_parts.FOLDS else None
+        cut = trial_parts.choose_cut(assignment)
+        held = self._loaded
+        if cut == trial_parts.FOLDS:
+            fold = assignment.fold
+        else:
+            fold = None
         if cut == trial_parts.WHOLE:
             refusals.check_plateau_validates(hp)
         if held is not None and held.serves(hp, placement, cut, assignment.data_seed):
@@ -145,7 +153,9 @@ class AuthorData:
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
         """Set what the author's methods see of the data, and update the key of programs."""
-        author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
+        author.first_example = train.example()
+        author.some_targets = train.some_targets()
+        author.validates = validates
         targets = author.some_targets
         author.target_traits = losses.Targets.of(targets)
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
@@ -216,7 +226,8 @@ class AuthorData:
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
         """Run the author's `data`, or map what another worker of the node has loaded."""
         self._loaded = self._weighted = None
-        cut, seed = trial_parts.choose_cut(assignment), assignment.data_seed
+        cut = trial_parts.choose_cut(assignment)
+        seed = assignment.data_seed
         extents = _extents(hp, placement, assignment)
         if self._first is None:
             self._first = attributes.get_author_attributes(author, self._own)
@@ -241,7 +252,10 @@ class AuthorData:
         if self.seen or is_kept:  # otherwise, the fingerprint of the returned data covers what `data` has read
             recorder.absorb(read_by_data)
         self.bare = attributes.get_author_attributes(author, self._own)
-        gone = Path.cwd() if Path.cwd() != was_in else None
+        if Path.cwd() == was_in:
+            gone = None
+        else:
+            gone = Path.cwd()
         left_set = settings.find_changed_settings(were, settings.read_settings())
         return Loaded(
             placement,
@@ -275,7 +289,10 @@ def _require_arrays(data: Examples) -> ArraySplit:
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if a trial caches them."""
-    front = features.make_front_model(author, hp) if features.are_cached(author, hp) else None
+    if features.are_cached(author, hp):
+        front = features.make_front_model(author, hp)
+    else:
+        front = None
     if front is None:
         return parts
     return DataParts(*(features.replace_inputs(front, part, placement.devices[0]) for part in parts))
@@ -297,11 +314,14 @@ def _cut(
     extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
 ) -> tuple[Examples, Examples | None]:
     """Return training and validation data; if folds will be cut, all data and None."""
-    data, held_out, replicas = parts.train, parts.validation, placement.replicas
+    data = parts.train
+    held_out = parts.validation
+    replicas = placement.replicas
     if cut == trial_parts.FOLDS:  # each fold weights its own classes
         return make_examples(trial_parts.concatenate_parts(data, held_out), replicas, "training data"), None
     if cut == trial_parts.WHOLE:  # all data trains, nothing is held out
-        data, held_out = trial_parts.join_data(data, held_out), None
+        data = trial_parts.join_data(data, held_out)
+        held_out = None
     weights = author.class_weights(hp, trial_parts.get_labels(data))
     train = make_examples(trial_parts.add_class_weights(data, weights), replicas, "training data", extent=extents[0])
     if held_out is None:
@@ -315,8 +335,14 @@ def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
     copied; it is refused later as a part of the model.
     """
-    found = {name: _with_copies(value, f"fitted_{name}") for name, value in attributes.items()}
-    return {name: value for name, value in found.items() if value is not attributes[name]}
+    found = {}
+    for name, value in attributes.items():
+        found[name] = _with_copies(value, f"fitted_{name}")
+    fitted = {}
+    for name, value in found.items():
+        if value is not attributes[name]:
+            fitted[name] = value
+    return fitted
 
 
 def _with_copies(value: Any, name: str) -> Any:
@@ -325,10 +351,14 @@ def _with_copies(value: Any, name: str) -> Any:
     if type(value) not in (dict, list, tuple):
         return value
     parts = dict(value.items() if isinstance(value, dict) else enumerate(value))
-    new = {key: _with_copies(part, f"{name}_{key}") for key, part in parts.items()}
+    new = {}
+    for key, part in parts.items():
+        new[key] = _with_copies(part, f"{name}_{key}")
     if all(new[key] is part for key, part in parts.items()):
         return value
-    return new if isinstance(value, dict) else type(value)(new.values())
+    if isinstance(value, dict):
+        return new
+    return type(value)(new.values())
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:

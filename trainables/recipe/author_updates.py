@@ -76,8 +76,15 @@ class Batch:
     ) -> None:
         if draws is None:
             raise RuntimeError("a slice without draws")
-        self.x, self.draws, self.turn, self.first, self.size = x, draws, turn, first, size
-        self._y, self._sample_weight, self._gather, self._measure = y, sample_weight, gather, measure
+        self.x = x
+        self.draws = draws
+        self.turn = turn
+        self.first = first
+        self.size = size
+        self._y = y
+        self._sample_weight = sample_weight
+        self._gather = gather
+        self._measure = measure
         self._one_hot = one_hot
         self.y_was_read = self.weight_was_read = False
 
@@ -118,7 +125,10 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
         raise Refused(f"updates() returned {updates!r:.80}, expected a list of Update, or of tuples of them")
     found: list[Turn] = []
     for item in updates:
-        turn = item if isinstance(item, tuple) else (item,)
+        if isinstance(item, tuple):
+            turn = item
+        else:
+            turn = (item,)
         for update in turn:
             if not isinstance(update, Update):
                 raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
@@ -144,7 +154,9 @@ def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> l
 
 def follow_the_rate(turns: Sequence[Turn]) -> bool:
     """Return whether the trial's learning rate has an effect on an update; True without any."""
-    return not turns or any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
+    if not turns:
+        return True
+    return any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)
 
 
 def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
@@ -157,7 +169,10 @@ def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
             f"{method}() returned {type(returned).__name__}, expected a dictionary of names and numbers: one for each "
             "example, or their mean"
         )
-    return {str(name): tf.reduce_mean(tf.cast(value, tf.float32)) for name, value in returned.items()}
+    averages = {}
+    for name, value in returned.items():
+        averages[str(name)] = tf.reduce_mean(tf.cast(value, tf.float32))
+    return averages
 
 
 def _check(turn: Turn, *, together: bool) -> None:

@@ -20,7 +20,9 @@ class Average:
     """
 
     def __init__(self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, replicas: Replicas) -> None:
-        self.weights, self._momentum, self.replicas = list(weights), momentum, replicas
+        self.weights = list(weights)
+        self._momentum = momentum
+        self.replicas = replicas
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
         self.started = tf.Variable(0.0, trainable=False, name="average_started")
         self._swap = tf.function(self._swap_all, autograph=False)

@@ -61,7 +61,8 @@ def clip(
         else:
             for group in groups:
                 norm = tf.linalg.global_norm([found[place] for place in group])
-                times, over = tf.where(on, bound, 1.0), tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
+                times = tf.where(on, bound, 1.0)
+                over = tf.where(on, tf.maximum(tf.cast(norm, tf.float32), bound), 1.0)
                 for place in group:
                     found[place] = _map_values(
                         found[place], lambda t, n=times, by=over: t * tf.cast(n, t.dtype) / tf.cast(by, t.dtype)

@@ -37,7 +37,11 @@ def select_layers(model: keras.Model, pattern: str) -> Found:
     Each name between slashes is matched separately, with wildcards; ``**`` stands for any number of names.
     """
     parts = pattern.strip("/").split("/")
-    return [(path, layer) for path, layer in list_layer_paths(model) if _matches(path.split("/"), parts)]
+    matching = []
+    for path, layer in list_layer_paths(model):
+        if _matches(path.split("/"), parts):
+            matching.append((path, layer))
+    return matching
 
 
 def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
@@ -55,9 +59,14 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
             raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
         found = layers[:frozen]
     else:
-        listed = frozen if isinstance(frozen, list) else [frozen]
+        if isinstance(frozen, list):
+            listed = frozen
+        else:
+            listed = [frozen]
         patterns = [str(pattern) for pattern in listed]
-        named_ones = [find_layers(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
+        named_ones = []
+        for pattern in patterns:
+            named_ones.append(find_layers(model, pattern, "frozen_layers", "a number or names"))
         found = [layer for pairs in named_ones for _, layer in pairs]
     for layer in found:
         layer.trainable = False
@@ -71,7 +80,10 @@ def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str 
     found = select_layers(model, pattern)
     if not found:
         known = list(dict.fromkeys(path for path, layer in list_layer_paths(model) if layer.weights))
-        more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+        if len(known) > MOST:
+            more = f" and {len(known) - MOST} more"
+        else:
+            more = ""
         raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
     return found
 
@@ -154,12 +166,20 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
         """Apply gradients to weights; called on each replica."""
-        weights = self._given if trainable_variables is None else list(trainable_variables)
+        if trainable_variables is None:
+            weights = self._given
+        else:
+            weights = list(trainable_variables)
         if not self.built:
             self.build(weights)
-        known = [(g, v) for g, v in zip(grads, weights, strict=True) if g is not None]
+        known = []
+        for g, v in zip(grads, weights, strict=True):
+            if g is not None:
+                known.append((g, v))
         clipped = keras_private.clip_gradients(self, [g for g, _ in known])
-        pairs = [(g, v, self._part(v)) for g, (_, v) in zip(clipped, known, strict=True)]
+        pairs = []
+        for g, (_, v) in zip(clipped, known, strict=True):
+            pairs.append((g, v, self._part(v)))
         bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
         bounded_pairs = []
         for g, v, part in pairs:
@@ -208,7 +228,11 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
 def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
     """Return the optimizers that take the place of the trial's own."""
     if isinstance(optimizer, GroupedOptimizer):
-        return [part.optimizer for part in optimizer.parts if part.is_the_trials]
+        main = []
+        for part in optimizer.parts:
+            if part.is_the_trials:
+                main.append(part.optimizer)
+        return main
     return [optimizer]
 
 
@@ -267,9 +291,13 @@ def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> lis
         return []
     found: dict[tuple[int | str, ...], list[keras.Variable]] = {}
     names = _pattern_by_weight(model, named)
-    heights = _compute_heights(model) if decays else {}
+    if decays:
+        heights = _compute_heights(model)
+    else:
+        heights = {}
     for weight in model.trainable_variables:
-        found.setdefault((heights.get(id(weight), 0), names.get(id(weight), "")), []).append(weight)
+        group = (heights.get(id(weight), 0), names.get(id(weight), ""))
+        found.setdefault(group, []).append(weight)
     rated = []
     for (height, name), weights in found.items():
         factors: list[tuple[Rate, int]] = []
@@ -350,7 +378,9 @@ def _resolve_groups(
                 raise Refused(
                     f"groups() has {variable.path} in groups {taken[id(variable)] + 1} and {place + 1}, expected one"
                 )
-        factors = [] if group.rate is None else [(group.rate, 1)]
+        factors = []
+        if group.rate is not None:
+            factors.append((group.rate, 1))
         found.append((group, [v for v in variables if id(v) in trainable], factors))
     for rated in groups:
         if isinstance(rated, Rated):
@@ -376,7 +406,9 @@ def _list_variables(of: Any, model: keras.Model) -> list[keras.Variable]:
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
-            layers: list[Any] = [layer for _, layer in find_layers(model, part, "groups()")]
+            layers: list[Any] = []
+            for _, layer in find_layers(model, part, "groups()"):
+                layers.append(layer)
         else:
             layers = [part]
         for layer in layers:
@@ -416,9 +448,13 @@ def _compute_heights(model: keras.Model) -> dict[int, int]:
     Layers without matrices, such as normalisation, count with the layer before them. Nested models are taken apart;
     other layers with inner layers, such as a block of a transformer, count as one.
     """
-    depth, depths = -1, dict[int, int]()
+    depth = -1
+    depths = dict[int, int]()
     for layer in _list_layers_in_order(model):
-        new = [weight for weight in layer.weights if id(weight) not in depths]
+        new = []
+        for weight in layer.weights:
+            if id(weight) not in depths:
+                new.append(weight)
         if any(len(weight.shape) > 1 for weight in new) or (new and depth < 0):
             depth += 1
         depths.update((id(weight), depth) for weight in new)

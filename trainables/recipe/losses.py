@@ -134,7 +134,8 @@ def _find_task(given: Any, model: keras.Model) -> _Task:
     if len(outputs) > 1:
         raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
     activation = _find_activation(outputs[0])
-    shape, units = tuple(outputs[0].shape[1:]), outputs[0].shape[-1]
+    shape = tuple(outputs[0].shape[1:])
+    units = outputs[0].shape[-1]
     if targets.dtype.kind in "iub":
         return _find_label_task(targets, shape, units, activation)
     return _find_number_task(targets, shape, activation)
@@ -172,11 +173,15 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
     """Return whether targets have this shape, in which None stands for any size."""
-    return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
+    if len(wanted) != len(shape):
+        return False
+    return all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
 
 
 def _describe_activation(activation: str | None) -> str:
-    return "" if activation is None else f" after {activation}"
+    if activation is None:
+        return ""
+    return f" after {activation}"
 
 
 def _find_activation(output: Any) -> str | None:
@@ -186,7 +191,9 @@ def _find_activation(output: Any) -> str | None:
         inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])
         return _find_activation(inner[0]) if len(inner) == 1 else None
     if isinstance(layer, keras.layers.Softmax):
-        return "softmax" if layer.axis in (-1, len(output.shape) - 1) else None
+        if layer.axis in (-1, len(output.shape) - 1):
+            return "softmax"
+        return None
     if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
         return "relu"
     if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):

@@ -56,7 +56,8 @@ class Mixing:
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused if inputs or targets cannot be mixed or erased."""
         x, y, _ = unpack_example(example)
-        inputs, names = tf.nest.flatten(x), " and ".join(self._names())
+        inputs = tf.nest.flatten(x)
+        names = " and ".join(self._names())
         if self.mixes and y is None:
             raise Refused(f"{names} mixes targets with the inputs, and the data has none; leave it out")
         for leaf in inputs:
@@ -86,10 +87,13 @@ class Mixing:
         """Return the inputs with a rectangle of some images filled with zeros."""
         if self.erasing is None:
             return x
-        start, share = draws.calls + ERASING, self.erasing
+        start = draws.calls + ERASING
+        share = self.erasing
 
         def erase(leaf: tf.Tensor) -> tf.Tensor:
-            return augmentation.erase(leaf, draws.from_call(start), share) if leaf.shape.rank == 4 else leaf
+            if leaf.shape.rank == 4:
+                return augmentation.erase(leaf, draws.from_call(start), share)
+            return leaf
 
         return tf.nest.map_structure(erase, x)
 
@@ -98,7 +102,11 @@ class Mixing:
         return Mixed.of(self, own, other, draws)
 
     def _names(self) -> list[str]:
-        return [name for name, number in (("mixup", self.mixup), ("cutmix", self.cutmix)) if number is not None]
+        names = []
+        for name, number in (("mixup", self.mixup), ("cutmix", self.cutmix)):
+            if number is not None:
+                names.append(name)
+        return names
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,10 @@ class Mixed:
         """Mix x, then targets and weights with the same shares and rectangles."""
         x = tf.nest.flatten(own[0])
         share, box, cut = _draw_mix(mixing, x[0], draws)
-        mean = share if cut is None else tf.where(cut, 1.0, share)  # a pasted image is not averaged as well
+        if cut is None:
+            mean = share
+        else:
+            mean = tf.where(cut, 1.0, share)  # a pasted image is not averaged as well
 
         def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
             return _mix_values(a if box is None else tf.where(_reshape_mask(box, a), b, a), b, mean)
@@ -130,7 +141,9 @@ class Mixed:
         labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
         targets = []
         for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
-            follows = box is not None and cut is not None and a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
+            follows = False
+            if box is not None and cut is not None:
+                follows = a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
             if follows:  # targets per pixel are pasted like the image
                 a = tf.where(_reshape_mask(box, a), b, a)
                 b = tf.where(_broadcast_to_leaf(cut, a), a, b)
@@ -141,7 +154,10 @@ class Mixed:
             else:
                 labels[place] = a, b
                 targets.append(tf.where(_broadcast_to_leaf(share >= 0.5, a), a, b))
-        weights = None if own[2] is None else tf.nest.map_structure(weight, own[2], other[2])
+        if own[2] is None:
+            weights = None
+        else:
+            weights = tf.nest.map_structure(weight, own[2], other[2])
         mixed_x = tf.nest.map_structure(picture, own[0], other[0])
         return cls(mixed_x, tf.nest.pack_sequence_as(own[1], targets), weights, share, labels)
 
@@ -151,21 +167,35 @@ def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor
 
     The last two are None without cutmix.
     """
-    mixup = None if mixing.mixup is None else tf.convert_to_tensor(mixing.mixup)
-    cutmix = None if mixing.cutmix is None else tf.convert_to_tensor(mixing.cutmix)
+    if mixing.mixup is None:
+        mixup = None
+    else:
+        mixup = tf.convert_to_tensor(mixing.mixup)
+    if mixing.cutmix is None:
+        cutmix = None
+    else:
+        cutmix = tf.convert_to_tensor(mixing.cutmix)
     if cutmix is None:
         return _draw_share(mixup, draws), None, None
     rest = _draw_share(cutmix, draws)
-    share = tf.ones_like(rest) if mixup is None else _draw_share(mixup, draws)
+    if mixup is None:
+        share = tf.ones_like(rest)
+    else:
+        share = _draw_share(mixup, draws)
     height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
     sides = tf.stack([height, width])
     u = draws.uniform((3,))
-    half = tf.floor(tf.floor(sides * tf.sqrt(1.0 - rest)[:, None]) / 2)
+    size = tf.floor(sides * tf.sqrt(1.0 - rest)[:, None])
+    half = tf.floor(size / 2)
     centre = tf.floor(u[:, :2] * sides)
-    pasted = tf.ones_like(rest, tf.bool) if mixup is None else (u[:, 2] < 0.5) | (mixup <= 0)
+    if mixup is None:
+        pasted = tf.ones_like(rest, tf.bool)
+    else:
+        pasted = (u[:, 2] < 0.5) | (mixup <= 0)
     pasted &= cutmix > 0
     half = tf.where(pasted[:, None], half, 0.0)
-    low, high = tf.maximum(centre - half, 0.0), tf.minimum(centre + half, sides)
+    low = tf.maximum(centre - half, 0.0)
+    high = tf.minimum(centre + half, sides)
     area = tf.reduce_prod(high - low, axis=1) / (height * width)
     box = augmentation.rectangle(image, low, high)
     return tf.where(pasted, 1.0 - area, share), box, pasted
@@ -184,7 +214,8 @@ def _mix_values(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 def _reshape_mask(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
     """Reshape a mask of shape (examples, height, width, 1) to broadcast against images with or without channels."""
-    return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
+    channels = [1] * (leaf.shape.rank - 3)
+    return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], channels], 0))
 
 
 def _broadcast_to_leaf(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:

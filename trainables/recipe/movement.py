@@ -50,9 +50,11 @@ class Movement:
     def __init__(self, images: tf.Tensor, draws: Draws, steps: DrawnMovement | None = None) -> None:
         self._images, self._draws = images, draws
         shape = tf.cast(tf.shape(images), tf.float32)
-        self._height, self._width = shape[1], shape[2]
+        self._height = shape[1]
+        self._width = shape[2]
         count = tf.shape(images)[0]
-        one, zero = tf.ones([count]), tf.zeros([count])
+        one = tf.ones([count])
+        zero = tf.zeros([count])
         self._steps = steps or DrawnMovement((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
 
     # ---- steps
@@ -60,14 +62,16 @@ class Movement:
     def flip(self, share: Any = 0.5) -> Movement:
         """Mirror a ``share`` of the images left to right."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
-        sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._width - 1, 0.0)
+        sign = tf.where(mirrored, -1.0, 1.0)
+        shift = tf.where(mirrored, self._width - 1, 0.0)
         moved = self._after([sign, 0.0, shift, 0.0, 1.0, 0.0])
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def flip_down(self, share: Any = 0.5) -> Movement:
         """Mirror a ``share`` of the images top to bottom."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
-        sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._height - 1, 0.0)
+        sign = tf.where(mirrored, -1.0, 1.0)
+        shift = tf.where(mirrored, self._height - 1, 0.0)
         moved = self._after([1.0, 0.0, 0.0, 0.0, sign, shift])
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
@@ -119,13 +123,18 @@ class Movement:
         """
         corners = self._to_corners(boxes, form)
         x, y = corners[..., 0::2], corners[..., 1::2]  # of shape (examples, boxes, 2) each
-        four = tf.stack([tf.gather(x, [0, 1, 1, 0], axis=2), tf.gather(y, [0, 0, 1, 1], axis=2)], axis=3)
+        x_of_four = tf.gather(x, [0, 1, 1, 0], axis=2)
+        y_of_four = tf.gather(y, [0, 0, 1, 1], axis=2)
+        four = tf.stack([x_of_four, y_of_four], axis=3)
         moved = self._forward(tf.reshape(four, [tf.shape(four)[0], -1, 2]))
         moved = tf.reshape(moved, tf.shape(four))
-        low, high = tf.reduce_min(moved, axis=2), tf.reduce_max(moved, axis=2)
+        low = tf.reduce_min(moved, axis=2)
+        high = tf.reduce_max(moved, axis=2)
         sides = tf.stack([self._width, self._height])
-        left, right = tf.clip_by_value(low, 0.0, sides), tf.clip_by_value(high, 0.0, sides)
-        whole, area = tf.reduce_prod(high - low, axis=-1), tf.reduce_prod(right - left, axis=-1)
+        left = tf.clip_by_value(low, 0.0, sides)
+        right = tf.clip_by_value(high, 0.0, sides)
+        whole = tf.reduce_prod(high - low, axis=-1)
+        area = tf.reduce_prod(right - left, axis=-1)
         seen = (area > 0) & (area > least * whole)
         clipped = self._from_corners(tf.concat([left, right], axis=-1), form)
         gone = tf.cast(tf.constant(NOWHERE), labels.dtype)
@@ -146,7 +155,8 @@ class Movement:
         if mirror is not None:
             swapped = tf.gather(moved, list(mirror), axis=1)
             moved = tf.where(self._steps.mirrored[:, None, None], swapped, moved)
-        inside = tf.reduce_all((moved >= 0) & (moved < tf.stack([self._width, self._height])), axis=-1)
+        sides = tf.stack([self._width, self._height])
+        inside = tf.reduce_all((moved >= 0) & (moved < sides), axis=-1)
         moved = moved / scale
         return moved if order == "xy" else moved[..., ::-1], inside
 
@@ -164,11 +174,13 @@ class Movement:
             raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
         a, b, c, d, e, f = self._steps.source
         p, q, r, s, t, u = terms
-        rows = (a * p + b * s, a * q + b * t, a * r + b * u + c, d * p + e * s, d * q + e * t, d * r + e * u + f)
-        return self._with(replace(self._steps, source=rows))
+        first = (a * p + b * s, a * q + b * t, a * r + b * u + c)
+        second = (d * p + e * s, d * q + e * t, d * r + e * u + f)
+        return self._with(replace(self._steps, source=(*first, *second)))
 
     def _pixels(self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str) -> tf.Tensor:
-        given, own = images.shape[1:3], self._images.shape[1:3]
+        given = images.shape[1:3]
+        own = self._images.shape[1:3]
         if images.shape.rank != 4 or not given.is_compatible_with(own):
             raise Refused(f"{name} of shape {tuple(images.shape)} are moved with pictures of {tuple(own)}")
         zero = tf.zeros_like(self._steps.source[0])
@@ -189,9 +201,12 @@ class Movement:
     def _forward(self, points: tf.Tensor) -> tf.Tensor:
         """Return the positions (x, y) in the moved image of points (examples, points, 2) of the original one."""
         a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
-        x, y = points[..., 0] - 0.5 - c, points[..., 1] - 0.5 - f
+        x = points[..., 0] - 0.5 - c
+        y = points[..., 1] - 0.5 - f
         size = a * e - b * d
-        return tf.stack([(e * x - b * y) / size, (a * y - d * x) / size], axis=-1) + 0.5
+        moved_x = (e * x - b * y) / size
+        moved_y = (a * y - d * x) / size
+        return tf.stack([moved_x, moved_y], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
         """Return the order of a form's numbers, and the scale that converts them to pixels.
@@ -209,7 +224,8 @@ class Movement:
         order, scale = self._form(form, BOXES)
         first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
         if order in DOWN_FIRST:
-            first, second = first[..., ::-1], second[..., ::-1]
+            first = first[..., ::-1]
+            second = second[..., ::-1]
         if order.startswith("center"):
             first, second = first - second / 2, first + second / 2
         elif order == "xywh":
@@ -224,5 +240,6 @@ class Movement:
         elif order == "xywh":
             second = second - first
         if order in DOWN_FIRST:
-            first, second = first[..., ::-1], second[..., ::-1]
+            first = first[..., ::-1]
+            second = second[..., ::-1]
         return tf.concat([first, second], axis=-1)

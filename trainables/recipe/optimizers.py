@@ -20,8 +20,14 @@ _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, kera
 
 def _list_optimizers() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
     """Return Keras's optimizers by name in snake case, such as schedule_free_adamw for ScheduleFreeAdamW."""
-    kinds = [kind for kind in vars(keras.optimizers).values() if isinstance(kind, type)]
-    found = [kind for kind in kinds if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS]
+    kinds = []
+    for kind in vars(keras.optimizers).values():
+        if isinstance(kind, type):
+            kinds.append(kind)
+    found = []
+    for kind in kinds:
+        if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS:
+            found.append(kind)
     return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
 
 
@@ -80,12 +86,16 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     for arg in list_arguments(kind):
         if arg in LIVE and arg in hp:
             setattr(optimizer, arg, live.number(arg, standard=True))
-    decay = live.number("weight_decay", standard=True) if "weight_decay" in hp else None
+    if "weight_decay" in hp:
+        decay = live.number("weight_decay", standard=True)
+    else:
+        decay = None
     optimizer.weight_decay = decay  # Keras's own defaults would be hidden hyperparameters
     if hasattr(optimizer, "adam_weight_decay"):
-        optimizer.adam_weight_decay = (
-            live.number("adam_weight_decay", standard=True) if "adam_weight_decay" in hp else decay
-        )
+        if "adam_weight_decay" in hp:
+            optimizer.adam_weight_decay = live.number("adam_weight_decay", standard=True)
+        else:
+            optimizer.adam_weight_decay = decay
     return optimizer
 
 
@@ -118,7 +128,10 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
         kind = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
-    optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind)) if callable(kind) else None
+    if callable(kind):
+        optimizer = _create_optimizer(name, kind, _read_arguments(hp, kind))
+    else:
+        optimizer = None
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
     if "weight_decay" in hp:
@@ -127,7 +140,11 @@ def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optim
 
 
 def _read_arguments(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
-    return {arg: _read_argument(hp, arg, kind) for arg in list_arguments(kind) if arg not in but and arg in hp}
+    arguments = {}
+    for arg in list_arguments(kind):
+        if arg not in but and arg in hp:
+            arguments[arg] = _read_argument(hp, arg, kind)
+    return arguments
 
 
 def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
@@ -143,7 +160,10 @@ def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> A
 
 
 def _create_optimizer(name: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    rate = {"learning_rate": 1.0} if "learning_rate" in _get_parameters(kind) else {}
+    if "learning_rate" in _get_parameters(kind):
+        rate = {"learning_rate": 1.0}
+    else:
+        rate = {}
     try:
         return kind(**rate, **arguments)
     except (TypeError, ValueError) as error:

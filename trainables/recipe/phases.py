@@ -64,7 +64,10 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
     found: list[Span] = []
     first = 0
     for number, phase in enumerate(phases):
-        last = None if phase.epochs is None else first + _check_epochs(phase.epochs, number)
+        if phase.epochs is None:
+            last = None
+        else:
+            last = first + _check_epochs(phase.epochs, number)
         if last is None and number < len(phases) - 1:
             raise Refused(f"phase {number + 1} has no number of epochs, which only the last may lack")
         fixed = sorted({"epochs", *data} & set(phase.changes))
@@ -74,7 +77,10 @@ def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Sp
             found.append(Span(len(found), first, last, dict(phase.changes)))
             first = last or first
     if found and found[-1].last is not None and found[-1].last < epochs:
-        length = "ends by its minutes" if epochs >= UNBOUNDED_EPOCHS else f"has {epochs}"
+        if epochs >= UNBOUNDED_EPOCHS:
+            length = "ends by its minutes"
+        else:
+            length = f"has {epochs}"
         raise Refused(
             f"phases() are over after {found[-1].last} epochs, and the trial {length}; give the last one no number"
         )

@@ -20,13 +20,17 @@ def _get_learning_rate(optimizer: Any) -> Any:
 def get_rate_variable(optimizer: Any) -> keras.Variable | None:
     """Return the variable that holds an optimizer's learning rate; None if it has a schedule of its own."""
     rate = _get_learning_rate(optimizer)
-    return rate if isinstance(rate, keras.Variable) else None
+    if isinstance(rate, keras.Variable):
+        return rate
+    return None
 
 
 def get_own_rate(optimizer: Any) -> float | None:
     """Return an optimizer's present learning rate; None if it has a schedule of its own."""
     variable = get_rate_variable(optimizer)
-    return None if variable is None else float(variable.numpy())
+    if variable is None:
+        return None
+    return float(variable.numpy())
 
 
 def check_follows(optimizer: Any, whose: str) -> None:
@@ -41,11 +45,16 @@ def check_follows(optimizer: Any, whose: str) -> None:
 def get_rate_or_schedule(optimizer: Any) -> Any:
     """Return the learning rate or the schedule with which to make another optimizer like this one."""
     rate = get_own_rate(optimizer)
-    return _get_learning_rate(optimizer) if rate is None else rate
+    if rate is None:
+        return _get_learning_rate(optimizer)
+    return rate
 
 
 def compute_scheduled_rate(optimizer: Any, update: int) -> float:
     """Return the learning rate of an update (from 0) by the schedule that an optimizer was made with."""
     rate = _get_learning_rate(optimizer)
-    value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        value = rate(update)
+    else:
+        value = rate()
     return float(tf.convert_to_tensor(value).numpy())

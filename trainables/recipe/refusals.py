@@ -50,7 +50,11 @@ def check_backend() -> None:
 
 def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
     """Return which of these methods a model overrides."""
-    return [name for name in names if getattr(type(model), name) is not getattr(keras.Model, name)]
+    overridden = []
+    for name in names:
+        if getattr(type(model), name) is not getattr(keras.Model, name):
+            overridden.append(name)
+    return overridden
 
 
 def check_model(model: keras.Model, *, fit: bool) -> None:
@@ -85,8 +89,13 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
 
 def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
     """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance."""
-    base, kind = keras.callbacks.Callback, type(callback)
-    return [name for name in names if getattr(kind, name) is not getattr(base, name) or name in vars(callback)]
+    base = keras.callbacks.Callback
+    kind = type(callback)
+    overridden = []
+    for name in names:
+        if getattr(kind, name) is not getattr(base, name) or name in vars(callback):
+            overridden.append(name)
+    return overridden
 
 
 def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
@@ -117,7 +126,8 @@ def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool)
 
 
 def _explain_batch_methods(callback: keras.callbacks.Callback) -> str:
-    kind, batches = type(callback), list_callback_methods(callback, OF_BATCHES)
+    kind = type(callback)
+    batches = list_callback_methods(callback, OF_BATCHES)
     if not batches:
         return ""
     methods = " and ".join(batches)
@@ -174,7 +184,10 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 
 def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
     """Return a message about a model's own step that cannot unpack its data; an empty string for any other error."""
-    parts = len(data) if isinstance(data, tuple) else 1
+    if isinstance(data, tuple):
+        parts = len(data)
+    else:
+        parts = 1
     unpacked = re.search(r"(too many|not enough) values to unpack \(expected (\d)(?:, got (\d))?", str(error))
     if unpacked is None:
         return ""
@@ -182,7 +195,10 @@ def explain_step_error(model: keras.Model, step: str, data: Any, error: Exceptio
     if not (int(expected) < parts if kind == "too many" else int(got) == parts):
         return ""  # the error is about something else
     given = ("x", "(x, y)", "(x, y, sample_weight)")[parts - 1]
-    why = "; the weights come from class_weights, or are the third part of the data" if parts == 3 else ""
+    if parts == 3:
+        why = "; the weights come from class_weights, or are the third part of the data"
+    else:
+        why = ""
     return (
         f"{type(model).__name__}.{step}() fails with {str(error)!r}, and is given {given} as by Model.fit{why}. Take "
         "that apart with `x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)`, and weigh its losses by "
@@ -236,21 +252,34 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
         return
     several = sum(isinstance(value, keras.optimizers.Optimizer) for value in vars(model).values()) > 1
     asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
-    asked += standard_hyperparameters.CLIPPING if idle or several else ()
-    asked += () if "optimizer" in read else standard_hyperparameters.OF_OPTIMIZERS  # each reads some of them
-    unread = [name for name in asked if name in hp and name not in read]
-    unread += [f"layer_rates.{name}" for name in hp.below("layer_rates")]
+    if idle or several:
+        asked += standard_hyperparameters.CLIPPING
+    if "optimizer" not in read:  # each reads some of them
+        asked += standard_hyperparameters.OF_OPTIMIZERS
+    unread = []
+    for name in asked:
+        if name in hp and name not in read:
+            unread.append(name)
+    for name in hp.below("layer_rates"):
+        unread.append(f"layer_rates.{name}")
     if unread:
-        cause = "has a compile() of its own" if compiled else "trains itself by optimizers of its own"
+        if compiled:
+            cause = "has a compile() of its own"
+        else:
+            cause = "trains itself by optimizers of its own"
         instead = "leave it out, or read it in model() and make them with it"
-        instead += "" if compiled else ", or apply gradients with self.optimizer, which is the trial's"
+        if not compiled:
+            instead += ", or apply gradients with self.optimizer, which is the trial's"
         what = f"{type(model).__name__} {cause}, and the trial has {', '.join(unread)}, which would have no effect"
         raise Refused(f"{what} on its optimizers; {instead}", about=unread)
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
     """Raise Refused if parameters of the loss are among ``idle``, those that have no effect on training."""
-    names = [name for name in idle if name == "label_smoothing" or name.startswith("loss_weights.")]
+    names = []
+    for name in idle:
+        if name == "label_smoothing" or name.startswith("loss_weights."):
+            names.append(name)
     if names:
         raise Refused(
             f"the trial has {', '.join(names)}, and training does not use the loss that it belongs to, for a step or a "

@@ -43,7 +43,9 @@ def cosine(final: float) -> Schedule:
 def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
     """Return ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before (SGDR, section 3)."""
     lengths = [lengthening**i for i in range(restarts + 1)]
-    ends = [sum(lengths[: i + 1]) / sum(lengths) for i in range(restarts)]
+    ends = []
+    for i in range(restarts):
+        ends.append(sum(lengths[: i + 1]) / sum(lengths))
 
     def factor(now: Moment) -> float:
         period = bisect.bisect_right(ends, now.share)
@@ -184,8 +186,13 @@ def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
     The warm-up is taken to have lasted its part of the updates. With the share of epochs in place of that of time, this
     is the progress by epochs.
     """
-    warmed = used * warmup / updates if updates else 0.0
-    return (used - warmed) / (1 - warmed) if warmed < 1 else 1.0
+    if updates:
+        warmed = used * warmup / updates
+    else:
+        warmed = 0.0
+    if warmed < 1:
+        return (used - warmed) / (1 - warmed)
+    return 1.0
 
 
 class _EndAsked(Exception):
@@ -218,7 +225,8 @@ def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
 
     Raises: ValueError: if both are set.
     """
-    epochs, steps = hp.get("warmup_epochs", None), hp.get("warmup_steps", None)
+    epochs = hp.get("warmup_epochs", None)
+    steps = hp.get("warmup_steps", None)
     if epochs is not None and steps is not None:
         raise ValueError("warmup_epochs and warmup_steps are both set, expected one of them")
     if steps is not None:
@@ -234,7 +242,10 @@ def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = 
     for which the rate was chosen.
     Raises: ValueError: if ``reference_batch_size`` is missing.
     """
-    rate = _read_standard_number(hp, "learning_rate", 1e-3) if own is None else own
+    if own is None:
+        rate = _read_standard_number(hp, "learning_rate", 1e-3)
+    else:
+        rate = own
     scaling = hp.text("lr_scaling", "none", standard=True)
     if scaling == "none":
         return rate

@@ -117,7 +117,8 @@ def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) 
     All state is restored afterwards.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)
-    first, spread = data.examples(count), data.spread(count)
+    first = data.examples(count)
+    spread = data.spread(count)
     if _count_examples(first) < 2:
         return
     for mode in modes:
@@ -176,12 +177,19 @@ class _ModeTest:
         Thus what another trial or a hook may turn on later is tested, too.
         """
         state = self._tried.state
-        others = [state[path] for path in state if id(state[path].raw) not in self._raws]
-        off = [v.raw for v in others if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]]
+        others = []
+        for path in state:
+            if id(state[path].raw) not in self._raws:
+                others.append(state[path])
+        off = []
+        for v in others:
+            if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]:
+                off.append(v.raw)
         with self._tried.live.all_turned_on() if self._tried.live else nullcontext():
             try:
                 for raw in off:
-                    state.set_values(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.read(raw) or ()))
+                    number = np.asarray(ON, raw.dtype.as_numpy_dtype)
+                    state.set_values(raw, [number] * len(state.read(raw) or ()))
                 yield
             finally:
                 state.reset({id(raw) for raw in off})
@@ -196,8 +204,12 @@ class _ModeTest:
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
         if edges is not None:
-            slots = [(*fill_bounds(a, b, size), b - a) for a, b in itertools.pairwise(edges)]
-            calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
+            slots = []
+            for a, b in itertools.pairwise(edges):
+                slots.append((*fill_bounds(a, b, size), b - a))
+            calls = []
+            for i in range(0, len(slots), replicas):
+                calls.append(slots[i : i + replicas])
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:
             if totals:
@@ -216,8 +228,12 @@ class _ModeTest:
         shares: dict[str, Any] = {}
         counts: dict[str, Any] = {}
         for rows in calls:
-            places = [tf.constant(column) for column in zip(*rows, strict=True)]
-            given = {name: tf.constant(total) for name, total in totals.items()}
+            places = []
+            for column in zip(*rows, strict=True):
+                places.append(tf.constant(column))
+            given = {}
+            for name, total in totals.items():
+                given[name] = tf.constant(total)
             found, counted = self._run(examples, tf.constant(size), *places, given)
             shares = {name: shares.get(name, 0.0) + value.numpy() for name, value in found.items()}
             counts = {name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()}
@@ -233,7 +249,8 @@ class _ModeTest:
         total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
         floor = ABSOLUTE * max(1.0, total)
         for name, value in whole.values.items():
-            if np.isfinite(value) and not abs(value - parts.values[name]) <= self._relative * abs(value) + floor:
+            bound = self._relative * abs(value) + floor
+            if np.isfinite(value) and not abs(value - parts.values[name]) <= bound:
                 told = self._mode.told.format(
                     what=name,
                     whole=value,
@@ -248,14 +265,16 @@ class _ModeTest:
     def _find_differing_state(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for path, held in self._written.items():
-            before, one = held.initial[0], whole.state[path][0]
+            before = held.initial[0]
+            one = whole.state[path][0]
             floats = np.issubdtype(one.dtype, np.inexact)
             if floats and not np.all(np.isfinite(one)):
                 continue
             bound: Any = 0
             if floats:
                 moved = float(np.abs(np.asarray(one, np.float64) - before).max(initial=0.0))
-                bound = 10 * self._relative * moved + 4 * np.finfo(one.dtype).eps * np.abs(one).max(initial=0.0)
+                rounding = 4 * np.finfo(one.dtype).eps * np.abs(one).max(initial=0.0)
+                bound = 10 * self._relative * moved + rounding
             for other in parts.state[path]:
                 apart = np.abs(np.asarray(other, np.float64) - np.asarray(one, np.float64))
                 if apart.size and not np.all(apart <= bound):
@@ -271,8 +290,10 @@ class _ModeTest:
     def _find_differing_metrics(self, whole: ExampleResults, parts: ExampleResults, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
-            one, other = (np.ravel(np.asarray(found, np.float64)) for found in (value, parts.metrics[name]))
-            apart = np.isfinite(one) & ~(np.abs(one - other) <= self._relative * np.abs(one) + ABSOLUTE)
+            one = np.ravel(np.asarray(value, np.float64))
+            other = np.ravel(np.asarray(parts.metrics[name], np.float64))
+            bound = self._relative * np.abs(one) + ABSOLUTE
+            apart = np.isfinite(one) & ~(np.abs(one - other) <= bound)
             if apart.any():  # such as a metric with a value per class: name the first that differs
                 place = int(np.argmax(apart))
                 differing[name] = (
@@ -295,7 +316,8 @@ class _ModeTest:
 
         If these differ as much as the parts do, rounding explains the difference.
         """
-        state, random = self._tried.state, np.random.default_rng(0)
+        state = self._tried.state
+        random = np.random.default_rng(0)
         weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
         before = {id(raw): (raw, values) for raw in weights if (values := state.read(raw)) is not None}
         try:
@@ -314,7 +336,9 @@ def _count_examples(examples: Any) -> int:
 
 def _choose_cuts(size: int, parts: int) -> list[list[int]]:
     """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
-    even = [compute_bounds(size, i, parts)[0] for i in range(parts + 1)]
+    even = []
+    for i in range(parts + 1):
+        even.append(compute_bounds(size, i, parts)[0])
     return [even, [*(min(i, size) for i in range(parts)), size]]
 
 
@@ -323,7 +347,10 @@ def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tup
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
     """
-    mixed = [layer for layer in tried.layers if _is_mixed(layer)]
+    mixed = []
+    for layer in tried.layers:
+        if _is_mixed(layer):
+            mixed.append(layer)
     try:
         with _computing_in_float32(mixed):
             run, graph = _trace_mode(tried, mode, examples)
@@ -356,7 +383,8 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
 
     As in training, sizes are unknown when it is traced.
     """
-    number, numbers = tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.int32)
+    number = tf.TensorSpec([], tf.int32)
+    numbers = tf.TensorSpec([None], tf.int32)
     signature = [
         get_batch_specs(examples),
         number,
@@ -416,18 +444,23 @@ def _find_differing_layer(
         called[id(cut)] = []
         mode.compute(given, rows, cut)
         layers[:] = [layer for layer, *_ in called[id(cut)]]
-        outputs = {str(place): output for place, (_, output, _) in enumerate(called[id(cut)])}
+        outputs = {}
+        for place, (_, output, _) in enumerate(called[id(cut)]):
+            outputs[str(place)] = output
         return outputs | {f"{place} has other rows": other for place, (*_, other) in enumerate(called[id(cut)])}
 
     with _recording_outputs(tried.layers, called):
         one = _ModeTest(tried, dataclasses.replace(mode, compute=compute), examples)
-    whole, parts = one._compute_results(examples, size).values, one._compute_results(examples, size, edges).values
+    whole = one._compute_results(examples, size).values
+    parts = one._compute_results(examples, size, edges).values
     for place, layer in enumerate(layers):
         if whole[f"{place} has other rows"] or parts[f"{place} has other rows"]:
             continue  # such as a table of positions, which may by chance have as many rows as one part has examples
-        value, other = np.asarray(whole[str(place)]), np.asarray(parts[str(place)])
+        value = np.asarray(whole[str(place)])
+        other = np.asarray(parts[str(place)])
         apart = np.abs(value - other)
-        if np.all(np.isfinite(value)) and not np.all(apart <= 10 * relative * np.abs(value).max(initial=0.0)):
+        bound = 10 * relative * np.abs(value).max(initial=0.0)
+        if np.all(np.isfinite(value)) and not np.all(apart <= bound):
             example = int(np.nanargmax(apart))
             return (
                 f"layer {layer.name!r} ({type(layer).__name__}, {layer.path}) gives the same examples other outputs in "
@@ -474,6 +507,7 @@ def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tenso
         weights = tf.cos(tf.cast(tf.range(tf.shape(each)[1]), tf.float32))
         return tf.pad(tf.reduce_mean(each * weights, 1), [[cut.start, cut.size - cut.stop]])
 
-    alike, counts = tf.equal(tf.shape(output)[0], rows), cut.count > 0
+    alike = tf.equal(tf.shape(output)[0], rows)
+    counts = cut.count > 0
     found = tf.cond(tf.logical_and(alike, counts), weighed, lambda: tf.zeros([cut.size]))
     return found, tf.cast(tf.logical_and(counts, tf.logical_not(alike)), tf.float32)

@@ -31,7 +31,9 @@ class GlobalLoss:
         self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
     ) -> None:
         """Set ``weight``, the loss's weight in the total, which Keras applies."""
-        self.name, self._weight, self._scale = name, weight, scale
+        self.name = name
+        self._weight = weight
+        self._scale = scale
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
             raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
@@ -51,7 +53,8 @@ class GlobalLoss:
         if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
         loss, y_true = _adapt_to_mixture(self.loss, cut, y_true)
-        dtype, mask = self.loss.dtype, keras_private.mask_of(y_pred)
+        dtype = self.loss.dtype
+        mask = keras_private.mask_of(y_pred)
         y_true = _convert_tensors(y_true, dtype)
         y_pred = _convert_tensors(y_pred, dtype)
         values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
@@ -97,7 +100,9 @@ class RecordedLoss:
 
     def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
         """Set ``weight``, the loss's weight in the total, which Keras applies."""
-        self.name, self.loss, self._weight = name, loss, weight
+        self.name = name
+        self.loss = loss
+        self._weight = weight
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         cut = slices.get_current_slice()
@@ -130,7 +135,8 @@ class _MixedLabelLoss(keras.losses.Loss):
             )
         if keras_private.mask_of(own) is not None:
             raise Refused(f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup")
-        share = tf.reshape(tf.cast(self._mixture.share, own.dtype), [-1, *[1] * (own.shape.rank - 1)])
+        shape = [-1, *[1] * (own.shape.rank - 1)]
+        share = tf.reshape(tf.cast(self._mixture.share, own.dtype), shape)
         return share * own + (1 - share) * other
 
 
@@ -146,7 +152,10 @@ def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true:
 
     Raises: Refused: if the loss cannot be computed for mixed labels.
     """
-    mixture = None if cut is None else cut.mixture(y_true)
+    if cut is None:
+        mixture = None
+    else:
+        mixture = cut.mixture(y_true)
     if mixture is None:
         function = getattr(getattr(loss, "fn", None), "__name__", "")
         if cut is not None and cut.mixes and y_true.dtype.is_floating and function.startswith("sparse"):
@@ -180,7 +189,10 @@ def replace_losses(
     Raises: ValueError: if a weight's output has no loss. Refused: if a loss cannot be computed in slices.
     """
     compiled = keras_private.compiled_loss(model)
-    entries = None if compiled is None else keras_private.flat_losses(compiled)
+    if compiled is None:
+        entries = None
+    else:
+        entries = keras_private.flat_losses(compiled)
     if entries is None:  # the model's own compute_loss does not use them
         if weights:
             raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
@@ -191,7 +203,9 @@ def replace_losses(
     if unknown:
         names = ", ".join(entry.name for entry in entries)
         raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
-    weighted = [entry._replace(loss_weights=weights.get(entry.name, entry.loss_weights)) for entry in entries]
+    weighted = []
+    for entry in entries:
+        weighted.append(entry._replace(loss_weights=weights.get(entry.name, entry.loss_weights)))
     if not whole:
         check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
@@ -241,7 +255,9 @@ def compute_example_losses(
         values, weights = squeeze_or_expand_to_same_rank(values, tf.cast(sample_weight, values.dtype))
         values = values * weights
     values = tf.cast(tf.reduce_mean(values, axis=list(range(1, values.shape.rank))), tf.float32)
-    return values if weight is None else values * tf.convert_to_tensor(weight, tf.float32)
+    if weight is None:
+        return values
+    return values * tf.convert_to_tensor(weight, tf.float32)
 
 
 def _convert_tensors(structure: Any, dtype: Any) -> Any:
@@ -265,9 +281,13 @@ def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
     vectors = [vector for vector in known if vector is not None]
     if not vectors or len(vectors) < len(known):
         return dict.fromkeys(SPREAD, tf.constant(float("nan")))
-    each, size = tf.add_n(vectors), tf.cast(cut.size, tf.float32)
+    each = tf.add_n(vectors)
+    size = tf.cast(cut.size, tf.float32)
     sums = [tf.reduce_sum(each) / size, tf.reduce_sum(tf.square(each)) / size]
-    return {name: tf.where(cut.count > 0, value, 0.0) for name, value in zip(SPREAD, sums, strict=True)}
+    shares = {}
+    for name, value in zip(SPREAD, sums, strict=True):
+        shares[name] = tf.where(cut.count > 0, value, 0.0)
+    return shares
 
 
 def compute_deviation(mean: float, square: float) -> float:

@@ -68,7 +68,8 @@ def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 
 def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
     """Return the count, the mean and the sum of squared deviations of a slice's numbers, for each channel."""
-    cut, axes = slices.get_current_slice(), list(axes)
+    cut = slices.get_current_slice()
+    axes = list(axes)
 
     def total(values: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(values, axes, keepdims=True)  # otherwise, the gradient asks the host for shapes
@@ -86,7 +87,8 @@ def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iter
         squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)) * weight)
     if cut is not None and cut.real is not None:
         real = tf.cast(cut.real, inputs.dtype)
-        count, squares = count * real, squares * real
+        count = count * real
+        squares = squares * real
     return tuple(tf.reshape(part, [-1]) for part in (count, mean, squares))
 
 
@@ -158,7 +160,9 @@ def keep_loss_means() -> None:
         @functools.wraps(original)
         def scaled(value: Any, original: Any = original) -> Any:
             cut = slices.get_current_slice()
-            return original(value) if cut is None or cut.in_fit else value
+            if cut is None or cut.in_fit:
+                return original(value)
+            return value
 
         setattr(keras_private.loss_module, name, scaled)
 
@@ -168,7 +172,8 @@ def make_loss_names_unique(model: keras.Model) -> None:
 
     Keras would report only the last one's mean (keras/src/trainers/trainer.py, `get_metrics_result`).
     """
-    compiled, times = keras_private.compiled_loss(model), Counter[str]()
+    compiled = keras_private.compiled_loss(model)
+    times = Counter[str]()
     entries = keras_private.flat_losses(compiled)
     for place, entry in enumerate(entries):
         number, times[entry.name] = times[entry.name], times[entry.name] + 1
@@ -291,7 +296,8 @@ def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):
         for loss in keras_private.layer_losses(layer):
-            found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
+            name = f"{layer.name!r} ({type(layer).__name__}, {layer.path})"
+            found.setdefault(name, []).append(loss)
     totals: dict[str, tf.Tensor] = {}
     for name, losses in found.items():
         totals[name] = tf.add_n([tf.cast(loss, tf.float32) for loss in losses])
@@ -327,7 +333,10 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
         or find_layers_adding_losses(model, batch, training)
     ):
         return
-    does, step = ("train", "train_step") if training else ("validate", "test_step")
+    if training:
+        does, step = "train", "train_step"
+    else:
+        does, step = "validate", "test_step"
     raise Refused(
         f"nothing gives a loss to {does} by: the data has no targets, loss() gives None and no layer adds to it; "
         "return targets (those of an autoencoder are its inputs), call add_loss() in a layer, or define "
@@ -350,4 +359,8 @@ def _build_nothing(iterator: Any = None, data_batch: Any = None) -> None:
 
 
 def _list_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, keras.layers.Layer)]
+    layers = []
+    for layer in keras_private.flatten_layers(model):
+        if isinstance(layer, keras.layers.Layer):
+            layers.append(layer)
+    return layers

@@ -76,12 +76,10 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
 
 def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
     """Return the seed generators of these networks' layers."""
-    found = [
-        seed
-        for network in networks
-        for layer in keras_private.flatten_layers(network)
-        for seed in keras_private.seed_generators(layer)
-    ]
+    found = []
+    for network in networks:
+        for layer in keras_private.flatten_layers(network):
+            found += keras_private.seed_generators(layer)
     return list({id(generator): generator for generator in found}.values())
 
 
@@ -120,7 +118,9 @@ def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dic
         _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
         return original(random.getrandbits(31) if seed is None else seed)
     if not isinstance(seed, keras.random.SeedGenerator):
-        return cut.draws.key() if seed is None else original(seed)
+        if seed is None:
+            return cut.draws.key()
+        return original(seed)
     if cut.seeds == "keyed":
         return cut.draws.key()
     with place_on_host():
@@ -131,7 +131,10 @@ def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dic
 
 def _draw_counted_seed(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
     _refuse_loops(cut)
-    begun = (getattr(_here, "seeds", None) or {}).get(id(generator)) if is_compiling() else generator.state.value
+    if is_compiling():
+        begun = (getattr(_here, "seeds", None) or {}).get(id(generator))
+    else:
+        begun = generator.state.value
     if begun is None:
         raise CannotCompile("a keras.random.SeedGenerator belongs to no layer of the model")
     _, times = draws.seeds.get(id(generator), (None, 0))
@@ -155,7 +158,8 @@ def _refuse_loops(cut: Slice) -> None:
 
 def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     """Apply dropout as Keras does, with a rate that may be a live number."""
-    inputs, rate = arguments["inputs"], arguments["rate"]
+    inputs = arguments["inputs"]
+    rate = arguments["rate"]
     if not isinstance(rate, LiveNumber):
         return original(**arguments)
     seed = keras_private.cast_seed(keras_private.draw_seed(arguments.get("seed")))
@@ -163,7 +167,8 @@ def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: d
     uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
     given_rate = rate.value
     scale = tf.where(given_rate < 1, 1 / (1 - given_rate), 0)
-    return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
+    is_kept = uniform >= tf.cast(given_rate, inputs.dtype)
+    return inputs * tf.where(is_kept, tf.cast(scale, inputs.dtype), 0)
 
 
 def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:

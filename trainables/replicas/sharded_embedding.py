@@ -57,7 +57,9 @@ class ShardedEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         if input_dim < 1 or output_dim < 1:
             raise ValueError(f"input_dim is {input_dim} and output_dim {output_dim}, expected at least 1")
-        self.input_dim, self.output_dim, self.lazy = input_dim, output_dim, lazy
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.lazy = lazy
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         if not isinstance(self.embeddings_initializer, (*_DRAWN, *_EQUAL)):
             kind = type(self.embeddings_initializer).__name__
@@ -90,7 +92,8 @@ class ShardedEmbedding(keras.layers.Layer):
             rows = tf.nn.embedding_lookup([shard.variable for shard in self.shards], ids)
         else:
             rows = keras.ops.take(self.embeddings, ids, axis=0)
-        vectors = tf.reshape(tf.gather(rows, places), tf.concat([tf.shape(inputs), [self.output_dim]], 0))
+        shape = tf.concat([tf.shape(inputs), [self.output_dim]], 0)
+        vectors = tf.reshape(tf.gather(rows, places), shape)
         return tf.ensure_shape(vectors, (*inputs.shape, self.output_dim))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
@@ -112,7 +115,8 @@ class ShardedEmbedding(keras.layers.Layer):
 
         The parts are equal and in order, and the first ones have one more row if needed.
         """
-        devices, start = parameter_server.list_server_devices(), 0
+        devices = parameter_server.list_server_devices()
+        start = 0
         for number, device in enumerate(devices):
             count = self.input_dim // len(devices) + (number < self.input_dim % len(devices))
             if count:
@@ -129,17 +133,22 @@ class ShardedEmbedding(keras.layers.Layer):
             table = parameter_server.create_variable_on(device, begin, trainable=self.trainable, name=TABLE)
         with tf.device(device):  # draw on the server
             for block in range(start // BLOCK, -(-stop // BLOCK)):
-                first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
-                rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]
+                first = max(start, block * BLOCK)
+                last = min(stop, (block + 1) * BLOCK)
+                offset = block * BLOCK
+                rows = self._block(block)[first - offset : last - offset]
                 table[first - start : last - start].assign(rows)
         return Shard(table, device, start, stop, self.input_dim)
 
     def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
-        blocks = [self._block(number) for number in range(-(-self.input_dim // BLOCK))]
+        blocks = []
+        for number in range(-(-self.input_dim // BLOCK)):
+            blocks.append(self._block(number))
         return tf.concat(blocks, 0)[: self.input_dim]
 
     def _block(self, number: int) -> tf.Tensor:
-        kind, config = type(self.embeddings_initializer), self.embeddings_initializer.get_config()
+        kind = type(self.embeddings_initializer)
+        config = self.embeddings_initializer.get_config()
         if isinstance(self.embeddings_initializer, _DRAWN):
             config["seed"] = seeds.truncate_seed(mix_seeds(int(self.embeddings_initializer.seed), number))
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
@@ -164,4 +173,8 @@ def _build_whole_embedding(
 
 def list_sharded_embeddings(model: keras.Model) -> list[ShardedEmbedding]:
     """Return all such layers of a model, including layers within layers."""
-    return [layer for layer in keras_private.flatten_layers(model) if isinstance(layer, ShardedEmbedding)]
+    layers = []
+    for layer in keras_private.flatten_layers(model):
+        if isinstance(layer, ShardedEmbedding):
+            layers.append(layer)
+    return layers

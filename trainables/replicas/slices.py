@@ -72,7 +72,9 @@ class Slice:
     @property
     def count(self) -> tf.Tensor:
         """Return the number of examples in this slice; 0 if a row stands in."""
-        return self.stop - self.start if self.own is None else self.own
+        if self.own is None:
+            return self.stop - self.start
+        return self.own
 
     @property
     def share(self) -> tf.Tensor:
@@ -90,11 +92,16 @@ class Slice:
 
     def mixture(self, target: Any) -> Mixture | None:
         """Return the mixed labels that a tensor of targets stands for; None if these are not mixed."""
-        return self.mixtures[id(target)][1] if id(target) in self.mixtures else None
+        if id(target) not in self.mixtures:
+            return None
+        return self.mixtures[id(target)][1]
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
         """Return the sum over the global batch of what each slice counts under ``name``."""
-        own = count if self.real is None else tf.where(self.real, count, tf.zeros_like(count))
+        if self.real is None:
+            own = count
+        else:
+            own = tf.where(self.real, count, tf.zeros_like(count))
         count = self.counts[name] = tf.stop_gradient(own)
         if self.totals is not None:
             return self.totals[name]
@@ -116,13 +123,17 @@ def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
     Micro-batches are the same parts of the global batch for any number of replicas.
     """
     replicas, replica = get_replica_index()
-    return [cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
+    pieces = []
+    for i in range(micro_batches):
+        pieces.append(cut(size, i * replicas + replica, replicas * micro_batches))
+    return pieces
 
 
 @contextmanager
 def entering(piece: Slice) -> Iterator[Slice]:
     """Make this slice the current one inside the block."""
-    before, piece.graph = get_current_slice(), tf.compat.v1.get_default_graph()
+    before = get_current_slice()
+    piece.graph = tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
         with drawing_rows(_find_drawn_rows(piece)):
@@ -136,7 +147,10 @@ def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None
-    count = piece.stop - piece.start if draws.places is None else tf.size(draws.places)
+    if draws.places is None:
+        count = piece.stop - piece.start
+    else:
+        count = tf.size(draws.places)
     return DrawnRows(piece.size, piece.start, count, draws.places)
 
 

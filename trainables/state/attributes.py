@@ -24,7 +24,11 @@ __all__ = [
 
 def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, object]:
     """Return the attributes that the author has set on a trainable: all but ``own``, which sweep sets."""
-    return {name: value for name, value in vars(author).items() if name not in own}
+    attributes = {}
+    for name, value in vars(author).items():
+        if name not in own:
+            attributes[name] = value
+    return attributes
 
 
 def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
@@ -47,7 +51,11 @@ def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping
 
 def digest_attributes(author: object, own: frozenset[str]) -> Digests:
     """Return digests of a trainable's attributes, except ``own``; variables, which may change, by identity."""
-    return {name: _IdentityDigester().digest(value) for name, value in vars(author).items() if name not in own}
+    digests = {}
+    for name, value in vars(author).items():
+        if name not in own:
+            digests[name] = _IdentityDigester().digest(value)
+    return digests
 
 
 class _IdentityDigester(values.Digester):

@@ -87,7 +87,10 @@ class AuthorSurroundings:
                 names = self_changing.remove_from(changed, present)
                 for recorded, some in self._with_records(present):
                     names -= recorded.rewind_generators(some, names)
-                on_object = {name for name in names if name.startswith("self.")}
+                on_object = set()
+                for name in names:
+                    if name.startswith("self."):
+                        on_object.add(name)
                 self._names_left |= on_object
                 _names_left_in_modules.setdefault(type(author), set()).update(names - on_object)
                 for recorded, some in self._with_records(present):
@@ -135,7 +138,9 @@ class ModelChanges:
         if self.folder is not None and self.folder.is_dir():
             os.chdir(self.folder)
         spaces = [*{namespace.name: namespace for namespace, *_ in self._values}.values()]
-        names = {f"{namespace.name}.{name}" for namespace, name, _ in self._values}
+        names = set()
+        for namespace, name, _ in self._values:
+            names.add(f"{namespace.name}.{name}")
         recorded = RecordedValues()
         recorded.record(spaces, names)
         for namespace, name, get_value in self._values:
@@ -190,7 +195,10 @@ def making_model(author: object) -> Iterator[ModelChanges]:
             changes.add(recorded, spaces, names)
             changes.settings = settings.find_changed_settings(settings_before, settings.read_settings())
             folder = _find_working_folder()
-            changes.folder = None if folder == folder_before else folder
+            if folder == folder_before:
+                changes.folder = None
+            else:
+                changes.folder = folder
     recorded.check(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
 
 
@@ -292,12 +300,24 @@ class HookChanges:
         spaces = modules.find_namespaces(self._author)
         changed = find_changed_names(self._digests, self._compute_digests())
         names = self_changing.remove_from(changed, spaces)
-        present = {full: value for full, value in self._get_values().items() if full in names}
-        plain_values = {full: value for full, value in present.items() if _is_json_value(value)}
-        generators = {full: _get_numpy_state(value) for full, value in present.items() if _get_numpy_state(value)}
+        present = {}
+        for full, value in self._get_values().items():
+            if full in names:
+                present[full] = value
+        plain_values = {}
+        for full, value in present.items():
+            if _is_json_value(value):
+                plain_values[full] = value
+        generators = {}
+        for full, value in present.items():
+            if _get_numpy_state(value):
+                generators[full] = _get_numpy_state(value)
         changed_settings = self._settings.find_changed()
         # Settings that are not single values, such as os.environ with its passwords, are left out.
-        plain_settings = {name: value for name, value in changed_settings.items() if type(value) in _SINGLE}
+        plain_settings = {}
+        for name, value in changed_settings.items():
+            if type(value) in _SINGLE:
+                plain_settings[name] = value
         all_changed = {*names, *changed_settings, *self._find_changed_caches()}
         lost = sorted(all_changed - {*plain_values, *generators, *plain_settings})
         return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
@@ -336,14 +356,17 @@ class HookChanges:
         return changed
 
     def _compute_digests(self) -> Digests:
-        return {full: _WithoutCallbacks().digest(value) for full, value in self._get_values().items()}
+        digests = {}
+        for full, value in self._get_values().items():
+            digests[full] = _WithoutCallbacks().digest(value)
+        return digests
 
     def _get_values(self) -> dict[str, object]:
-        return {
-            f"{namespace.name}.{name}": value
-            for namespace in modules.find_namespaces(self._author)
-            for name, value in namespace.get_values().items()
-        }
+        values = {}
+        for namespace in modules.find_namespaces(self._author):
+            for name, value in namespace.get_values().items():
+                values[f"{namespace.name}.{name}"] = value
+        return values
 
 
 class _WithoutCallbacks(values.Digester):
@@ -381,4 +404,6 @@ def _is_json_value(value: object) -> bool:
 
 def _get_numpy_state(value: object) -> Any:
     """Return the state of a NumPy generator; None for anything else."""
-    return values.get_generator_state(value) if isinstance(value, np.random.Generator) else None
+    if not isinstance(value, np.random.Generator):
+        return None
+    return values.get_generator_state(value)

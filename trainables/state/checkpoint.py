@@ -38,7 +38,10 @@ class CheckpointError(Exception):
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     """Copy the variables, and return a function that writes them and a small JSON file, in any thread."""
     values = state.copy_all()
-    arrays = {f"{i:05d}.{r}": part for i, parts in enumerate(values.values()) for r, part in enumerate(parts)}
+    arrays = {}
+    for i, parts in enumerate(values.values()):
+        for r, part in enumerate(parts):
+            arrays[f"{i:05d}.{r}"] = part
     text = json.dumps({**about, "variables": {path: len(parts) for path, parts in values.items()}})
 
     def write() -> None:
@@ -163,7 +166,8 @@ def read_whole_table(
 
     Raises: CheckpointError: if it cannot be read.
     """
-    rows, parts = max(stop for _, stop in written), []
+    rows = max(stop for _, stop in written)
+    parts = []
     for start, stop in written:
         with _reading_table(folder, path), tf.device("/cpu:0"):
             parts.append(
@@ -198,7 +202,8 @@ def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[i
     """
     count = 0
     for first, last in written:
-        start, stop = max(first, part.start), min(last, part.stop)
+        start = max(first, part.start)
+        stop = min(last, part.stop)
         if start < stop:
             count += stop - start
             yield start, stop, first

@@ -23,13 +23,11 @@ def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
     once, and the functional model holds the result.
     """
     layers = keras_private.flatten_layers(model)
-    nodes = [
-        n
-        for f in layers
-        if isinstance(f, keras_private.Functional)
-        for at_depth in keras_private.nodes_by_depth(f).values()
-        for n in at_depth
-    ]
+    nodes = []
+    for layer in layers:
+        if isinstance(layer, keras_private.Functional):
+            for at_depth in keras_private.nodes_by_depth(layer).values():
+                nodes += at_depth
     own = [(layer, name, value) for layer in layers for name, value in vars(layer).items() if is_constant(value)]
     return own + [
         (node.arguments, name, getattr(node.arguments, name)) for node in nodes for name in ("args", "kwargs")
@@ -43,17 +41,23 @@ def is_constant(value: Any) -> bool:
 
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
     """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
-    own = [dict(vars(layer)) for layer in keras_private.flatten_layers(model)]
-    called = [value for _, _, value in list_constant_holders(model)]
+    own = []
+    for layer in keras_private.flatten_layers(model):
+        own.append(dict(vars(layer)))
+    called = []
+    for _, _, value in list_constant_holders(model):
+        called.append(value)
     return [np.asarray(leaf) for leaf in _find_arrays([own, called], DEPTH)]
 
 
 def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
     """Return whether two models that were built alike hold the same constants."""
-    return len(mine) == len(theirs) and all(
-        a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-        for a, b in zip(mine, theirs, strict=True)
-    )
+    if len(mine) != len(theirs):
+        return False
+    for a, b in zip(mine, theirs, strict=True):
+        if a.dtype != b.dtype or not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+            return False
+    return True
 
 
 def _find_arrays(value: Any, depth: int) -> Iterator[Any]:

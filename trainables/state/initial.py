@@ -62,7 +62,9 @@ class InitialModel:
         This is so for ScheduleFreeAdamW, which copies the weights.
         """
         created = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
-        slots = [unwrap_variable(slot) for slot in self.optimizer.variables]
+        slots = []
+        for slot in self.optimizer.variables:
+            slots.append(unwrap_variable(slot))
         return any(state.was_drawn(slot) for slot in slots if id(slot) not in created)
 
 
@@ -79,5 +81,7 @@ def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[An
 
 def list_untracked(made: Iterable[Any], model: keras.Model) -> list[Any]:
     """Return the created variables that the model does not track: a `tf.Variable` in a layer, the state of a loss."""
-    tracked = {id(unwrap_variable(variable)) for variable in model.variables}
+    tracked = set()
+    for variable in model.variables:
+        tracked.add(id(unwrap_variable(variable)))
     return [raw for raw in made if id(raw) not in tracked]

@@ -23,7 +23,10 @@ def find_namespaces(author: object) -> list[Namespace]:
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
         names = _get_namespace_of(kind)
-        only = list_used_names(kind, names) if kind.__module__ == "__main__" else None
+        if kind.__module__ == "__main__":
+            only = list_used_names(kind, names)
+        else:
+            only = None
         module_namespace = Namespace(kind.__module__, names, only=only)
         for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.classes()):
             by_owner.setdefault(id(namespace.owner), namespace)
@@ -41,7 +44,10 @@ def find_namespaces(author: object) -> list[Namespace]:
 def count_cached_results(author: object) -> int:
     """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
     functions = [value for namespace in find_namespaces(author) for value in namespace.get_values().values()]
-    cached = [function for function in functions if isinstance(function, _CACHED)]
+    cached = []
+    for function in functions:
+        if isinstance(function, _CACHED):
+            cached.append(function)
     return sum(function.cache_info().currsize for function in cached)
 
 
@@ -51,11 +57,11 @@ def list_top_packages(author: object) -> set[str]:
 
 
 def _list_classes(author: object) -> list[type]:
-    return [
-        kind
-        for kind in type(author).__mro__
-        if kind is not object and _get_namespace_of(kind) is not None and not _module_of(kind).startswith(_MACHINE)
-    ]
+    classes = []
+    for kind in type(author).__mro__:
+        if kind is not object and _get_namespace_of(kind) is not None and not _module_of(kind).startswith(_MACHINE):
+            classes.append(kind)
+    return classes
 
 
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:

@@ -105,7 +105,8 @@ def is_initializing() -> bool:
 
 
 def _initialize_on_host(initial: Callable[[], Any]) -> Any:
-    before, _present.initialises = is_initializing(), True
+    before = is_initializing()
+    _present.initialises = True
     try:
         with tf.device(_HOST):
             return initial()

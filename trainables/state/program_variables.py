@@ -65,7 +65,10 @@ class State:
         self._replicas = replicas
         seen = {id(part.handle) for variable in others for part in self._components(variable)}
         for variable in tracked:
-            raw = variable.value if isinstance(variable, keras.Variable) else variable
+            if isinstance(variable, keras.Variable):
+                raw = variable.value
+            else:
+                raw = variable
             seen |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
         mirrored = {id(part.handle): raw for raw in record.created for part in self._components(raw)}
         strays: dict[str, Any] = {}
@@ -149,7 +152,8 @@ class State:
 
         Raises: ValueError: if paths or shapes differ.
         """
-        missing, unknown = set(self._variables) - set(arrays), set(arrays) - set(self._variables)
+        missing = set(self._variables) - set(arrays)
+        unknown = set(arrays) - set(self._variables)
         if missing or unknown:
             named = [f"no {path}" for path in sorted(missing)] + [f"unknown {path}" for path in sorted(unknown)]
             raise ValueError(f"another model's variables: {', '.join(named[:4])}")
@@ -179,17 +183,20 @@ _trained: list[State] = []  # states in this process that trials may have change
 
 def find_written_variables(graph: Any, first: int = 0) -> set[int]:
     """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
-    written = {
-        id(tensor): tensor
-        for op in graph.get_operations()[first:]
-        if op.type not in _READING
-        for i, tensor in enumerate(op.inputs)
-        if tensor.dtype == tf.resource and i not in _find_read_only_inputs(op)
-    }
+    written = {}
+    for op in graph.get_operations()[first:]:
+        if op.type in _READING:
+            continue
+        for i, tensor in enumerate(op.inputs):
+            if tensor.dtype == tf.resource and i not in _find_read_only_inputs(op):
+                written[id(tensor)] = tensor
     handles = list(written.values())
     while hasattr(graph, "captures"):  # the body of a loop has other handles than its function
-        outer = {id(internal): external for external, internal in graph.captures}
-        handles, graph = [outer.get(id(handle), handle) for handle in handles], graph.outer_graph
+        outer = {}
+        for external, internal in graph.captures:
+            outer[id(internal)] = external
+        handles = [outer.get(id(handle), handle) for handle in handles]
+        graph = graph.outer_graph
     return {id(handle) for handle in handles}
 
 
@@ -226,7 +233,10 @@ class SavedVariables:
     def restore(self, unless: Any = False) -> None:
         """Restore all values bit for bit, unless ``unless`` is true."""
         eager = tf.executing_eagerly()
-        handles = set() if eager else find_written_variables(self._graph, self._first)
+        if eager:
+            handles = set()
+        else:
+            handles = find_written_variables(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
             parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
@@ -264,26 +274,36 @@ def _name(variable: Any) -> str:
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
     """Return the value; if all elements are equal, such as an optimizer's zeros, as a view of one number."""
     value: np.ndarray[Any, Any] = component.numpy()
-    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.has_one_value(value) else value
+    if value.size and origins.has_one_value(value):
+        return np.broadcast_to(value.flat[0], value.shape)
+    return value
 
 
 def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
     """Return TensorFlow's variables of an optimizer, one per replica, without weights that it may list."""
     weights = {id(variable) for variable in model.variables}
-    its_own = [variable for variable in optimizer.variables if id(variable) not in weights]
+    its_own = []
+    for variable in optimizer.variables:
+        if id(variable) not in weights:
+            its_own.append(variable)
     return [part for variable in its_own for part in replicas.of_each(unwrap_variable(variable))]
 
 
 def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
     """Return the identities of the handles of all variables that these graphs use."""
-    return {id(variable.handle) for variable in _list_captured_variables(graphs)}
+    handles = set()
+    for variable in _list_captured_variables(graphs):
+        handles.add(id(variable.handle))
+    return handles
 
 
 def _list_captured_variables(graphs: Sequence[Any]) -> list[Any]:
     """Return the variables whose handles the graphs have captured, in that order."""
     captured_variables = {}
     for graph in graphs:
-        known = {id(variable.handle): variable for variable in graph.variables}
+        known = {}
+        for variable in graph.variables:
+            known[id(variable.handle)] = variable
         for captured in tensorflow_private.captures_of(graph):
             if captured.dtype == tf.resource and id(captured) in known:
                 captured_variables[id(captured)] = known[id(captured)]
@@ -307,7 +327,9 @@ def _refuse_operations(graphs: Sequence[Any]) -> None:
 
 def unwrap_variable(variable: Any) -> Any:
     """Return TensorFlow's variable, which a variable of Keras wraps."""
-    return variable.value if isinstance(variable, keras.Variable) else variable
+    if isinstance(variable, keras.Variable):
+        return variable.value
+    return variable
 
 
 class NotInScope(Incompatible):
@@ -336,7 +358,9 @@ def check_scope(model: keras.Model, replicas: Replicas) -> None:
         )
     strays += metrics
     if strays:
-        shown = ", ".join(strays[:5]) + (f" and {len(strays) - 5} more" if len(strays) > 5 else "")
+        shown = ", ".join(strays[:5])
+        if len(strays) > 5:
+            shown += f" and {len(strays) - 5} more"
         raise NotInScope(
             f"made outside of the strategy's scope: {shown}. Build them inside model(), optimizer(), loss() "
             "and metrics(), which run inside it, anew at each call; of a layer that data() has fitted, keep its "

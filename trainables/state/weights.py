@@ -27,7 +27,10 @@ def caching_weights() -> Iterator[None]:
 
     def load_weights(model: keras.Model, filepath: Any, *arguments: Any, **options: Any) -> Any:
         key = _key(model, filepath, arguments, options)
-        cached = None if key is None else _cached_values.pop(key, None)
+        if key is None:
+            cached = None
+        else:
+            cached = _cached_values.pop(key, None)
         if key is None:
             return load(model, filepath, *arguments, **options)
         if cached is None:
@@ -70,7 +73,8 @@ def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np
     Comparing values before and after would not be enough, as a file may set a bias to the zeros that it had. Therefore
     all variables get numbers beforehand that no file contains, and those that are not set are restored.
     """
-    before, numbers = [variable.numpy() for variable in variables], np.random.default_rng(0)
+    before = [variable.numpy() for variable in variables]
+    numbers = np.random.default_rng(0)
     strange = [_draw_marker(value, numbers) for value in before]
     try:
         for variable, value in zip(variables, strange, strict=True):
@@ -92,9 +96,10 @@ def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np
 
 def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
     is_integer = value.dtype.kind != "f"
-    numbers_drawn = (
-        numbers.integers(2**29, 2**31 - 1, value.shape) if is_integer else numbers.uniform(1e3, 1e4, value.shape)
-    )
+    if is_integer:
+        numbers_drawn = numbers.integers(2**29, 2**31 - 1, value.shape)
+    else:
+        numbers_drawn = numbers.uniform(1e3, 1e4, value.shape)
     return np.asarray(numbers_drawn, value.dtype)
 
 
@@ -110,7 +115,9 @@ def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tup
     integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))
-    if not path.is_file() or not model.built or not all(_can_hold_marker(str(v.dtype)) for v in model.variables):
+    if not path.is_file() or not model.built:
+        return None
+    if not all(_can_hold_marker(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
     # Keras numbers layers for as long as a process lives, so the same model has other numbers each time.

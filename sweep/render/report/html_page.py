@@ -52,7 +52,9 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
     """
     values, content, _ = _collect_values(folders)
-    scripts = [Markup(read_asset(name)) for name in (*SCRIPTS, START)]  # trusted: sweep's own, and ECharts
+    scripts = []
+    for name in (*SCRIPTS, START):
+        scripts.append(Markup(read_asset(name)))  # trusted: sweep's own, and ECharts
     style = Markup(read_asset("report.css"))  # trusted: sweep's own
     return (
         _environment()
@@ -91,15 +93,22 @@ def _collect_values(
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
-    accounts = [report_data.read_report_data(folder, points, name) for name, folder in told_apart(folders).items()]
+    accounts = []
+    for name, folder in told_apart(folders).items():
+        accounts.append(report_data.read_report_data(folder, points, name))
     ranking = rank([one.sweep for one in accounts])
-    worths = [
-        found
-        for one in accounts
-        if (found := search_efficiency.measure_search_efficiency(one.sweep.name, ranking, one.tables))
-    ]
-    noise = noise_of(ranking, accounts[0].tables) if len(accounts) == 1 else None
-    rungs = {one.sweep.name: rung_ranks.measure_rungs(one.sweep, one.tables) for one in accounts}
+    worths = []
+    for account in accounts:
+        efficiency = search_efficiency.measure_search_efficiency(account.sweep.name, ranking, account.tables)
+        if efficiency is not None:
+            worths.append(efficiency)
+    if len(accounts) == 1:
+        noise = noise_of(ranking, accounts[0].tables)
+    else:
+        noise = None
+    rungs = {}
+    for one in accounts:
+        rungs[one.sweep.name] = rung_ranks.measure_rungs(one.sweep, one.tables)
     rung_texts = [f"{name}: {line}" for name, found in rungs.items() for line in rung_lines(found)]
     content = report_document(accounts, ranking, worths)
     failures = list(_list_failures(accounts, ranking))
@@ -163,7 +172,10 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
     yield "trials", counted_by(account.counts) or "none"
     if ranking.varying:
         more = len(ranking.varying) - NAMED
-        yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
+        varied = printable(", ".join(ranking.varying[:NAMED]))
+        if more > 0:
+            varied += f" and {more} more"
+        yield "varied", varied
     epochs = sum(trial.epochs for trial in account.sweep.trials)
     yield "trained", f"{epochs:,} epochs, {duration(account.costs.train_s)} of training"
     if account.costs.money is not None:
@@ -189,9 +201,13 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
 
 def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
     for one in accounts:
-        line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
+        line = one.timeline
+        total = one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
-            of = f"{one.sweep.name}: " if len(accounts) > 1 else ""
+            if len(accounts) > 1:
+                of = f"{one.sweep.name}: "
+            else:
+                of = ""
             lanes = f"{counted(len(line.lanes), 'lane')}"
             idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
@@ -209,7 +225,10 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
 def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
     """Yield the values that the template shows for each trial without a result."""
     for account in accounts:
-        of = f" of {account.sweep.name}" if len(accounts) > 1 else ""
+        if len(accounts) > 1:
+            of = f" of {account.sweep.name}"
+        else:
+            of = ""
         for trial in account.sweep.trials:
             if trial.status in LOST:
                 named = printable(format_settings(trial.params, ranking.varying[:NAMED]))
@@ -235,4 +254,6 @@ def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
 def _word(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(_word, value))
-    return format_setting(value) if isinstance(value, str | int | float | bool) else str(value)
+    if isinstance(value, str | int | float | bool):
+        return format_setting(value)
+    return str(value)

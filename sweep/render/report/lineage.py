@@ -52,10 +52,17 @@ def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | 
 
     rows = []
     for trial in trials:
-        began, y = trial.parent_epoch or 0, place[trial.trial]
-        above = y if trial.parent is None else place[trial.parent]
+        began = trial.parent_epoch or 0
+        y = place[trial.trial]
+        if trial.parent is None:
+            above = y
+        else:
+            above = place[trial.parent]
         title = f"trial {trial.trial}, {trial.status.value} after epoch {trial.epochs}"
-        kind = "best" if trial.trial in ancestors else "other"
+        if trial.trial in ancestors:
+            kind = "best"
+        else:
+            kind = "other"
         rows.append(LineageLine(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
     step = max(-(-last // TICKS), 1)
     ticks = tuple((at(epoch), epoch) for epoch in range(0, last + 1, step))

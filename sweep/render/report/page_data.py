@@ -45,10 +45,14 @@ def report_document(
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
     # a single one has all the importance
-    shares = list_importances(accounts, ranking.varying) if len(ranking.varying) > 1 else {}
+    if len(ranking.varying) > 1:
+        shares = list_importances(accounts, ranking.varying)
+    else:
+        shares = {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid, known = remove_empty_columns(ranking_grid(ranking)), domains(accounts)
+    grid = remove_empty_columns(ranking_grid(ranking))
+    known = domains(accounts)
     objectives = []
     for metric, goal in ranking.objectives:
         values = [trial.metrics.get(metric) for trial in trials]
@@ -57,7 +61,9 @@ def report_document(
     importances = []
     for metric, shares_of_metric in shares.items():
         if shares_of_metric:
-            rows = [_importance(one) for one in shares_of_metric[:SLICES]]
+            rows = []
+            for one in shares_of_metric[:SLICES]:
+                rows.append(_importance(one))
             importances.append({"metric": metric, "rows": rows})
     return {
         "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
@@ -124,7 +130,9 @@ def as_json(content: object) -> str:
 
 def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
     """Return the best score over the budget spent: for each unit, the lines of each sweep."""
-    place = {one.sweep.name: at for at, one in enumerate(accounts)}
+    place = {}
+    for at, one in enumerate(accounts):
+        place[one.sweep.name] = at
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
     return [{"unit": unit, "sweeps": _list_budget_lines(worths, unit, place)} for unit in units]
 
@@ -146,18 +154,26 @@ def _list_budget_lines(
 
 
 def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
-    known = [value for value in values if value is not None and math.isfinite(value)]
+    known = []
+    for value in values:
+        if value is not None and math.isfinite(value):
+            known.append(value)
     # A loss may span powers of ten; an accuracy does not.
-    log = bool(known) and goal == "minimize" and min(known) > 0 and max(known) / min(known) >= 100
+    spans_powers = bool(known) and min(known) > 0 and max(known) / min(known) >= 100
+    log = goal == "minimize" and spans_powers
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_round_number, values))}
 
 
 def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
     """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
     values = [one[name] for one in params if name in one]
-    numbers = [float(value) for value in values if is_number(value)]
+    numbers = []
+    for value in values:
+        if is_number(value):
+            numbers.append(float(value))
     if len(numbers) == len(values):
-        log, listed = is_log(domain, numbers), not isinstance(domain, Range)
+        log = is_log(domain, numbers)
+        listed = not isinstance(domain, Range)
         exact = [_find_number(one.get(name)) for one in params]  # not rounded: the page adds configurations from them
         return {"name": name, "log": log, "listed": listed, "values": exact}
     possible = () if domain is None else list_choices(domain) or ()
@@ -172,11 +188,15 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
 
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
-    starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
+    starts = []
+    for one, offset in zip(curves, offsets, strict=False):
+        starts.append(one.starts[:-1] + offset)
     names = dict.fromkeys(name for one in curves for name in one.values)
     metrics = []
     for name in names:
-        values = [one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)) for one in curves]
+        values = []
+        for one in curves:
+            values.append(one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)))
         metrics.append({"name": name, "values": _encode_numbers(np.concatenate(values))})
     return {
         "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
@@ -192,9 +212,13 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     pauses: list[tuple[float, float]] = []
     offset, ends = 0, [0.0]
     for account in accounts:
-        found, history = account.timeline, account.sweep.history
+        found = account.timeline
+        history = account.sweep.history
         start = history.started or 0.0
-        named = f"{account.sweep.name}: " if len(accounts) > 1 else ""
+        if len(accounts) > 1:
+            named = f"{account.sweep.name}: "
+        else:
+            named = ""
         for span in found.spans:
             spans["row"].append(offset + span.row)
             spans["lane"].append(len(lanes) + span.lane)
@@ -204,7 +228,8 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
         if found.spans:
             ends.append(max(span.end for span in found.spans) - start)
         if len(accounts) == 1:
-            pauses += [(begin - start, end - start) for begin, end in found.pauses]
+            for begin, end in found.pauses:
+                pauses.append((begin - start, end - start))
         offset += len(account.sweep.trials)
     return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
 
@@ -225,4 +250,6 @@ def _find_number(value: object) -> float | None:
 def _round_number(value: object) -> float | None:
     """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
     number = _find_number(value)
-    return number if number is None or isinstance(number, int) else float(f"{number:.7g}")
+    if number is None or isinstance(number, int):
+        return number
+    return float(f"{number:.7g}")
