@@ -501,15 +501,20 @@ def noise_of_metric(
         method = "Wilson"
         deviation = math.sqrt(level * (1 - level))
         low, high = compute_share_interval(level * examples, examples)
+        spread = deviation
+        if not deviation:  # none or all are right, which other examples may not repeat
+            middle = (low + high) / 2
+            spread = math.sqrt(middle * (1 - middle))
     elif metric == LOSS and loss_deviation is not None:
         method = "bootstrap"
         deviation = loss_deviation
+        spread = deviation
         half = Z * deviation / math.sqrt(examples)
         low = level - half
         high = level + half
     else:
         return None
-    difference = Z * math.sqrt(2 / examples) * deviation
+    difference = Z * math.sqrt(2 / examples) * spread
     return SamplingError(metric, level, examples, deviation, low, high, difference, method)
 
 

@@ -477,7 +477,7 @@ class _StreamReader:
         self._watch, self._stream = watch, stream
         self._line = line  # of the log; None: from the first look on
         self._facts = 0
-        self._report: int | None = None
+        self._report: tuple[int, bool] | None = None
         self._problem = ""
         self._replaced: int | None = None
 
@@ -494,9 +494,9 @@ class _StreamReader:
         if watch.facts_version != self._facts:
             self._facts = watch.facts_version
             await _send(self._stream, "facts", watch.facts)
-        if watch.report is not None and watch.report.line != self._report:
-            self._report = watch.report.line
-            await _send(self._stream, "report", str(self._report))
+        if watch.report is not None and watch.report.key != self._report:
+            self._report = watch.report.key
+            await _send(self._stream, "report", str(watch.report.line))
 
     async def _send_log(self, reading: Reading) -> None:
         sweep = self._watch.sweep

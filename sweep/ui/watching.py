@@ -50,6 +50,12 @@ class LiveReport:
     line: int
     content: bytes
     cost_s: float  # CPU time
+    running: bool  # whether a driver ran the sweep before the report was made, which says so
+
+    @property
+    def key(self) -> tuple[int, bool]:
+        """What tells two reports on one sweep apart."""
+        return self.line, self.running
 
 
 class News:
@@ -207,7 +213,7 @@ class Watch(KeptUpToDate):
             return
         if sweep.behind and sweep.lines.end < SMALL_BYTES:
             return
-        is_outdated = self.report is None or self.report.line != sweep.lines.lines
+        is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
         if is_outdated and time.monotonic() >= self._report_due:
             self._report_task = asyncio.create_task(self._make_report())
 
@@ -231,11 +237,12 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
     from sweep.render import report  # the first time, it takes seconds
 
     began = time.thread_time()
+    running = folder.is_running()  # before it is made: if the driver ends meanwhile, another report follows
     found = report.sections([folder])
     line = 0
     if sweep is not None and folder.log.exists():
         line = sweep.lines.find_line(found.log_bytes)
-    return LiveReport(line, encode_report(line, found), time.thread_time() - began)
+    return LiveReport(line, encode_report(line, found), time.thread_time() - began, running)
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:

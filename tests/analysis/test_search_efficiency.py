@@ -96,3 +96,13 @@ def test_losses_have_the_noise_of_their_examples() -> None:
     assert ranking.noise_of_metric("val_loss", 0.3, 400) is None
     assert ranking.noise_of_metric("val_auc", 0.3, 400, 0.8) is None
     assert ranking.noise_of_metric("val_loss", 0.3, 0, 0.8) is None
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+def test_if_all_examples_are_right_or_wrong_others_may_not_be(level: float) -> None:
+    noise = ranking.noise_of_metric("val_accuracy", level, 360)
+    assert noise is not None
+    assert noise.deviation == 0
+    near = ranking.noise_of_metric("val_accuracy", abs(level - 1 / 360), 360)
+    assert near is not None
+    assert near.difference < noise.difference < 2 * near.difference

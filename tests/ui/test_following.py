@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from sweep.ui import following
 from sweep.ui.facts import LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
+from sweep.ui.watching import Reading, Watch
 
 T = 1_700_000_000.0
 
@@ -133,3 +135,25 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
     with driving(make_sweep(results, "lives", some_trials(time.time(), 5))):
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["left_s"] > 0) == ("lives", True)
+
+
+def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: Path) -> None:
+    async def work() -> None:
+        folder = make_sweep(tmp_path, "one", some_trials(T))
+        watch = Watch(folder, Reading())
+        with driving(folder):
+            async with watch.keep_up_to_date():
+                while watch.report is None:
+                    await watch.news.wait(1)
+        first = watch.report
+        assert first is not None
+        assert (first.running, "It still runs" in first.content.decode()) == (True, True)
+        async with watch.keep_up_to_date():  # the log has not grown since
+            while watch.report is first:
+                await watch.news.wait(1)
+        second = watch.report
+        assert second is not None
+        assert (second.line, second.running) == (first.line, False)
+        assert "It still runs" not in second.content.decode()
+
+    asyncio.run(asyncio.wait_for(work(), 60))

@@ -95,6 +95,15 @@ def test_a_frame_of_another_site_gets_a_cookie_for_it_alone(project: Path) -> No
         (make_pass("the-token"), {"ancestor": "null"}, 400),
         (make_pass("the-token"), {"ancestor": "https://a;b"}, 400),
     ],
+    ids=[
+        "guessed",
+        "none",
+        "of another server",
+        "null",
+        "no origin",
+        "null around",
+        "two around",
+    ],  # the same each time
 )
 def test_a_wrong_pass_opens_nothing(project: Path, given: str, query: dict[str, str], status: int) -> None:
     frames = Frames()

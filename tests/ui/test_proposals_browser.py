@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from browsers import needs_chromium
-from test_ui_browser import Visitor, browser, serving
-
-__all__ = ["browser"]
+from visiting import Visitor, serving
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
