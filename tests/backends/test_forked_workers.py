@@ -47,7 +47,7 @@ epochs: 1
 THREAD = """
 import sys, threading, time
 
-if "sweep.backends.ray_tune.fork_server" in sys.orig_argv:
+if any("fork_server" in word for word in sys.orig_argv):
     threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
 """
 
@@ -56,7 +56,8 @@ def run(folder: Path, **environment: str) -> str:
     """Run the sweep in this folder; return what it says."""
     (folder / "mine.py").write_text(TRAINABLE)
     (folder / "mine.yaml").write_text(FILE)
-    command = [sys.executable, "-m", "sweep", "run", "mine.yaml"]
+    (folder / "attrs.py").write_text("")  # a library of Ray's has this name
+    command = [str(Path(sys.executable).with_name("sweep")), "run", "mine.yaml"]
     result = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
     )
@@ -74,7 +75,7 @@ def test_workers_are_forks_and_a_killed_one_is_replaced(tmp_path: Path) -> None:
     assert "by themselves" not in run(tmp_path)
     assert (tmp_path / "killed").exists()
     for about in read_about(tmp_path):
-        assert "sweep.backends.ray_tune.fork_server" in about["parent"]
+        assert any("ray_tune.fork_server" in word for word in about["parent"])
         assert (about["names"], about["threads"]) == ([], "1")
 
 

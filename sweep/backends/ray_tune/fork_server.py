@@ -7,9 +7,9 @@ Ray starts `fork_client.py` in place of its worker. It connects to the socket of
 worker is to have: arguments, environment, working folder, standard output and error, process group and blocked signals.
 The worker ends as any other, and `fork_client.py` with it.
 
-Run as ``python -m sweep.backends.ray_tune.fork_server NAME``, with the name of an abstract socket. Only processes of
-the same user are served. Standard input has the names of further modules to import, one a line, up to an empty line;
-the server ends when it is closed.
+`forking` runs `main` in a process of its own, with the name of an abstract socket. Only processes of the same user are
+served. Standard input has the names of further modules to import, one a line, up to an empty line; the server ends when
+it is closed.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def main() -> None:
     request = serve(listener)
     if request is not None:
         take_over(request)
+        sys.path.insert(0, "")  # in whose place `run_worker` puts the folder of Ray's program
         run_worker(request.arguments)
 
 
@@ -232,7 +233,3 @@ def _read_ray_settings() -> None:
     raylet: Any = import_private("ray._raylet")
     raylet.Config.initialize("")
     raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
-if __name__ == "__main__":
-    main()

@@ -11,9 +11,15 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 
 from sweep.backends.ray_tune.ray_settings import LOCAL_SETTINGS, SETTINGS
 from sweep.contract import Devices
+
+_HOME = Path(__file__).parents[3]
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.backends.ray_tune.fork_server import main; main()"
+"""Runs the server without the working folder in the search path, where the author may have a module with the name of a
+library's. The folder of sweep comes last, in case it is not installed."""
 
 
 class ForkServer:
@@ -28,7 +34,7 @@ class ForkServer:
         }
         self._errors = os.memfd_create("fork-server-errors")  # no pipe, which may be full, nor a file on a disk
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sweep.backends.ray_tune.fork_server", self.name],
+            [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
