@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import sys
 
-from sweep import interruption, output
-
-UNWRITTEN = 2  # exit code if standard output cannot be written
+from sweep.command import run_command
+from sweep.keeper.client import run_in_keeper
 
 
 def run() -> None:
@@ -15,22 +14,9 @@ def run() -> None:
 
     A normal exit spends up to a second on unloading large libraries.
     """
-    output.prepare_streams()
-    interruption.start_handling_signals()
-    from sweep.cli import main  # a slow import; signals are already handled while it runs
-
-    code: object = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code
-    code = code if isinstance(code, int) else int(code is not None)
-    output.flush()
-    if not code and (failure := output.failure()):
-        code = UNWRITTEN
-        with suppress(OSError):
-            os.write(2, f"error: standard output: {failure.strerror}\n".encode())
-    interruption.finish()
+    code = run_in_keeper(sys.argv[1:])
+    if code is None:
+        code = run_command()
     os._exit(code)
 
 

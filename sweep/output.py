@@ -37,6 +37,7 @@ def failure() -> OSError | None:
 
 def prepare_streams() -> None:
     """Replace the standard streams: unencodable characters are escaped, closed streams discard what is printed."""
+    _failures.clear()
     for number in range(3):
         try:
             os.fstat(number)

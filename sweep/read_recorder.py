@@ -125,6 +125,10 @@ class ReadRecorder:
                 self._reads.add(before.by_file[file])
         self._reads.by_file = before.by_file
 
+    def continue_session(self, name: str) -> None:
+        """Keep all that was read so far for the trials of another sweep, which may use the data that were read."""
+        self._session = name
+
     @contextmanager
     def in_trial(self) -> Iterator[None]:
         """Record all reads inside the block, not only those of modules during their import."""

@@ -98,6 +98,11 @@ class WorkerGroup:
         self._notices.clear()
         return dataclasses.replace(progress, notices=tuple(new))
 
+    @property
+    def idle_worker(self) -> Worker | None:
+        """A worker without a trial, which keeps the trainable of its earlier trials."""
+        return self._free[-1] if self._free else None
+
     def close(self) -> None:
         """Release all trials and stop receiving the driver's messages."""
         for worker in (*self._workers.values(), *self._free):

@@ -28,10 +28,19 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
     """
     recorder.install()
     native_readers.install()
-    recorder.begin_session(f"{job.folder} {job.session}", list_module_files(job).values())
+    recorder.begin_session(_name_session(job), list_module_files(job).values())
     recorder.exclude(job.folder)
     if is_own_process:
         recorder.record_always()
+
+
+def keep_reads(job: Job) -> None:
+    """Count what this process has read for the sweep before among the reads of this one, which uses the same data."""
+    recorder.continue_session(_name_session(job))
+
+
+def _name_session(job: Job) -> str:
+    return f"{job.folder} {job.session}"
 
 
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:

@@ -182,6 +182,18 @@ class Worker:
             self._trainable = None
         self._has_earlier_trials = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
+    def find_hindrance(self, job: Job) -> str | None:
+        """Return why trials of another session must not use what this process holds; None if they may."""
+        if inputs.list_changed_modules(job):
+            return "the code has changed"
+        declared = inputs.get_declared_paths(self._trainable)
+        return inputs.find_hindrance(inputs.collect_inputs(job, declared), job.working_folder, job.import_folders)
+
+    def take_over(self, earlier: Worker) -> None:
+        """Train with the trainable of a worker of another sweep in this process, which has been closed."""
+        self._trainable = earlier._trainable
+        self.surroundings = earlier.surroundings
+
     def close(self) -> None:
         """Release the last trial and stop receiving the driver's messages."""
         self.release()

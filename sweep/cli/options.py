@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,52 @@ def _parse_receiver(text: str) -> dict[str, Any]:
         raise InputError.one("--notify", f"{text!r} cannot be read: {error}", "quote it as in a shell") from None
 
 
+class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
+    """A number of seconds, minutes or hours, as in 90s, 15m and 2h; its value is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+        try:
+            seconds = float(value[:-1]) * units[value[-1:]]
+        except (KeyError, ValueError):
+            seconds = 0.0
+        if not 0 < seconds <= LONGEST_WARM_S:
+            self.fail(f"{value!r} is not a duration of up to 24 hours, such as 90s, 15m or 2h", param, ctx)
+        return seconds
+
+
+LONGEST_WARM_S = 24 * 3600.0
+keep_warm = click.option(
+    "--keep-warm",
+    type=_Duration(),
+    metavar="15m",
+    help="Keep Ray and its workers for so long after the command, for the next one in this folder.",
+)
+
+
+def _take_keeping(given: dict[str, Any]) -> None:
+    """Tell the Ray that this process keeps for how long, or say why nothing is kept."""
+    from sweep.backends.ray_tune.kept_ray import get_kept_ray
+
+    seconds = given.pop("keep_warm", None)
+    kept = get_kept_ray()
+    if kept is not None:
+        kept.keep_s = seconds or kept.keep_s
+        kept.is_quiet = given["quiet"]
+        return
+    if seconds is None or given.get("detach"):  # then the process in the background gets the option
+        return
+    for name in ("inline", "address", "eager", "profile"):
+        if given.get(name):
+            raise InputError.one("--keep-warm", f"is given with --{name}", "leave one of them out")
+    if not hasattr(os, "getuid"):
+        raise InputError.one("--keep-warm", "this system cannot do it", "leave it out")
+
+
 def session(command: Callable[..., None]) -> Callable[..., None]:
     """Declare the options of a session and pass them to the command as ``how``, an `Options`, and ``as_json``.
 
@@ -122,6 +169,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(**given: Any) -> None:
         if given["events"] and given["as_json"]:
             raise InputError.one("--events", "is given with --json", "leave one of them out")
+        _take_keeping(given)
         how = _take_options(given)
         command(**given, how=how)
 
@@ -137,6 +185,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Join this Ray cluster."
         ),
+        keep_warm,
         no_memo,
     ):
         with_options = option(with_options)

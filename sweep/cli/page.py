@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import webbrowser
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import click
 
 from sweep.cli import options
 from sweep.errors import InputError
+from sweep.keeper.place import opening_page
 
 if TYPE_CHECKING:
     from sweep.ui.acts import Commands
@@ -75,7 +76,8 @@ def ui(
     from sweep.ui import server  # imports that take seconds; a browser waits meanwhile
 
     page = server.Page(results, secrets, _list_commands(), expected=name)
-    with suppress(KeyboardInterrupt):
+    is_for_a_person = beside is None and within is None and not read_only
+    with opening_page(Path.cwd()) if is_for_a_person else nullcontext(), suppress(KeyboardInterrupt):
         server.serve(page, listening, beside, within)
 
 

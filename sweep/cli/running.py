@@ -203,10 +203,14 @@ def _import_early(spec: Spec, how: Options) -> None:
     """
     if how.inline or how.address is not None:
         return
-    from sweep.backends.ray_tune import forking
+    from sweep.backends.ray_tune import forking, kept_ray
 
     devices = spec.resources.devices(how.simulated_gpus)
-    click.get_current_context().with_resource(forking.starting_early(devices))
+    kept = kept_ray.get_kept_ray()
+    if kept is None:
+        click.get_current_context().with_resource(forking.starting_early(devices))
+    elif not kept.is_running:
+        kept.enter(forking.starting_early(devices))
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool) -> None:

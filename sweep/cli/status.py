@@ -14,6 +14,7 @@ from sweep import interruption
 from sweep.cli import options, submitting
 from sweep.errors import InputError
 from sweep.events import UNFINISHED
+from sweep.keeper.client import stop_keeper
 from sweep.text import counted, duration, money, printable, score
 
 if TYPE_CHECKING:
@@ -141,14 +142,24 @@ def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
 
 
 @click.command()
-@click.argument("sweep")
+@click.argument("sweep", default="")
 @options.results
 @options.dashboard
+@click.option("--warm", is_flag=True, help="End what --keep-warm keeps for this folder, instead of a sweep.")
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
 @options.as_json
-def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool, as_json: bool) -> None:
+def stop(
+    sweep: str, results: Path, address: str | None, warm: bool, trial: int | None, now: bool, as_json: bool
+) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
+    if warm:
+        if sweep or address is not None or trial is not None or now:
+            raise InputError.one("--warm", "is given with a sweep or its options", "leave one of them out")
+        _print_stopped("", None, stop_keeper(), as_json=as_json)
+        return
+    if not sweep:
+        raise click.UsageError("Missing argument 'SWEEP'.", click.get_current_context())
     if address is not None and trial is None and not now:
         result = submitting.stop_submitted_sweep(sweep, address)
     else:
@@ -157,6 +168,10 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
         from sweep.runner import stop_requests
 
         result = stop_requests.stop_sweep(results, sweep, trial, now=now)
+    _print_stopped(sweep, trial, result, as_json=as_json)
+
+
+def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool) -> None:
     if not as_json:
         click.echo(result)
         return

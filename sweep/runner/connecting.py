@@ -9,17 +9,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sweep import backends, interruption
 from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Crowded, Driver, Job, Order, Outgrown, SweepStatus, is_released, orders, refill
 from sweep.backends.group import WorkerGroup
-from sweep.backends.ray_tune import forking
+from sweep.backends.ray_tune import forking, kept_ray
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Status
@@ -27,6 +27,9 @@ from sweep.inspection import Source
 from sweep.runner import Options, View
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
+
+if TYPE_CHECKING:
+    from sweep.backends.ray_tune.cluster import Cluster
 
 
 @contextmanager
@@ -40,37 +43,92 @@ def backend(
         with backends.sending_messages(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
-    devices = spec.resources.devices(options.simulated_gpus)
-    is_local = options.address is None
-    view.step("starting Ray" if is_local else f"connecting to Ray at {options.address}")
-    with forking.serving(devices, source.first_imports, say) if is_local else nullcontext() as fork_server:
-        from sweep.backends.ray_tune import cluster, dashboard, local_ray
+    if options.address is None:
+        view.step("starting Ray")
+        connected = _connect_locally(options, job, spec, source, say, partial(leave, "Ray has died"))
+    else:
+        view.step(f"connecting to Ray at {options.address}")
+        connected = _join_cluster(options.address, options, job, say)
+    with connected as found:
+        from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
 
-        most = find_most(spec.resources.max_concurrent, options)
-        start = cluster.Start(
-            lost=partial(leave, "Ray has died"),
-            meanwhile=_import_ray_tune,
-            ahead=local_ray.importing_in_advance(source.first_imports, devices, most, fork_server, say),
-            about=dashboard.make_job_metadata(job.sweep, job.session, say),
+        devices = spec.resources.devices(options.simulated_gpus)
+        trains = RayTune(
+            cluster=found,
+            job=job,
+            devices=devices,
+            training=spec.training,
+            most=find_most(spec.resources.max_concurrent, options),
+            max_share=spec.resources.max_share,
+            reuse=options.reuse,
+            notice=notice,
+            sweep_status=lambda: sweep_status(view.standing),
         )
-        with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
-            from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
+        if job.workers + job.aside > 1:
+            say(OPEN_PORT)
+        with found.shared(job, devices), backends.sending_messages(job):
+            view.step("starting workers: they import the code, load the data, and build the first model")
+            yield trains
 
-            trains = RayTune(
-                cluster=found,
-                job=job,
-                devices=devices,
-                most=most,
-                max_share=spec.resources.max_share,
-                reuse=options.reuse,
-                notice=notice,
-                sweep_status=lambda: sweep_status(view.standing),
-            )
-            if job.workers + job.aside > 1:
-                say(OPEN_PORT)
-            with found.shared(job, devices), backends.sending_messages(job):
-                view.step("starting workers: they import the code, load the data, and build the first model")
-                yield trains
+
+@contextmanager
+def _connect_locally(
+    options: Options, job: Job, spec: Spec, source: Source, say: Callable[[str], None], lost: Callable[[], None]
+) -> Iterator[Cluster]:
+    """Start a Ray on this machine, or use the one that this process keeps."""
+    devices = spec.resources.devices(options.simulated_gpus)
+    most = find_most(spec.resources.max_concurrent, options)
+    start = partial(_start_ray, devices, options.simulated_gpus, most, source.first_imports)
+    make_metadata = partial(_make_job_metadata, job, say)
+    kept = kept_ray.get_kept_ray()
+    if kept is None:
+        connection = start(say, lost, make_metadata)
+    else:
+        begin = partial(start, kept.say, kept.report_loss, make_metadata)
+        listener = kept_ray.Listener(say, lost)
+        connection = kept.lend((devices, options.simulated_gpus), make_metadata, listener, begin)
+    with connection as found:
+        yield found
+
+
+@contextmanager
+def _start_ray(
+    devices: Devices,
+    simulated_gpus: int | None,
+    most: int | None,
+    first_imports: Sequence[str],
+    say: Callable[[str], None],
+    lost: Callable[[], None],
+    make_metadata: Callable[[], dict[str, str]],
+) -> Iterator[Cluster]:
+    """Start a Ray on this machine, whose workers import the trainable's libraries while it starts."""
+    with forking.serving(devices, first_imports, say) as fork_server:
+        from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
+
+        start = cluster.Start(
+            lost=lost,
+            meanwhile=_import_ray_tune,
+            ahead=local_ray.importing_in_advance(first_imports, devices, most, fork_server, say),
+            about=make_metadata(),
+        )
+        with cluster.connect(None, simulated_gpus, say, start) as found:
+            yield found
+
+
+@contextmanager
+def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str], None]) -> Iterator[Cluster]:
+    """Connect to a Ray that runs already."""
+    from sweep.backends.ray_tune import cluster
+
+    start = cluster.Start(meanwhile=_import_ray_tune, about=_make_job_metadata(job, say))
+    with cluster.connect(address, options.simulated_gpus, say, start) as found:
+        yield found
+
+
+def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
+    from sweep.backends.ray_tune import dashboard
+
+    return dashboard.make_job_metadata(job.sweep, job.session, say)
 
 
 def _import_ray_tune() -> None:

@@ -313,6 +313,18 @@ OTHERS = (
     Row("run nowhere.yaml --ui", 2, err="no such file"),
     Row("stop one --results results", 4, err="is not running"),
     Row("stop one --trial 1 --now", 4, err="is not running"),
+    Row("stop --warm", out="nothing is kept warm for this folder"),
+    Row("stop one --warm", 2, err="error: --warm: is given with a sweep or its options; leave one of them out"),
+    Row("stop", 2, err="Missing argument 'SWEEP'"),
+    *(
+        Row(
+            f"{line} --inline --keep-warm 5m",
+            2,
+            err="error: --keep-warm: is given with --inline; leave one of them out",
+        )
+        for line in ("run one.yaml --name NEW", "resume one", "confirm one", "retrain one")
+    ),
+    Row("run one.yaml --name NEW --keep-warm soon", 2, err="'soon' is not a duration of up to 24 hours, such as 90s"),
     Row("add one a=7 --results results", 2, err="add: a: number 7, expected one of 3, 1, 2"),
     Row("add one b=7", 2, err="(?s)b: no parameter 'b'.*add: lacks a, expected a value for each parameter that varies"),
     Row("add one a=1", 4, err="this configuration is that of trial 1 already"),

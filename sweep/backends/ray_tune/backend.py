@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ import ray
 from ray import tune
 
 from sweep.backends import Driver, Job, SweepStatus
-from sweep.backends.ray_tune import worker_exits
+from sweep.backends.ray_tune import kept_ray, kept_workers, worker_exits
 from sweep.backends.ray_tune.adapters import (
     DriverClock,
     DriverScheduler,
@@ -38,8 +38,10 @@ from sweep.backends.ray_tune.cluster import (
 )
 from sweep.backends.ray_tune.dashboard import LiveDrivers
 from sweep.backends.ray_tune.trial_actor import TrialWorker
+from sweep.backends.ray_tune.worker_settings import WorkerSettings
 from sweep.contract import Devices
 from sweep.errors import InputError, first_line
+from sweep.events import Value
 
 OPEN_PORT = (
     "the workers of a trial talk to one another over ports of TensorFlow's that all networks of their machines reach "
@@ -72,6 +74,7 @@ class RayTune:
     cluster: Cluster
     job: Job
     devices: Devices  # of a trial
+    training: Mapping[str, Value] = field(default_factory=dict)  # the `training:` block of the sweep file
     most: int | None = None  # limit on concurrent trials
     max_share: float | None = None  # of the trials that fit
     reuse: bool = True
@@ -144,6 +147,7 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
     with (
         worker_exits.make_exits_folder(job),
         _publish_end(published),
+        _keep_workers(backend, job, driver),
         tempfile.TemporaryDirectory(prefix="sweep-") as scratch,
     ):
         tune.run(
@@ -163,6 +167,23 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # silent; the one for notebooks would clear the cell's output
         )
+
+
+def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContextManager[None]:
+    """Begin with the workers of the sweep before and keep this one's, if this process keeps its Ray between commands.
+
+    Workers of trials with several processes, of trials that share a GPU or are trained together, and those of a class
+    or function that no module has are ended with their sweep.
+    """
+    kept = kept_ray.get_kept_ray()
+    if kept is None or not backend.cluster.local:
+        return nullcontext()
+    are_plain = job.workers + job.aside == 1 and job.together == 1 and driver.room is None
+    if not (are_plain and backend.reuse and backend._given is None and not job.profile):
+        kept.workers.end()
+        return nullcontext()
+    kept.workers.fit_to(job, WorkerSettings(backend.devices, backend.training), backend.notice)
+    return kept_workers.keeping_workers(kept.workers, backend.notice)
 
 
 @contextmanager

@@ -63,6 +63,19 @@ TAGGING = Use(
     ("ray.air._internal.usage:tag_callbacks",),
     "Tune imports MLflow and W&B, where they are installed, before it begins",
 )
+KEPT_WORKERS = Use(
+    (
+        "ray.tune.tune:TuneController",
+        "ray.tune.execution.tune_controller:TuneController._cleanup_stopping_actors",
+        "ray.tune.execution.tune_controller:TuneController._cleanup_trials",
+        "ray.tune.execution.tune_controller:TuneController._maybe_cache_trial_actor",
+        "ray.tune.execution.tune_controller:TuneController._maybe_reuse_cached_actor",
+        "ray.tune.execution.tune_controller:TuneController._schedule_trial_stop",
+        "ray.tune.utils.object_cache:_ObjectCache.flush_cached_objects",
+        "ray.air.execution._internal.actor_manager:RayActorManager.remove_actor",
+    ),
+    "workers are not kept for the next sweep",
+)
 SILENCE = Use(("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial")
 FORGETTING = Use(
     (
@@ -114,6 +127,7 @@ OF_RAY = (
         WAITING_PROCESSES,
         NAMED_WORKERS,
         TAGGING,
+        KEPT_WORKERS,
         SILENCE,
         WORDS,
     ),

@@ -16,10 +16,11 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import Ends, Job, Order, Steps, WorkerNode, memory
+from sweep.backends import Ends, Job, Order, Steps, WorkerNode, inputs, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
+from sweep.backends.ray_tune.worker_settings import WorkerSettings
 from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
 from sweep.errors import WorkerLost, in_short
@@ -60,12 +61,22 @@ class TrialWorker(tune.Trainable):
         nodes.prepare_process(order.assignment.devices)
         # Tune has changed to a folder of the trial, in which the author's relative paths would be wrong.
         os.chdir(os.environ.get("TUNE_ORIG_WORKING_DIR", os.curdir))
+        self._settings = WorkerSettings.of(order.assignment)
+        self._begin_session(config, earlier=None)
+        self._take(orders)
+        self._id = uuid.uuid4().hex
+        self._folder = Path(self.logdir)
+
+    def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
+        """Prepare to train trials of a session, with the trainable of the worker of an ``earlier`` one."""
+        job: Job = config["job"]
+        devices: Devices = config["orders"][0].assignment.devices
         self._job = job
         job.prepare()
         self._began = worker_exits.record_exit(job)
         here = _describe_node()
         room = config["room"] * (job.workers + job.aside)
-        neighbours = count_trials_at_once(order.assignment.devices, room, here.get("Resources", {}))
+        neighbours = count_trials_at_once(devices, room, here.get("Resources", {}))
         whole = _complete_job(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         labels = here.get("Labels") or {}
@@ -75,24 +86,47 @@ class TrialWorker(tune.Trainable):
             create = partial(
                 Worker, whole, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
             )
-            if gang is None:
-                return create(make=member)
-            return create(make=lambda: gang)
+            if gang is not None:
+                return create(make=lambda: gang)
+            worker = create(make=member)
+            if earlier is not None:
+                worker.take_over(earlier)
+            return worker
 
         self._group = WorkerGroup(whole, make)
         self._kept_wrongly: WorkerLost | None = None
-        self._take(orders)
-        self._id = uuid.uuid4().hex
-        self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Store the next order and delete the folder that Tune made for the previous one."""
         with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
+        if new_config["job"].session != self._job.session:  # see `kept_workers`
+            inputs.keep_reads(new_config["job"])
+            self._begin_session(new_config, earlier=self._group.idle_worker)
         new_config.pop("given", None)  # otherwise Tune would send it back with each result
         self._take(new_config["orders"])
         return True
+
+    def rest(self) -> None:
+        """End the session of this worker's sweep, but keep what may serve the next one."""
+        self._group.keep([])
+        self._group.close()
+
+    def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
+        """Return why this worker, which rests, cannot train trials of another session; None if it can."""
+        same = ("trainable", "import_folders", "working_folder", "data_seed", "workers", "servers", "together")
+        for name in same:
+            if getattr(job, name) != getattr(self._job, name):
+                return f"{name} is another"
+        if settings != self._settings:
+            return "its devices or its training block are others"
+        if job.code != self._job.code:
+            return "the code has changed"
+        worker = self._group.idle_worker
+        if worker is None:
+            return "it has trained no trial"
+        return worker.find_hindrance(job)
 
     def cleanup(self) -> None:
         """Release the last trial before Tune ends this process."""

@@ -1,0 +1,145 @@
+"""A local Ray that stays when its command ends, with its workers, for the next command in the same process.
+
+`sweep.keeper` runs one command after another in such a process. Everywhere else, `get_kept_ray` returns None, and each
+command starts its own Ray and ends it. This module imports Ray only when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sweep.backends.ray_tune.cluster import Cluster
+    from sweep.backends.ray_tune.kept_workers import KeptWorkers
+
+
+@dataclass(slots=True)
+class Listener:
+    """What hears from a Ray: the session that uses it, if one does."""
+
+    say: Callable[[str], None] = lambda text: None
+    lost: Callable[[], None] = lambda: None
+
+
+@dataclass(slots=True)
+class KeptRay:
+    """A Ray, its fork server and its workers."""
+
+    keep_s: float = 0.0
+    """Seconds for which it stays after a command."""
+    is_quiet: bool = False
+    """Whether the last command asked for no progress."""
+    listener: Listener = field(default_factory=Listener)
+    _kept: ExitStack = field(default_factory=ExitStack)
+    _cluster: Cluster | None = None
+    _workers: KeptWorkers | None = None
+    _made_for: Hashable = None
+    _pointer: str = ""  # to the record of its page in the dashboard
+    _is_lost: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a Ray that the next command can use."""
+        return self._cluster is not None and not self._is_lost
+
+    @property
+    def workers(self) -> KeptWorkers:
+        """The workers that train no trial now."""
+        from sweep.backends.ray_tune.kept_workers import KeptWorkers
+
+        if self._workers is None:
+            self._workers = KeptWorkers()
+        return self._workers
+
+    def enter(self, context: AbstractContextManager[object]) -> None:
+        """Enter a context that is left when the Ray ends."""
+        self._kept.enter_context(context)
+
+    @contextmanager
+    def lend(
+        self,
+        made_for: Hashable,
+        make_metadata: Callable[[], dict[str, str]],
+        listener: Listener,
+        start: Callable[[], AbstractContextManager[Cluster]],
+    ) -> Iterator[Cluster]:
+        """Yield a connection to the Ray for one session.
+
+        Arguments:
+            made_for: what a Ray is started for; one that was started for something else is replaced.
+            make_metadata: returns the metadata of the session's page in the dashboard.
+            listener: hears what is said by the Ray during the session.
+            start: starts a Ray, which reports to `say` and `report_loss`.
+        """
+        if self._cluster is not None and (self._is_lost or self._made_for != made_for):
+            self.close()
+        self.listener = listener
+        try:
+            if self._cluster is None:
+                self._cluster = self._kept.enter_context(start())
+                self._made_for = made_for
+                self._pointer = self._read_pointer(make_metadata())
+                yield self._cluster
+            else:
+                with self._open_page(self._cluster, make_metadata()) as cluster:
+                    yield cluster
+        except Exception:
+            self.close()
+            raise
+        finally:
+            self.listener = Listener()
+
+    def _read_pointer(self, metadata: dict[str, str]) -> str:
+        from sweep.backends.ray_tune.dashboard import POINTER
+
+        return metadata.get(POINTER, "")
+
+    @contextmanager
+    def _open_page(self, cluster: Cluster, metadata: dict[str, str]) -> Iterator[Cluster]:
+        """Show a session in the dashboard in place of the one before, which had the same connection to Ray."""
+        from sweep.backends.ray_tune.dashboard import POINTER, JobPage
+
+        if not metadata:
+            yield replace(cluster, page=None)
+            return
+        page = JobPage({**metadata, POINTER: self._pointer}, shared=False)
+        try:
+            yield replace(cluster, page=page)
+        finally:
+            page.close()
+
+    def say(self, text: str) -> None:
+        """Pass a line to the session that uses the Ray now."""
+        self.listener.say(text)
+
+    def report_loss(self) -> None:
+        """Tell the session that uses the Ray now that it has died; called from another thread."""
+        self._is_lost = True
+        self.listener.lost()
+
+    def close(self) -> None:
+        """End the workers and the Ray."""
+        if self._workers is not None:
+            self._workers.end()
+        self._kept.close()
+        self._cluster = None
+        self._is_lost = False
+
+
+_kept: KeptRay | None = None
+
+
+def get_kept_ray() -> KeptRay | None:
+    """Return the Ray that this process keeps between its commands; None if it keeps none."""
+    return _kept
+
+
+def keep_ray() -> KeptRay:
+    """Keep the local Ray of this process's commands from now on."""
+    global _kept
+    if _kept is None:
+        _kept = KeptRay()
+    return _kept

@@ -1,0 +1,167 @@
+"""Workers that stay when their Tune experiment ends, and train for the next one in the same process.
+
+Tune ends its actors with each experiment. A process that keeps its Ray warm (`kept_ray`) takes them out of the
+controller of the experiment that ends, and puts those into the next one that can train for it. They hold their
+resources in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from sweep.backends import Job
+from sweep.backends.ray_tune import ray_private_api
+from sweep.backends.ray_tune.worker_settings import WorkerSettings
+from sweep.errors import first_line
+from sweep.text import counted
+
+ANSWER_S = 10.0
+"""Seconds that a worker may take to say whether it can train for another sweep; then it is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdleWorker:
+    """A worker that trains no trial."""
+
+    resources: Any  # that it holds, as Tune asks for them
+    actor: Any  # by which Tune's manager knows it
+    handle: Any  # of Ray
+
+
+@dataclass(slots=True)
+class KeptWorkers:
+    """Workers without an experiment, with Tune's manager of their actors and resources."""
+
+    manager: Any = None
+    workers: list[IdleWorker] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.workers)
+
+    def end(self) -> None:
+        """End all workers and give their resources back."""
+        if self.manager is not None:
+            self.manager.cleanup()
+        self.manager = None
+        self.workers = []
+
+    def fit_to(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
+        """End the workers that cannot train for this job; if there are any, ``say`` gets how many and why."""
+        if not self.workers:
+            return
+        answers = [worker.handle.find_hindrance.remote(job, settings) for worker in self.workers]
+        ray.wait(answers, num_returns=len(answers), timeout=ANSWER_S)
+        fitting = []
+        hindrances = []
+        for worker, answer in zip(self.workers, answers, strict=True):
+            hindrance = _read_answer(answer)
+            if hindrance:
+                hindrances.append(hindrance)
+                self.manager.remove_actor(worker.actor, kill=True)
+            else:
+                fitting.append(worker)
+        self.workers = fitting
+        for _ in hindrances:
+            self.manager.next(timeout=0)  # Tune kills one actor a turn
+        if hindrances:
+            say(f"{counted(len(hindrances), 'worker')} of the sweep before cannot be used again: {hindrances[0]}")
+
+
+def _read_answer(answer: Any) -> str:
+    """Return why a worker cannot be used again, from its answer or from its absence; empty if it can."""
+    try:
+        hindrance: str | None = ray.get(answer, timeout=0)
+    except Exception as error:  # its process is gone, or does not answer
+        return first_line(error)
+    return hindrance or ""
+
+
+def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Make a Tune experiment inside the block begin with the kept workers, and leave its own workers to be kept.
+
+    If this Ray has not what that takes, the kept ones are ended.
+    """
+    if ray_private_api.list_missing(ray_private_api.KEPT_WORKERS):
+        kept.end()
+
+    def make_controller(controller: type) -> type:
+        # attributes of the class, because Tune saves those of the object
+        return type("KeepingController", (_KeepsWorkers, controller), {"kept": kept, "idle": {}})
+
+    return ray_private_api.replacing_name(ray_private_api.KEPT_WORKERS, say, make_controller)
+
+
+class _KeepsWorkers:
+    """Makes Tune's controller keep each worker that has no trial any more, where it would end all but one."""
+
+    kept: KeptWorkers
+    idle: dict[Any, IdleWorker]  # by actor, also those that have got a trial since
+
+    _actor_manager: Any  # these are Tune's
+    _actor_cache: Any
+    _actor_to_trial: dict[Any, Any]
+    _trial_to_actor: dict[Any, Any]
+    _started_actors: set[Any]
+    _actor_started: Callable[..., None]
+    _actor_stopped: Callable[..., None]
+    _actor_failed: Callable[..., None]
+    _schedule_trial_stop: Callable[..., None]
+    _cleanup_stopping_actors: Callable[..., None]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._is_ending = False
+        if self.kept.manager is not None:
+            self._actor_manager = self.kept.manager
+        for worker in self.kept.workers:
+            worker.actor.set_on_start(self._actor_started)
+            worker.actor.set_on_stop(self._actor_stopped)
+            worker.actor.set_on_error(self._actor_failed)
+            self._started_actors.add(worker.actor)
+            self._put_aside(worker)
+        self.kept.manager = None
+        self.kept.workers = []
+
+    def _put_aside(self, worker: IdleWorker) -> None:
+        """Cache an idle worker, for which Tune's cache may have no place."""
+        self.idle[worker.actor] = worker
+        self._actor_cache.increase_max(worker.resources)
+        self._actor_cache.cache_object(worker.resources, worker.actor)
+
+    def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
+        cached = self._actor_cache.num_cached_objects
+        is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
+        if self._actor_cache.num_cached_objects < cached:
+            self._actor_cache.decrease_max(trial.placement_group_factory)
+        return is_reused
+
+    def _maybe_cache_trial_actor(self, trial: Any) -> bool:
+        actor = self._trial_to_actor[trial]
+        is_usable = actor in self._started_actors and not self._actor_manager.is_actor_failed(actor)
+        if self._is_ending or not is_usable:
+            return False
+        worker = IdleWorker(trial.placement_group_factory, actor, trial.temporary_state.ray_actor)
+        del self._trial_to_actor[trial]
+        del self._actor_to_trial[actor]
+        trial.set_ray_actor(None)
+        self._put_aside(worker)
+        return True
+
+    def _cleanup_trials(self) -> None:
+        """End the workers that still have a trial, and hand the idle ones over."""
+        self._is_ending = True
+        idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
+        for trial in list(self._actor_to_trial.values()):
+            self._schedule_trial_stop(trial)
+        self._cleanup_stopping_actors(force_all=True)
+        self._actor_manager.next(timeout=0)  # kills a worker that has not stopped
+        resting = [worker.handle.rest.remote() for worker in idle]
+        with suppress(Exception):  # a worker that does not answer is ended before the next sweep
+            ray.get(resting, timeout=ANSWER_S)
+        self.kept.manager = self._actor_manager
+        self.kept.workers = idle

@@ -1,0 +1,22 @@
+"""What a worker's process sets once, by its first trial: all trials that it trains must agree on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweep.contract import Assignment, Devices
+from sweep.events import Value
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """The devices of a worker and the ``training`` block of its sweep."""
+
+    devices: Devices
+    training: Mapping[str, Value]
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> WorkerSettings:
+        """Return the settings of a trial."""
+        return cls(assignment.devices, assignment.training)

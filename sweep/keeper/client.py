@@ -1,0 +1,233 @@
+"""The command's side of a keeper: finds it or starts it, and is its terminal while it runs the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sweep.errors import RefusedError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+COMMANDS = ("run", "resume", "confirm", "retrain")
+ELSEWHERE = ("--inline", "--address", "--detach", "--eager", "--profile", "-h", "--help")
+"""Options of commands that have no Ray of their own in this process, or that end at once."""
+
+OPTION = "--keep-warm"
+START_S = 20.0
+"""Seconds that a keeper may take to listen."""
+
+END_S = 20.0
+"""Seconds that a keeper may take to end its Ray."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130
+
+
+def run_in_keeper(arguments: Sequence[str]) -> int | None:
+    """Run a command line in the keeper of the working folder, and return its exit code.
+
+    Returns None if the command must run in this process: it needs no keeper, or the keeper cannot run it, which is
+    said on standard error.
+    """
+    if not _may_be_kept(arguments):
+        return None
+    from sweep.keeper import place as places
+
+    place = places.find_place()
+    if place is None:
+        return None
+    wants = _asks_to_be_kept(arguments) or places.is_page_open(place)
+    keeper = Keeper.find(place)
+    if keeper is not None:
+        refusal = keeper.request(arguments)
+        if refusal is None:
+            return keeper.follow()
+        if refusal.get("is_busy") or not wants:
+            _say(f"the warm Ray of this folder is not used: {refusal['reason']}")
+            return None
+        _say(f"the warm Ray of this folder is replaced: {refusal['reason']}")
+    return _run_in_new_keeper(place, arguments) if wants else None
+
+
+def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
+    keeper = Keeper.start(place)
+    if keeper is None or keeper.request(arguments) is not None:
+        _say(f"nothing is kept warm: the process that would keep it did not start, see {place.with_suffix('.log')}")
+        return None
+    return keeper.follow()
+
+
+def stop_keeper() -> str:
+    """End the keeper of the working folder, with its Ray; return what was done, in words.
+
+    Raises:
+        RefusedError: if it runs a sweep.
+    """
+    from sweep.keeper import place as places
+
+    place = places.find_place()
+    keeper = None if place is None else Keeper.find(place)
+    answer = None if keeper is None else keeper.ask("end")
+    if answer is None:
+        return "nothing is kept warm for this folder"
+    process = int(answer["process"])
+    if answer["is_busy"]:
+        hint = "stop the sweep first: python -m sweep stop NAME"
+        raise RefusedError.one("--warm", f"process {process} runs a sweep now", hint)
+    _wait_for_end(process)
+    return f"ended what was kept warm for this folder (process {process})"
+
+
+def _wait_for_end(process: int) -> None:
+    """Wait until a process that was asked to end has ended, at most `END_S` seconds."""
+    deadline = time.monotonic() + END_S
+    with suppress(OSError):  # it has ended
+        while time.monotonic() < deadline:
+            os.kill(process, 0)
+            time.sleep(0.05)
+
+
+class Keeper:
+    """A connection to a keeper."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._answers: IO[bytes] = connection.makefile("rb")
+        self._signals = 0  # passed on
+
+    @classmethod
+    def find(cls, place: Path) -> Keeper | None:
+        """Connect to the keeper at a place; return None if there is none of this user."""
+        from sweep.keeper.messages import is_own
+
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(os.fspath(place))
+        except OSError:
+            connection.close()
+            return None
+        if not is_own(connection):
+            connection.close()
+            return None
+        return cls(connection)
+
+    @classmethod
+    def start(cls, place: Path) -> Keeper | None:
+        """Start a keeper and connect to it; return None if it does not start."""
+        with place.with_suffix(".log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sweep.keeper_process", os.fspath(place)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for this process, which passes it on
+            )
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            keeper = cls.find(place)
+            if keeper is not None:
+                process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
+                return keeper
+            if process.poll() is not None:
+                return None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        return None
+
+    def request(self, arguments: Sequence[str]) -> dict[str, Any] | None:
+        """Ask it to run a command line with the streams of this process; return its refusal, or None."""
+        from sweep.keeper import messages, place
+
+        request = {
+            "arguments": list(arguments),
+            "program": _name_program(),
+            "folder": os.getcwd(),  # noqa: PTH109  # as it is named here
+            "environment": dict(os.environ),
+            "search_path": sys.path,
+            "installation": place.describe_installation(),
+        }
+        try:
+            messages.send_request(self._connection, request, (0, 1, 2))
+            answer = self._read()
+        except OSError as error:
+            return {"reason": str(error)}
+        if answer is None:
+            return {"reason": "it has ended"}
+        if "reason" in answer:
+            return answer
+        return None
+
+    def ask(self, question: str) -> dict[str, Any] | None:
+        """Ask something else of it, see `keeper_process`; return its answer, None if it has ended."""
+        from sweep.keeper import messages
+
+        with suppress(OSError):
+            messages.send_request(self._connection, {"question": question}, (0, 1, 2))
+            return self._read()
+        return None
+
+    def close(self) -> None:
+        """Close the connection; the keeper ends the command that it runs for it, saving its trials."""
+        self._answers.close()
+        self._connection.close()
+
+    def follow(self) -> int:
+        """Pass signals on until the command has ended, and return its exit code."""
+        before = [signal.signal(number, self._pass_on) for number in _SIGNALS]
+        try:
+            answer = self._read()
+        finally:
+            for number, handler in zip(_SIGNALS, before, strict=True):
+                signal.signal(number, handler)
+        if answer is not None:
+            return int(answer["exit"])
+        if self._signals:
+            return INTERRUPTED
+        _say("error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status")
+        return 1
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        with suppress(OSError):
+            self._connection.sendall(bytes([number]))
+
+    def _read(self) -> dict[str, Any] | None:
+        line = self._answers.readline()
+        if not line.endswith(b"\n"):
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _may_be_kept(arguments: Sequence[str]) -> bool:
+    """Return whether a command line may start a local Ray, for which it may need a keeper."""
+    if not arguments or arguments[0] not in COMMANDS or "RAY_ADDRESS" in os.environ:
+        return False
+    return not any(word.partition("=")[0] in ELSEWHERE for word in arguments)
+
+
+def _asks_to_be_kept(arguments: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] == OPTION for word in arguments)
+
+
+def _name_program() -> str:
+    """Return how this program was called, as messages have it."""
+    name = Path(sys.argv[0]).name
+    return "python -m sweep" if name == "__main__.py" else name
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))

@@ -1,0 +1,105 @@
+"""Where the keeper of a folder listens, who may talk to it, and what must be the same for it to be of use.
+
+There is one keeper for each user, folder and Python. Its socket is in a folder that only this user can enter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+TERMINAL = frozenset(
+    {
+        *("_", "COLORTERM", "COLUMNS", "DISPLAY", "FORCE_COLOR", "LINES", "NO_COLOR", "OLDPWD", "PWD", "SHLVL"),
+        *("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "TERM", "TERM_PROGRAM", "TERM_SESSION_ID", "TMUX"),
+        *("TMUX_PANE", "VTE_VERSION", "WINDOWID", "WINDOW", "XDG_SESSION_ID"),
+    }
+)
+"""Environment variables of a terminal; a keeper takes them over from each command. All others must not have changed."""
+
+LONGEST_PATH = 103
+"""Bytes of a socket's path that all systems allow."""
+
+
+def find_place(folder: Path | None = None) -> Path | None:
+    """Return the path of the socket of a folder's keeper, by default that of the working folder.
+
+    Returns None if there can be no keeper: on a system without such sockets, or if another user owns the place.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    home = Path(tempfile.gettempdir()) / f"sweep-keepers-{os.getuid()}"
+    try:
+        home.mkdir(mode=0o700, exist_ok=True)
+        about = home.lstat()
+    except OSError:
+        return None
+    if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
+        return None
+    parts = (os.path.realpath(folder or Path.cwd()), sys.executable, sys.prefix, repr(sys.flags))
+    digest = hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
+    place = home / f"{digest[:16]}.socket"
+    if len(os.fsencode(place)) > LONGEST_PATH:
+        return None
+    return place
+
+
+def describe_installation() -> dict[str, int]:
+    """Return when each folder of the search path and each module of sweep has changed, in ns.
+
+    An installer changes the folder that it installs to.
+    """
+    changed = {}
+    own = Path(__file__).parents[1]
+    for path in [*map(Path, sys.path), *own.rglob("*.py")]:
+        if path.is_absolute() and path != Path.cwd():
+            try:
+                changed[str(path)] = path.stat().st_mtime_ns
+            except OSError:  # a folder of the search path need not exist
+                changed[str(path)] = 0
+    return changed
+
+
+def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return the first environment variable that differs, except those of a terminal; empty if none does."""
+    for name in sorted((before.keys() | now.keys()) - TERMINAL):
+        if before.get(name) != now.get(name):
+            return name
+    return ""
+
+
+@contextmanager
+def opening_page(folder: Path) -> Iterator[None]:
+    """Make the commands of a folder keep their Ray warm inside the block, while a page of it is open."""
+    import fcntl
+
+    place = find_place(folder)
+    if place is None:
+        yield
+        return
+    with _page_file(place).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+def is_page_open(place: Path) -> bool:
+    """Return whether a page of the keeper's folder is open."""
+    import fcntl
+
+    if not _page_file(place).exists():
+        return False
+    with _page_file(place).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _page_file(place: Path) -> Path:
+    return place.with_suffix(".page")

@@ -1,0 +1,295 @@
+"""The keeper's process: runs the commands of a folder one after another, and ends when it is not needed any more.
+
+It ends when the time of ``--keep-warm`` is over and no page of its folder is open, when memory gets short, when
+`sweep stop --warm` asks it to, or when a command comes for which its processes are of no use: in another environment,
+or after packages were installed. It is the driver of each sweep that it runs; if it is killed, its sweep is resumed as
+after any kill.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, NoReturn, TypeAlias
+
+from sweep import interruption
+from sweep.author_code import is_author_file
+from sweep.backends.ray_tune.kept_ray import KeptRay, keep_ray
+from sweep.command import run_command
+from sweep.keeper import messages
+from sweep.keeper import place as places
+from sweep.text import counted, duration
+
+FIRST_S = 30.0
+"""Seconds after which a keeper ends that has got no command."""
+
+LOOK_S = 1.0
+LEAST_MEMORY = 0.1
+"""Share of the machine's memory that must be available while nothing runs."""
+
+
+RunCommand: TypeAlias = Callable[[Sequence[str], str], int]
+"""Runs a command line of a program with this name; returns its exit code."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A command line to run, and the connection to its terminal."""
+
+    connection: socket.socket
+    content: dict[str, Any]
+    streams: list[int]
+
+
+class Server:
+    """Accepts requests in a thread, and runs them in the main thread."""
+
+    def __init__(self, place: Path, kept: KeptRay, run: RunCommand = run_command) -> None:
+        self._place = place
+        self._kept = kept
+        self._run_command = run
+        self._environment: dict[str, str] | None = None  # of the first command
+        self._installation: dict[str, int] = {}  # when it began
+        self._requests: SimpleQueue[Request] = SimpleQueue()
+        self._lock = threading.Lock()  # protects the next two
+        self._is_busy = False
+        self._is_over = False
+        self._until = time.monotonic() + FIRST_S
+
+    def serve(self, listener: socket.socket) -> None:
+        """Run commands until the keeper is not needed any more."""
+        threading.Thread(target=self._accept, args=(listener,), name="keeper-accepts", daemon=True).start()
+        while True:
+            try:
+                request = self._requests.get(timeout=LOOK_S)
+            except Empty:
+                if self._end_if_not_needed():
+                    return
+                continue
+            self._run(request)
+            with self._lock:
+                self._is_busy = False
+                self._is_over = self._is_over or not self._kept.is_running
+            if self._is_over:
+                return
+
+    # ---- in the main thread
+
+    def _run(self, request: Request) -> None:
+        is_over = threading.Event()
+        threading.Thread(target=_pass_signals, args=(request.connection, is_over), daemon=True).start()
+        _connect_streams(request.streams)
+        content = request.content
+        _take_terminal_variables(content["environment"])
+        sys.path[:] = content["search_path"]
+        sys.argv = [content["program"], *content["arguments"]]
+        try:
+            code = self._run_command(content["arguments"], content["program"])
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        interruption.stop_handling_signals()
+        os.chdir(content["folder"])
+        _forget_author_modules()
+        self._until = time.monotonic() + self._kept.keep_s
+        if self._kept.is_running and not self._kept.is_quiet:
+            _say(self._describe())
+        _discard_streams()
+        is_over.set()
+        with suppress(OSError):
+            messages.send_answer(request.connection, exit=code)
+
+    def _describe(self) -> str:
+        """Return the line that says that something is kept, for how long, and how to end it."""
+        kept = "Ray"
+        if len(self._kept.workers):
+            kept = f"Ray and {counted(len(self._kept.workers), 'worker')}"
+        until = []
+        if self._kept.keep_s:
+            until.append(f"for {duration(self._kept.keep_s)}")
+        if places.is_page_open(self._place):
+            until.append("while the page is open")
+        return (
+            f"warm     {kept} stay {' and '.join(until) or 'for a moment'} (process {os.getpid()}); end them with "
+            "python -m sweep stop --warm"
+        )
+
+    def _end_if_not_needed(self) -> bool:
+        is_needed = time.monotonic() < self._until or (self._kept.is_running and places.is_page_open(self._place))
+        with self._lock:
+            if not self._is_busy and (not is_needed or _is_memory_short()):
+                self._is_over = True
+            return self._is_over and not self._is_busy
+
+    # ---- in the thread that accepts
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection = listener.accept()[0]
+            try:
+                self._answer(connection)
+            except (OSError, ValueError, KeyError):  # it is gone, or speaks something else
+                connection.close()
+
+    def _answer(self, connection: socket.socket) -> None:
+        if not messages.is_own(connection):
+            connection.close()
+            return
+        connection.settimeout(10.0)
+        received = messages.receive_request(connection)
+        connection.settimeout(None)
+        if received is None:
+            connection.close()
+            return
+        content, streams = received
+        if "question" in content:
+            for stream in streams:
+                os.close(stream)
+            self._answer_question(connection, content["question"])
+            connection.close()
+            return
+        with self._lock:
+            if self._is_busy or self._is_over:
+                reason = "it runs another sweep now" if self._is_busy else "it is about to end"
+                messages.send_answer(connection, reason=reason, is_busy=self._is_busy)
+                refused = True
+            else:
+                reason = self._find_hindrance(content)
+                refused = bool(reason)
+                if refused:
+                    self._is_over = True
+                    _leave(self._place)
+                    messages.send_answer(connection, reason=reason)
+                else:
+                    self._is_busy = True
+        if refused:
+            for stream in streams:
+                os.close(stream)
+            connection.close()
+            return
+        messages.send_answer(connection, accepted=True)
+        self._requests.put(Request(connection, content, streams))
+
+    def _find_hindrance(self, content: dict[str, Any]) -> str:
+        """Return why the processes that are kept are of no use for a command; empty if they are."""
+        if self._environment is None:
+            self._environment = content["environment"]
+            self._installation = content["installation"]
+            return ""
+        name = places.find_difference(self._environment, content["environment"])
+        if name:
+            return f"the environment variable {name} has another value"
+        if content["installation"] != self._installation:
+            return "the installed packages have changed"
+        return ""
+
+    def _answer_question(self, connection: socket.socket, question: str) -> None:
+        with self._lock:
+            if question == "end" and not self._is_busy:
+                self._is_over = True
+                _leave(self._place)
+            messages.send_answer(connection, process=os.getpid(), is_busy=self._is_busy)
+
+
+def _pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
+    """Send this process the signals that a command's terminal gets; SIGTERM if the terminal is gone too early."""
+    with connection:
+        while True:
+            try:
+                received = connection.recv(1)
+            except OSError:
+                received = b""
+            if is_over.is_set():
+                return
+            os.kill(os.getpid(), received[0] if received else signal.SIGTERM)
+            if not received:
+                return
+
+
+def _take_terminal_variables(environment: dict[str, str]) -> None:
+    """Set the environment variables of the terminal as a command has them."""
+    for name in places.TERMINAL:
+        if name in environment:
+            os.environ[name] = environment[name]
+        else:
+            os.environ.pop(name, None)
+
+
+def _connect_streams(streams: list[int]) -> None:
+    """Make streams that were received the standard ones of this process."""
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+
+
+def _discard_streams() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    _connect_streams([nothing, os.dup(nothing), os.dup(nothing)])
+
+
+def _forget_author_modules() -> None:
+    """Drop the author's modules, such as a search method, which may have changed when the next command comes."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is not None and name != "__main__" and is_author_file(file):
+            del sys.modules[name]
+
+
+def _is_memory_short() -> bool:
+    """Return whether other programs need the memory that is kept, where the system says so."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return False
+    values = {line.partition(":")[0]: int(line.split()[1]) for line in lines if len(line.split()) > 1}
+    return values.get("MemAvailable", 1) < LEAST_MEMORY * values.get("MemTotal", 1)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
+
+
+def _leave(place: Path) -> None:
+    """Make room for another keeper: commands that come now do not find this one."""
+    place.unlink(missing_ok=True)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+def main() -> None:
+    """Serve at the place that the command line names, unless another process does."""
+    place = Path(sys.argv[1])
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    place.unlink(missing_ok=True)
+    listener.bind(os.fspath(place))
+    inode = place.stat().st_ino
+    listener.listen()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    kept = keep_ray()
+    try:
+        Server(place, kept).serve(listener)
+    finally:
+        with suppress(OSError):
+            if place.stat().st_ino == inode:
+                _leave(place)
+        kept.close()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""A command and its keeper, with a stand-in for the command that is run and for the Ray that is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import interruption, keeper_process
+from sweep.backends.ray_tune.kept_ray import KeptRay
+from sweep.errors import RefusedError
+from sweep.keeper import client, messages
+from sweep.keeper import place as places
+from sweep.keeper.client import Keeper
+
+
+class FakeRay(KeptRay):
+    """Is kept without having been started."""
+
+    running = True
+
+    @property
+    def is_running(self) -> bool:
+        return self.running
+
+
+@dataclass
+class Kept:
+    """A keeper in a process of its own, and its place."""
+
+    place: Path
+    process: int
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+Command = Callable[[Sequence[str], str], int]
+
+
+def echo(arguments: Sequence[str], program: str) -> int:
+    """Print what the command is run with, and end with the number of its words."""
+    print(program, *arguments, os.environ.get("COLUMNS"), flush=True)
+    return len(arguments)
+
+
+def wait_for_signal(arguments: Sequence[str], program: str) -> int:
+    """Run until a signal comes, as a sweep does; end with its number."""
+    received: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: received.append(number))
+    print("ready", flush=True)
+    while not received:
+        time.sleep(0.01)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return received[0]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Kept]]:
+    """Return a function that starts a keeper of the working folder."""
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="k-"))
+    monkeypatch.setattr(keeper_process, "LOOK_S", 0.02)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    started: list[int] = []
+
+    def start_keeper(command: Command = echo, *, keep_s: float = 60.0, running: bool = True) -> Kept:
+        place = places.find_place()
+        assert place is not None
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(place))
+        listener.listen()
+        process = os.fork()
+        if process == 0:
+            interruption.stop_handling_signals()
+            kept = FakeRay(keep_s=keep_s)
+            kept.running = running
+            keeper_process.Server(place, kept, command).serve(listener)
+            os._exit(0)
+        listener.close()
+        started.append(process)
+        return Kept(place, process)
+
+    yield start_keeper
+    for process in started:
+        try:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def test_a_command_is_run_with_the_terminal_of_the_person(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = start()
+    monkeypatch.setenv("COLUMNS", "77")
+    monkeypatch.setattr(sys, "argv", ["/bin/sweep"])
+    for _ in range(2):
+        assert client.run_in_keeper(["run", "a.yaml", "-q"]) == 3
+    said = capfd.readouterr()
+    assert said.out == "sweep run a.yaml -q 77\n" * 2
+    line = f"warm     Ray stay for 1 min 00 s (process {kept.process}); end them with python -m sweep stop --warm"
+    assert said.err.splitlines() == [line] * 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["status", "a"],
+        ["run", "a.yaml", "--inline"],
+        ["run", "a.yaml", "--address=1.2.3.4:5"],
+        ["run", "--help"],
+        ["resume", "a", "--detach"],
+    ],
+)
+def test_other_commands_run_where_they_are_typed(start: Callable[..., Kept], arguments: list[str]) -> None:
+    start()
+    assert client.run_in_keeper(arguments) is None
+
+
+def test_without_a_keeper_a_command_runs_where_it_is_typed(start: Callable[..., Kept]) -> None:
+    assert client.run_in_keeper(["run", "a.yaml"]) is None
+    assert client.stop_keeper() == "nothing is kept warm for this folder"
+
+
+def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
+    start(wait_for_signal)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
+        timer.start()
+        assert client.run_in_keeper(["run", "a.yaml"]) == number
+
+
+def test_a_command_whose_terminal_is_gone_is_asked_to_end(start: Callable[..., Kept], tmp_path: Path) -> None:
+    kept = start(wait_for_signal)
+    keeper = Keeper.find(kept.place)
+    assert keeper is not None
+    assert keeper.request(["run", "a.yaml"]) is None
+    busy = Keeper.find(kept.place)
+    assert busy is not None
+    answer = busy.ask("look")
+    assert answer == {"process": kept.process, "is_busy": True}
+    del busy
+    keeper.close()
+    deadline = time.monotonic() + 10
+    while client.run_in_keeper(["status"]) is None and time.monotonic() < deadline:
+        other = Keeper.find(kept.place)
+        assert other is not None
+        looked = other.ask("look")
+        assert looked is not None
+        if not looked["is_busy"]:
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("it runs still")
+
+
+def test_while_it_runs_a_sweep_another_command_runs_where_it_is_typed(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = start(wait_for_signal)
+    keeper = Keeper.find(kept.place)
+    assert keeper is not None
+    assert keeper.request(["run", "a.yaml"]) is None
+    assert client.run_in_keeper(["run", "b.yaml", "--keep-warm", "1m"]) is None
+    assert "the warm Ray of this folder is not used: it runs another sweep now" in capfd.readouterr().err
+    with pytest.raises(RefusedError, match=f"process {kept.process} runs a sweep now"):
+        client.stop_keeper()
+
+
+def test_in_another_environment_it_is_of_no_use_and_ends(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = start()
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    monkeypatch.setenv("TF_XLA_FLAGS", "--other")
+    assert client.run_in_keeper(["run", "a.yaml"]) is None
+    assert "is not used: the environment variable TF_XLA_FLAGS has another value" in capfd.readouterr().err
+    assert kept.wait() == 0
+    assert not kept.place.exists()
+
+
+def test_after_an_installation_it_is_of_no_use_and_ends(
+    start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kept = start()
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    monkeypatch.setattr(places, "describe_installation", lambda: {"site": 2})
+    assert client.run_in_keeper(["run", "a.yaml"]) is None
+    assert "the installed packages have changed" in capfd.readouterr().err
+    assert kept.wait() == 0
+
+
+def test_it_ends_when_its_time_is_over_unless_a_page_is_open(start: Callable[..., Kept], tmp_path: Path) -> None:
+    kept = start(keep_s=0.05)
+    with places.opening_page(tmp_path):
+        assert client.run_in_keeper(["run", "a.yaml"]) == 2
+        time.sleep(0.3)
+        assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    assert kept.wait() == 0
+
+
+def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[..., Kept]) -> None:
+    kept = start(running=False)
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    assert kept.wait() == 0
+    kept.place.unlink(missing_ok=True)
+    kept = start()
+    ended = threading.Thread(target=kept.wait)  # as its parent, this process must
+    ended.start()
+    assert client.stop_keeper() == f"ended what was kept warm for this folder (process {kept.process})"
+    ended.join(10)
+
+
+def test_if_it_dies_the_command_says_so(start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]) -> None:
+    kept = start(wait_for_signal)
+    threading.Timer(0.3, os.kill, (kept.process, signal.SIGKILL)).start()
+    assert client.run_in_keeper(["run", "a.yaml"]) == 1
+    assert "error: the process that kept Ray warm and ran this command has ended" in capfd.readouterr().err
+
+
+def test_an_exception_of_a_command_ends_that_command_alone(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: Sequence[str], program: str) -> int:
+        raise ValueError("a fault of ours")
+
+    start(fail)
+    assert [client.run_in_keeper(["run", "a.yaml"]) for _ in range(2)] == [1, 1]
+    assert capfd.readouterr().err.count("ValueError: a fault of ours") == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\5hello", b"\xff\xff\xff\xff{}", b"GET / HTTP/1.1\r\n\r\n"])
+def test_what_is_no_request_is_dropped(start: Callable[..., Kept], content: bytes) -> None:
+    kept = start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as strange:
+        strange.connect(str(kept.place))
+        strange.sendall(content)
+        strange.shutdown(socket.SHUT_WR)
+        strange.settimeout(10)
+        with suppress(ConnectionResetError):  # it was closed before all was read
+            assert strange.recv(1) == b""
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+
+
+def test_a_request_arrives_as_it_was_sent() -> None:
+    one, other = socket.socketpair()
+    request: dict[str, Any] = {"arguments": ["x" * 300_000], "environment": {"A": "ü"}}
+    sender = threading.Thread(target=messages.send_request, args=(one, request, (0, 1, 2)))
+    sender.start()
+    received = messages.receive_request(other)
+    sender.join()
+    assert received is not None
+    assert received[0] == request
+    assert [os.fstat(stream) for stream in received[1]] == [os.fstat(number) for number in (0, 1, 2)]
+    for stream in received[1]:
+        os.close(stream)
+    assert messages.is_own(one)
