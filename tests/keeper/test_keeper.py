@@ -51,7 +51,7 @@ Command = Callable[[Sequence[str], str], int]
 
 def echo(arguments: Sequence[str], program: str) -> int:
     """Print what the command is run with, and end with the number of its words."""
-    print(program, *arguments, os.environ.get("COLUMNS"), flush=True)
+    os.write(1, f"{program} {' '.join(arguments)} {os.environ.get('COLUMNS')}\n".encode())
     return len(arguments)
 
 
@@ -60,7 +60,6 @@ def wait_for_signal(arguments: Sequence[str], program: str) -> int:
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: received.append(number))
-    print("ready", flush=True)
     while not received:
         time.sleep(0.01)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
