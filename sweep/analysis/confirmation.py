@@ -54,6 +54,7 @@ class Rules:
     share: float | None  # the part of the search's epochs that the race may use; None: no limit
     repeats: int  # of the search
     folds: int | None
+    equal_tells: bool = False  # see `look_at_race`
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
     for candidate in remaining:
         if not candidate[0].is_baseline:
             searched.append(candidate)
-    others = [racer for racer, _ in _drop_worse(searched)]
+    others = [racer for racer, _ in _drop_worse(searched, rules)]
     baseline = []
     for racer, _ in remaining:
         if racer.is_baseline:
@@ -212,11 +213,11 @@ def _is_usable(one: Run) -> bool:
     return one.status is Status.COMPLETED and math.isfinite(one.loss)
 
 
-def _drop_worse(ranked: Candidates) -> Candidates:
+def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
     """Return the candidates that the repeats of the search do not show to be worse than the best."""
     if len(ranked) < 2 or len(ranked[0][1]) < FIRST_SEEDS:
         return ranked
-    look = look_at_race([losses for _, losses in ranked], FIRST_SEEDS)
+    look = look_at_race([losses for _, losses in ranked], FIRST_SEEDS, equal_tells=rules.equal_tells)
     remaining = []
     for place, candidate in enumerate(ranked):
         if place not in look.out:
@@ -295,7 +296,7 @@ def _race(
             if racer not in failed:
                 continuing.append(replace(racer, losses=(*racer.losses, scores[racer.key][repeat])))
         left = continuing
-        left, worse = _split_off_worse(left, rules.seeds)
+        left, worse = _split_off_worse(left, rules)
         out = worse + out
         if len(left) < 2:
             if left:
@@ -305,7 +306,7 @@ def _race(
             break
     else:
         over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
-    left = _compare_with_leader(left, rules.seeds)
+    left = _compare_with_leader(left, rules)
     return Race(
         racers=(*left, *out),
         wanted=tuple(wanted),
@@ -322,11 +323,11 @@ def _drop_broken(racer: Racer) -> Racer:
     return replace(racer, out=BROKEN, is_broken=True)
 
 
-def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
+def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], list[Racer]]:
     """Return the racers that continue, and those that drop out now because they are worse than the leader."""
     if len(left) < 2:
         return list(left), []
-    look = look_at_race([racer.losses for racer in left], seeds)
+    look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
     reason = f"told apart after {len(left[0].losses)} seeds"
     worse = []
     for place in look.out:
@@ -335,11 +336,11 @@ def _split_off_worse(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], li
     return [racer for place, racer in enumerate(left) if place not in look.out], worse
 
 
-def _compare_with_leader(left: Sequence[Racer], seeds: int) -> list[Racer]:
+def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
     """Return the racers that are left, the leader first, each with its difference to the leader."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    look = look_at_race([racer.losses for racer in left], seeds)
+    look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
     compared = list(left)
     for place, racer in enumerate(left):
         if place != look.leader:
@@ -484,5 +485,5 @@ def _rules(info: SweepInfo) -> Rules | None:
                 share = parse_percent(budget)
             else:
                 share = None
-            return Rules(seeds, finalists, share, info.repeats, info.folds)
+            return Rules(seeds, finalists, share, info.repeats, info.folds, equal_tells=info.race == 1)
     return None

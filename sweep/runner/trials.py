@@ -410,7 +410,9 @@ def race(ledger: Ledger, spec: Spec) -> Race:
     confirm = spec.confirm
     if confirm is None:
         return Race()
-    rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+    rules = Rules(
+        confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds, equal_tells=confirm.race == 1
+    )
     return confirmation.run_race(make_runs(ledger, spec), rules)
 
 

@@ -306,6 +306,12 @@ class Confirm(Block):
         "20%", description="Epochs that all of this may take, as a share of those of the search; null: no bound."
     )
 
+    race: Literal[1, 2] = Field(
+        2,
+        description="Version of the rule by which finalists drop out: in version 1, that of earlier sweeps, two equal "
+        "differences were enough.",
+    )
+
     def share(self) -> float | None:
         """Return the budget as a fraction of 1; None without a budget."""
         if self.budget is None:

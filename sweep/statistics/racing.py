@@ -37,8 +37,15 @@ class RaceState:
     out: tuple[int, ...]  # those that are clearly worse than the leader
 
 
-def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> RaceState:
-    """Return the state of a race for at most ``seeds`` seeds; ``losses`` are (configurations left, seeds so far)."""
+def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False) -> RaceState:
+    """Return the state of a race after some of its seeds.
+
+    Arguments:
+        losses: of shape (configurations left, seeds so far).
+        seeds: the largest number of seeds.
+        equal_tells: whether equal differences tell configurations apart however few they are, as they did in the first
+            version of the race.
+    """
     import numpy as np
     from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import
 
@@ -57,9 +64,25 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> RaceState:
         errors = np.sqrt(np.maximum(pooled, own) / done)
         level = compute_race_level(left, seeds)
         half = float(stdtrit(freedom, 1 - level / 2)) * errors
+        if not (equal_tells or can_tell_without_spread(left, done)):
+            half[errors <= _ROUNDING * np.abs(means).max()] = math.inf
     told = behind > half + _ROUNDING * float(np.abs(means).max())
     out = tuple(map(int, np.flatnonzero(told)))
     return RaceState(leader, tuple(map(float, behind)), tuple(map(float, half)), out)
+
+
+def can_tell_without_spread(left: int, done: int) -> bool:
+    """Return whether so many equal differences tell a pair apart, though they show no spread.
+
+    Scores such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What is
+    left is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that
+    was ahead in all seeds was so at each earlier look.
+    """
+    return 2.0 ** (1 - done) <= ALPHA / _count_pairs(left)
+
+
+def _count_pairs(left: int) -> float:
+    return max(left * (left - 1) / 2, 1)
 
 
 def compute_race_level(left: int, seeds: int) -> float:
@@ -69,5 +92,4 @@ def compute_race_level(left: int, seeds: int) -> float:
     the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
     """
     looks = max(seeds - FIRST_SEEDS + 1, 1)
-    pairs = max(left * (left - 1) / 2, 1)
-    return ALPHA / looks / pairs
+    return ALPHA / looks / _count_pairs(left)

@@ -79,6 +79,10 @@ FIRST_RUNG_WAS_1 = ("asha", "asha_promotion", "pasha", "freeze_thaw", "median")
 """Rules whose ``min_iter`` was 1 for every method if a file named none."""
 
 
+FIRST_RACE = 1
+"""The version of `confirm.race` in sweeps that name none."""
+
+
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
     """Return a resolved sweep file without keys that are null, with what was the default when the sweep began."""
     found = {}
@@ -88,6 +92,9 @@ def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
     rule = found.get("early_terminate")
     if isinstance(rule, Mapping) and rule.get("type") in FIRST_RUNG_WAS_1 and rule.get("min_iter") is None:
         found["early_terminate"] = {**rule, "min_iter": 1}
+    confirm = found.get("confirm")
+    if isinstance(confirm, Mapping):
+        found["confirm"] = {"race": FIRST_RACE, **confirm}
     return found
 
 
@@ -176,6 +183,11 @@ class SweepInfo:
     @property
     def epochs(self) -> object:
         return self.spec.get("epochs")
+
+    @property
+    def race(self) -> object:
+        """Version of the rule by which the finalists of a confirmation drop out."""
+        return self.confirm.get("race", FIRST_RACE)
 
     @property
     def repeats(self) -> int:

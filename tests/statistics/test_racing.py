@@ -58,7 +58,7 @@ def test_nobody_is_told_apart_by_one_seed_or_alone(losses: list[list[float]]) ->
 
 
 def test_scores_without_any_noise_are_told_apart_and_equal_ones_are_not() -> None:
-    assert look_at_race([[0.1 + 0.2] * 3, [0.3] * 3, [0.4] * 3], 8).out == (2,)
+    assert look_at_race([[0.1 + 0.2] * 7, [0.3] * 7, [0.4] * 7], 8).out == (2,)
 
 
 def test_a_simulated_race() -> None:
@@ -70,3 +70,13 @@ def test_a_simulated_race() -> None:
     assert found["trainings"] < 0.56  # 49 % in 600
     assert found["lost"] <= 0.02
     assert abs(found["picked"] - found["picked by all seeds"]) <= 0.02
+
+
+@pytest.mark.parametrize(("left", "seeds"), [(2, 6), (3, 7), (4, 8)])
+def test_equal_differences_tell_nothing_before_there_are_enough_seeds(left: int, seeds: int) -> None:
+    scores = [0.25 + 0.0028 * number for number in range(left)]  # of an accuracy, which has few values
+    for done in range(2, 9):
+        found = look_at_race([[score] * done for score in scores], 8)
+        assert (found.out == ()) == (done < seeds)
+        assert math.isinf(found.half[-1]) == (done < seeds)
+        assert look_at_race([[score] * done for score in scores], 8, equal_tells=True).out == tuple(range(1, left))
