@@ -2,6 +2,7 @@
 
     python benchmarks/kills.py --kills 50
     python benchmarks/kills.py --kills 30 --ranks     # of trials in two processes, with these as victims too
+    python benchmarks/kills.py --kills 20 --warm      # of sweeps that a keeper runs: it is killed, and terminals are
     python benchmarks/kills.py --kills 20 --store     # in an S3 server: it is killed as well, and machines change
 
 Prints one line per kill and a summary; the exit code is 1 if anything was lost, repeated or changed.
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--sweeps", nargs="+", choices=list(SWEEPS))
     parser.add_argument("--ranks", action="store_true", help="sweeps whose trials have two workers: kill these as well")
     parser.add_argument("--store", action="store_true", help="keep results in an S3 server, and kill that as well")
+    parser.add_argument("--warm", action="store_true", help="with --keep-warm: kill keepers and terminals as well")
     given = parser.parse_args()
     given.sweeps = given.sweeps or [name for name in SWEEPS if (name in OF_RANKS) == given.ranks]
     rng, tally = random.Random(given.seed), Tally()
@@ -50,11 +52,12 @@ def main() -> int:
             project = disturbed(
                 path,
                 name,
-                some_victims(given.per_sweep, rng, ranks=given.ranks, store=given.store),
+                some_victims(given.per_sweep, rng, ranks=given.ranks, store=given.store, warm=given.warm),
                 rng,
                 tally,
                 lambda text: print(text, flush=True),
                 store,
+                warm=given.warm,
             )
             compare(project, references[name], tally)
             print(f"{sum(tally.kills.values())} kills, wrong so far: {tally.wrong()}", flush=True)

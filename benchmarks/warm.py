@@ -54,7 +54,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 OWN = """
 import keras
 import numpy as np
-from trainables import KerasTrainable
+from trainables.keras_trainable import KerasTrainable
 
 SCALE = 1.0
 
@@ -65,8 +65,8 @@ class Own(KerasTrainable):
         return (x[:300], y[:300]), (x[300:], y[300:])
 
     def model(self, hp):
-        return keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dropout(hp.get("dropout", 0.2)),
-                                 keras.layers.Dense(2), keras.layers.Rescaling(SCALE)])
+        return keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dropout(hp["dropout"]),
+                                 keras.layers.Dense(2), keras.layers.Rescaling(SCALE), keras.layers.Softmax()])
 """
 OWN_FILE = {
     "trainable": "own:Own",

@@ -46,6 +46,9 @@ class AuthorLine(NamedTuple):
     files: tuple[str, ...] = ()  # files of this line and of the author's lines that called it
 
 
+_KINDS = ("files", "folders", "environment", "unknown")
+
+
 class Reads:
     """Everything that some code has read."""
 
@@ -58,11 +61,23 @@ class Reads:
 
     def add(self, other: Reads) -> None:
         """Add the reads of other code; the earlier record of the same item is kept."""
-        for name in ("files", "folders", "environment", "unknown"):
+        for name in _KINDS:
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
         for file, reads in other.by_file.items():
             self.by_file.setdefault(file, Reads()).add(reads)
+
+    def to_json_dict(self) -> dict[str, dict[str, str | None]]:
+        """Return the reads for another process; which of the author's files led to them is left out."""
+        return {name: dict(getattr(self, name)) for name in _KINDS}
+
+    @classmethod
+    def of_json_dict(cls, content: dict[str, dict[str, str | None]]) -> Reads:
+        """Return the reads that `to_json_dict` has made this of."""
+        reads = cls()
+        for name in _KINDS:
+            getattr(reads, name).update(content[name])
+        return reads
 
 
 class ReadRecorder:
@@ -73,6 +88,7 @@ class ReadRecorder:
 
     def __init__(self) -> None:
         self._reads = Reads()
+        self._apart = Reads()
         self._session = ""
         self._written: set[str] = set()  # files and folders created by this process
         self._set_variables: dict[str, str] = {}  # digests of variables before the author's code set them
@@ -150,7 +166,10 @@ class ReadRecorder:
 
     @contextmanager
     def apart(self) -> Iterator[Reads]:
-        """Record reads inside the block separately, not in this record; yield the separate record."""
+        """Record reads inside the block separately, not in this record; yield the separate record.
+
+        All separate records together are `reads_apart`.
+        """
         kept = self._reads
         self._reads = Reads()
         apart = self._reads
@@ -158,6 +177,7 @@ class ReadRecorder:
             yield apart
         finally:
             self._reads = kept
+            self._apart.add(apart)
 
     def absorb(self, reads: Reads) -> None:
         """Add what was read elsewhere, such as by the same trial in another process.
@@ -175,6 +195,11 @@ class ReadRecorder:
     def reads(self) -> Reads:
         """Everything read so far."""
         return self._reads
+
+    @property
+    def reads_apart(self) -> Reads:
+        """Everything that `apart` has recorded in this process: what its loaded data come from."""
+        return self._apart
 
     def digest_of_module(self, file: str) -> str | None:
         """Return the SHA-256 of a module's source when the module ran; None if that was not observed."""

@@ -75,6 +75,18 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     )
 
 
+def collect_data_inputs(job: Job) -> Inputs:
+    """Return what the data come from that this process has loaded; a trial's own inputs have a fingerprint instead."""
+    reads = recorder.reads_apart
+    folders = _list_folder_names(job.working_folder, job.import_folders)
+    return Inputs(
+        files={_make_relative(path, folders): value for path, value in reads.files.items()},
+        folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
+        environment=dict(reads.environment),
+        unknown=tuple(reads.unknown),
+    )
+
+
 def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
     """Return the paths that a trainable names in ``depends_on``; None if it has no such attribute.
 

@@ -187,7 +187,11 @@ class Worker:
         if inputs.list_changed_modules(job):
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
-        return inputs.find_hindrance(inputs.collect_inputs(job, declared), job.working_folder, job.import_folders)
+        for read in (inputs.collect_inputs(job, declared), inputs.collect_data_inputs(job)):
+            hindrance = inputs.find_hindrance(read, job.working_folder, job.import_folders)
+            if hindrance:
+                return hindrance
+        return None
 
     def take_over(self, earlier: Worker) -> None:
         """Train with the trainable of a worker of another sweep in this process, which has been closed."""

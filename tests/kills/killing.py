@@ -13,20 +13,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import processes
 from object_stores import S3
 
 import sweep
 from sweep.events import EpochReported, SessionStarted, TrialEnded
+from sweep.keeper.client import Keeper
+from sweep.keeper.place import find_place
 from sweep.store import log as store_log
 from sweep.store import remote
 from sweep.store.folder import ResultsFolder
 
 ROOT = Path(__file__).parents[2]
 WALK = Path(__file__).parent / "walk.py"
+TERMINAL = "terminal"
+"""The command that a person has typed, where a keeper runs it."""
 VICTIMS = ("driver", "worker", "raylet", "ray", "everything")
 ORPHANS_S = 100.0
 PATIENCE_S = 900.0  # for a sweep to finish, on a machine with little to spare
@@ -136,6 +142,39 @@ class Tally:
         )
 
 
+class KeptDriver:
+    """A command that a keeper runs: its driver is the keeper, and not the process that was started."""
+
+    def __init__(self, terminal: subprocess.Popen[bytes], place: Path) -> None:
+        self.terminal, self._place = terminal, place
+        self.pid = terminal.pid
+        for _ in range(200):  # until it listens, or the command has ended without it
+            keeper = Keeper.find(place)
+            answer = None if keeper is None else keeper.ask("look")
+            if answer is not None:
+                self.pid = int(answer["process"])
+                return
+            if terminal.poll() is not None:
+                return
+            time.sleep(0.05)
+
+    def poll(self) -> int | None:
+        return self.terminal.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self.terminal.wait(timeout)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+Started: TypeAlias = subprocess.Popen[bytes] | KeptDriver
+
+
 @dataclass
 class Project:
     """A folder with the trainable, the sweep file, and the results."""
@@ -143,14 +182,15 @@ class Project:
     path: Path
     name: str
     store: S3 | None = None  # where the results are, instead of in the folder
+    warm: bool = False  # a keeper runs the commands
     machines: int = 1  # that have run it so far, one after the other
 
     @classmethod
-    def make(cls, path: Path, name: str, store: S3 | None = None) -> Project:
+    def make(cls, path: Path, name: str, store: S3 | None = None, *, warm: bool = False) -> Project:
         path.mkdir(parents=True, exist_ok=True)
         shutil.copy(WALK, path / "walk.py")
         (path / f"{name}.yaml").write_text(SWEEPS[name])
-        return cls(path, name, store)
+        return cls(path, name, store, warm)
 
     @property
     def results(self) -> str:
@@ -168,25 +208,28 @@ class Project:
         os.environ["SWEEP_CACHE"] = str(self.cache)
         return ResultsFolder(remote.local(self.results) / self.name)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> Started:
         """The command line in a process group of its own; what it says goes to a file."""
+        option = ["--keep-warm", "2m"] if self.warm else []
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         if self.store is not None:
             environment |= {**self.store.environment, "SWEEP_CACHE": str(self.cache)}
         with (self.path / "said.txt").open("ab") as said:
-            return subprocess.Popen(
-                [sys.executable, "-m", "sweep", *arguments, "--results", self.results],
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sweep", *arguments, *option, "--results", self.results],
                 cwd=self.path,
                 env=environment,
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
             )
+        place = find_place(self.path)
+        return KeptDriver(process, place) if self.warm and place is not None else process
 
-    def run(self) -> subprocess.Popen[bytes]:
+    def run(self) -> Started:
         return self.start("run", f"{self.name}.yaml", "--no-memo", "-q")
 
-    def resume(self) -> subprocess.Popen[bytes]:
+    def resume(self) -> Started:
         there = self.folder.info.exists() or (self.store is not None and self.machines > 1)
         return self.start("resume", self.name, "--no-memo", "-q") if there else self.run()
 
@@ -205,8 +248,12 @@ def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
     raise RuntimeError(f"the undisturbed run ended with {code}: {(project.path / 'said.txt').read_text()[-1000:]}")
 
 
-def some_victims(count: int, rng: random.Random, *, ranks: bool = False, store: bool = False) -> list[str]:
+def some_victims(
+    count: int, rng: random.Random, *, ranks: bool = False, store: bool = False, warm: bool = False
+) -> list[str]:
     """What to kill, one after the other; ``ranks``: trials have some, and so most of it is of these."""
+    if warm:
+        return rng.choices((*VICTIMS, TERMINAL), weights=(4, 3, 1, 2, 2, 4), k=count)
     if store:
         victims, weights = ("driver", "worker", "everything", "machine", "store"), (2, 2, 1, 3, 4)
         return rng.choices((*victims, "rank"), weights=(*weights, 4 if ranks else 0), k=count)
@@ -223,9 +270,11 @@ def disturbed(
     tally: Tally,
     tell: Callable[[str], None] = lambda text: None,
     store: S3 | None = None,
+    *,
+    warm: bool = False,
 ) -> Project:
     """A run whose processes are killed at random moments, and which is resumed until it finishes."""
-    project = Project.make(path, name, store)
+    project = Project.make(path, name, store, warm=warm)
     driver = project.run()
     killed_before = False
     watches: list[threading.Thread] = []
@@ -244,6 +293,8 @@ def disturbed(
         project.machines += victim == "machine"
         if victim in ("ray", "raylet"):
             _end(driver, project, tally, tell)
+        if victim == TERMINAL:
+            tell(f"{name}: the keeper has saved the trials after {_wait_until_idle(project):.1f} s")
         driver.wait(30)
         tally.twice_in_a_row += killed_before
         killed_before = rng.random() < 0.3
@@ -303,7 +354,7 @@ def compare(project: Project, reference: Project, tally: Tally) -> None:
 
 
 def _strike(
-    victim: str, project: Project, driver: subprocess.Popen[bytes], rng: random.Random
+    victim: str, project: Project, driver: Started, rng: random.Random
 ) -> tuple[list[processes.Process], float]:
     """Kill it at a random moment at which it is there; the driver's processes then, none if the sweep ended before."""
     while _reach_a_moment(project, driver, rng):
@@ -316,7 +367,7 @@ def _strike(
     return [], 0.0
 
 
-def _reach_a_moment(project: Project, driver: subprocess.Popen[bytes], rng: random.Random) -> bool:
+def _reach_a_moment(project: Project, driver: Started, rng: random.Random) -> bool:
     """Wait for a random moment: while Ray starts, or some epochs later; False when the sweep ended before."""
     before, began = project.epochs(), time.monotonic()
     early_s = rng.uniform(0.3, 8) if rng.random() < 0.2 else math.inf
@@ -332,11 +383,15 @@ def _reach_a_moment(project: Project, driver: subprocess.Popen[bytes], rng: rand
     return False
 
 
-def _kill(victim: str, driver: subprocess.Popen[bytes], family: list[processes.Process], rng: random.Random) -> bool:
+def _kill(victim: str, driver: Started, family: list[processes.Process], rng: random.Random) -> bool:
     """Kill -9; False where there is no such process now."""
     match victim:
         case "driver":
             driver.send_signal(signal.SIGKILL)
+        case "terminal":
+            if not isinstance(driver, KeptDriver):
+                return False
+            driver.terminal.kill()
         case "worker" | "rank":
             kind = "TrialWorker" if victim == "worker" else "TrialRank"
             workers = [process for process in family if kind in process.title]
@@ -370,7 +425,7 @@ def _watch(family: list[processes.Process], began: float, tally: Tally) -> None:
         tally.remarks.append(str(error))
 
 
-def _end(driver: subprocess.Popen[bytes], project: Project, tally: Tally, tell: Callable[[str], None]) -> None:
+def _end(driver: Started, project: Project, tally: Tally, tell: Callable[[str], None]) -> None:
     """Without Ray, a driver ends by itself; how long it takes is told."""
     began = time.monotonic()
     try:
@@ -380,6 +435,20 @@ def _end(driver: subprocess.Popen[bytes], project: Project, tally: Tally, tell: 
         driver.kill()
         return
     tell(f"{project.name}: the driver ended with {code}, {time.monotonic() - began:.1f} s after its Ray")
+
+
+def _wait_until_idle(project: Project) -> float:
+    """Wait until the keeper has ended the command whose terminal is gone; return the seconds that it took."""
+    began = time.monotonic()
+    place = find_place(project.path)
+    while place is not None and (keeper := Keeper.find(place)) is not None:
+        answer = keeper.ask("look")
+        if answer is None or not answer["is_busy"]:
+            break
+        if time.monotonic() - began > 120:
+            raise TimeoutError(f"{project.path}: the keeper outlived its terminal by 120 s")
+        time.sleep(0.05)
+    return time.monotonic() - began
 
 
 def _begun_after_their_end(project: Project, ended: dict[int, float]) -> list[int]:

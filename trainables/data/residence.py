@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from sweep.contract import memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
+from sweep.read_recorder import Reads as RecordedReads
 from trainables.data.sources import BlockArray, Buckets, DataError
 from trainables.devices.replicas import Replicas
 
@@ -38,14 +39,19 @@ Loaded: TypeAlias = tuple[Any, Any]
 
 
 def load_shared(
-    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], has_left: Callable[[], object] = lambda: None
+    folder: Path | None,
+    hp: Hyperparameters,
+    load: Callable[[], Loaded],
+    has_left: Callable[[], object] = lambda: None,
+    opened: RecordedReads | None = None,
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read, loading once for all workers of a folder.
 
     Workers share a result if their trials have the same values for all that it read. The folder belongs to one run of
     one sweep, so code and files stay the same; with None, nothing is shared. Each worker loads for itself if the data
     contains streams or an author's own memory maps, or if ``has_left`` returns that the load has set something
-    elsewhere (attributes of the trainable), which other workers would lack.
+    elsewhere (attributes of the trainable), which other workers would lack. ``opened`` records what ``load`` reads; if
+    another worker has loaded, what that one has read is added.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
@@ -59,13 +65,15 @@ def load_shared(
                 loaded, reads = _load_recording_reads(hp, load)
                 shareable = not has_left() and _can_be_shared(loaded)
                 shared = folder / f"data-{len(list(folder.glob('data-*')))}"
-                _write_shared(loaded if shareable else None, reads, shared)
+                _write_shared(loaded if shareable else None, reads, opened or RecordedReads(), shared)
                 if not shareable:
                     return _map_loaded(loaded, reads)
                 del loaded
     structure, reads = _read_about(shared)
     if structure is None:
         return _map_loaded(*_load_recording_reads(hp, load))
+    if opened is not None:
+        opened.add(_read_opened(shared))
     return (_map_files(structure, shared), reads)
 
 
@@ -126,7 +134,7 @@ def _can_be_shared(data: Any) -> bool:
     return data is None or in_memory or isinstance(data, BlockArray)
 
 
-def _write_shared(loaded: Any, reads: Reads, home: Path) -> None:
+def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) -> None:
     """Write all arrays, their structure and what was read to a temporary folder, then rename it to ``home``."""
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
@@ -140,7 +148,7 @@ def _write_shared(loaded: Any, reads: Reads, home: Path) -> None:
         for i, leaf in enumerate(leaves):
             _write_array(leaf, aside / f"{i}.npy")
         structure = _encode_structure(loaded, iter(range(len(leaves))))
-        about = {"structure": structure, "reads": to_json(reads)}
+        about = {"structure": structure, "reads": to_json(reads), "opened": opened.to_json_dict()}
         (aside / "about.json").write_text(json.dumps(about))
         aside.rename(home)
     except BaseException:
@@ -152,6 +160,11 @@ def _read_about(home: Path) -> tuple[Any, Reads]:
     """Return the structure of shared data (None if it is not shared) and what was read to load it."""
     about = json.loads((home / "about.json").read_text())
     return about["structure"], from_json(about["reads"])
+
+
+def _read_opened(home: Path) -> RecordedReads:
+    """Return the files and variables that the worker which has loaded shared data has read."""
+    return RecordedReads.of_json_dict(json.loads((home / "about.json").read_text())["opened"])
 
 
 def _write_array(leaf: Any, file: Path) -> None:

@@ -244,7 +244,7 @@ class AuthorData:
                 present = settings.read_settings(settings.OF_LIBRARIES)
                 return left() | {*settings.find_changed_settings(were, present)}
 
-            data, reads = residence.load_shared(assignment.shared, hp, load, left_anywhere)
+            data, reads = residence.load_shared(assignment.shared, hp, load, left_anywhere, read_by_data)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, DataParts(*data), cut, extents)
         self.seen = self._surroundings.compute_digests(author)

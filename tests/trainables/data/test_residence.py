@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from waiting import PATIENCE_S
 
 from sweep.hyperparameters import Hyperparameters, ReadMark
+from sweep.read_recorder import Reads as RecordedReads
 from trainables.data import chunks, residence
 from trainables.data.residence import Packed, load_shared
 from trainables.data.sources import BlockArray, DataError
@@ -300,3 +301,17 @@ def test_one_cpu_device_holds_arrays_as_they_are() -> None:
     held = residence.put_on_devices(np.zeros((64, 16), np.uint8), ONE)
     assert tf.is_tensor(held)
     assert held.dtype == tf.uint8
+
+
+def test_who_maps_what_another_worker_has_loaded_learns_what_that_one_has_read(tmp_path: Path) -> None:
+    opened = [RecordedReads(), RecordedReads()]
+    for mine in opened:
+
+        def load(mine: RecordedReads = mine) -> Any:
+            mine.files["x.npy"] = "digest"
+            mine.unknown["the network"] = None
+            return (np.ones(3), np.ones(3)), None
+
+        load_shared(tmp_path, NONE, load, opened=mine)
+    assert opened[0].to_json_dict() == opened[1].to_json_dict()
+    assert opened[1].files == {"x.npy": "digest"}
