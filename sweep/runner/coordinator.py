@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
-from sweep.analysis.places import Places
+from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import PresentSpec
 from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
@@ -116,7 +116,7 @@ class Coordinator:
         hooks: Hooks | None = None,
     ) -> None:
         self._spec = self._first = spec
-        self._places = Places.of(spec)
+        self._numbering = Numbering.of(spec)
         self._terms = Terms(spec)
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
@@ -129,12 +129,12 @@ class Coordinator:
         self._ledger = Ledger(keep_epochs=False)
         self._present = PresentSpec(spec)
         self._observed = 0  # number of events so far
-        self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger, self._places)
+        self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger, self._numbering)
         if spec.minutes is None:
             self._units = None
         else:
             self._units = UnitReports(spec.length)
-        self._gain = _build_gain_rule(spec, searcher, self._places)
+        self._gain = _build_gain_rule(spec, searcher, self._numbering)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -340,22 +340,23 @@ class Coordinator:
         if chosen is None:
             return None
         place, params = chosen
-        if self._present.is_added(params) or self._places.is_lacking(place):
+        if self._present.is_added(params) or self._numbering.is_lacking(place):
             return chosen
         return None
 
     def _count_lacking(self) -> int:
         """Return how many trials are left to start of those that configurations lack since a change of repeats."""
-        if not self._places.lacking:
-            return 0
-        started = sum(one.place is not None and one.place >= self._places.first for one in self._ledger.trials.values())
-        return max(len(self._places.lacking) - started, 0)
+        count = len(self._numbering.lacking)
+        for trial in self._ledger.trials.values():
+            if trial.place is not None and trial.place >= self._numbering.first:
+                count -= self._numbering.is_lacking(trial.place)
+        return count
 
     def _find_end(self) -> int | None:
         """Return the first place beyond the limits on the number of configurations; None without limits."""
         if self._limits.cap is None:
             return None
-        return self._places.find_end(self._limits.cap)
+        return self._numbering.find_end(self._limits.cap)
 
     def _steer(self, event: SteeringEvent) -> None:
         """Act on what a person did, now or in an earlier session."""
@@ -374,8 +375,8 @@ class Coordinator:
             for trial in self._open.values():
                 self._terms.meet_target(trial)
         if after.trials_each != before.trials_each:
-            self._change_places(after.trials_each)
-        self._auxiliary.change(after, self._terms, self._places)
+            self._change_numbering(after.trials_each)
+        self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
         self._watch.change(after.resources)
         self._upcoming.change(self._find_end())
@@ -389,22 +390,22 @@ class Coordinator:
         if self._is_open:
             self._hooks.changed(after)
 
-    def _change_places(self, trials_each: int) -> None:
+    def _change_numbering(self, trials_each: int) -> None:
         """Go on with another number of trials of a configuration; those that configurations lack come next."""
-        self._places = self._places.change(self._ledger.trials.values(), trials_each)
+        self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
-        if not isinstance(searcher, Repeated) or not searcher.can_change_places:
+        if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
             searcher = self._make_changeable_searcher()
-        searcher.change_places(self._places)
+        searcher.change_numbering(self._numbering)
         self._searcher = searcher
-        self._upcoming.renumber(searcher, self._places.first)
+        self._upcoming.renumber(searcher, self._numbering.first)
         total = self._present.all_trials
         ended = sum(one.ended is not None for one in self._ledger.trials.values())
         self._sharing.change_total(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
         """Return a searcher that was told all so far and can go on with other repeats."""
-        searcher = Repeated(self._make_searcher(), Places.of(self._first), self._make_searcher)
+        searcher = Repeated(self._make_searcher(), Numbering.of(self._first), self._make_searcher)
         present = PresentSpec(self._first)
         for change, heard in self._iterate_changes():
             for event in heard:
@@ -427,7 +428,7 @@ class Coordinator:
 
     def _change_gain_rule(self, after: Spec) -> None:
         """Ask another model from now on whether the search gains enough; it knows all trials in the present space."""
-        self._gain = _build_gain_rule(after, self._searcher, self._places)
+        self._gain = _build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
         self._gain.asks = False
@@ -957,10 +958,10 @@ def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec
     return False
 
 
-def _build_gain_rule(spec: Spec, searcher: Searcher, places: Places) -> GainRule | None:
+def _build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
     """Return the rule of `stop_when.gain`, whose model is imported only if the sweep file asks for it."""
     if spec.stop_when is None or not spec.stop_when.asks_for_gain:
         return None
     from sweep.runner.expected_gain import build_gain_rule
 
-    return build_gain_rule(spec, searcher, places)
+    return build_gain_rule(spec, searcher, numbering)

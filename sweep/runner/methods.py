@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from sweep.analysis.places import Places
+from sweep.analysis.numbering import Numbering
 from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import load_part
@@ -117,7 +117,7 @@ def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[P
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
 
 
-Entry: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
+Told: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
 """What a searcher was told: events, configurations that a person has added, or another space."""
 
 
@@ -130,27 +130,28 @@ class Repeated:
     completed, infeasible and pruned repeats, or over all if there are none, for the epochs that all of them have. If
     repeats pause, the searcher observes the epochs that all have, once none is training.
 
-    If the number of repeats changes (`change_places`), a configuration gets further trials after the inner searcher has
-    observed it. Once these have ended, the mean over all trials takes the place of what was observed before. A searcher
-    that learns cannot take back what it has observed, so another one is made then, which observes all again.
+    If the number of repeats changes (`change_numbering`), a configuration may get further trials after the inner
+    searcher has observed it. Once these have ended, the mean over all trials takes the place of what was observed
+    before. A searcher that learns cannot take back what it has observed, so another one is made, which observes all
+    again.
     """
 
-    def __init__(self, inner: Searcher, repeats: Places | int, make: Callable[[], Searcher] | None = None) -> None:
+    def __init__(self, inner: Searcher, repeats: Numbering | int, make: Callable[[], Searcher] | None = None) -> None:
         """Initialize.
 
         Arguments:
             repeats: the number of trials of a configuration, or the numbering of trials.
-            make: returns a searcher like ``inner``, which has not observed anything; needed for `change_places`.
+            make: returns a searcher like ``inner``, which has not observed anything; needed for `change_numbering`.
         """
         self._inner: Searcher | None = inner
         self._make = make
-        self._places = Places(trials_each=repeats) if isinstance(repeats, int) else repeats
+        self._numbering = Numbering(trials_each=repeats) if isinstance(repeats, int) else repeats
         self._ledger = Ledger()
         self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
         self._heard: dict[int, int] = {}  # last epoch of each configuration that the inner searcher has observed
         self._counted: dict[int, int] = {}  # number of trials in the means that it has observed
         self._ended: set[int] = set()  # configurations whose end it has observed
-        self._history: list[Entry] = []  # all that it was told, if it may be made again
+        self._history: list[Told] = []  # all that it was told, if it may be made again
         self._results: dict[int, list[int]] = {}  # where the results of each configuration are in the history
 
     @property
@@ -165,7 +166,7 @@ class Repeated:
         return self._inner
 
     @property
-    def can_change_places(self) -> bool:
+    def can_change_numbering(self) -> bool:
         """Whether the number of trials of a configuration may change."""
         return self._make is not None
 
@@ -189,17 +190,17 @@ class Repeated:
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self._tell(space)
 
-    def change_places(self, places: Places) -> None:
+    def change_numbering(self, numbering: Numbering) -> None:
         """Go on with another number of trials of a configuration, which has none left to start if there are fewer."""
         were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
-        self._places = places
+        self._numbering = numbering
         for configuration, trials in self._members.items():
             end = trials[-1].end
             if configuration not in were_whole and self._is_whole(configuration) and end is not None:
                 self._tell_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
-        configuration = self._places.find(number).configuration
+        configuration = self._numbering.find(number).configuration
         started = self._members.get(configuration)
         if started:
             return started[0].params
@@ -208,13 +209,13 @@ class Repeated:
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial, start):
-                configuration = self._places.find(trial.number).configuration
+                configuration = self._numbering.find(trial.number).configuration
                 trials = self._members.setdefault(configuration, [])
                 trials.append(trial)
                 if len(trials) == 1:
                     self._tell([structs.replace(start, trial=configuration, repeat=0)])
             case Ended(trial, end) | Interrupted(trial, end):
-                configuration = self._places.find(trial.number).configuration
+                configuration = self._numbering.find(trial.number).configuration
                 if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
                     self._tell_result(configuration, end)
             case _:
@@ -223,7 +224,7 @@ class Repeated:
     def _is_whole(self, configuration: int) -> bool:
         """Return whether all trials of a configuration have started, and none of them is training."""
         trials = self._members[configuration]
-        is_complete = len(trials) == self._places.count(configuration)
+        is_complete = len(trials) == self._numbering.count(configuration)
         return is_complete and all(one.paused or one.ended is not None for one in trials)
 
     def _tell_result(self, configuration: int, end: TrialEnded) -> None:
@@ -239,6 +240,7 @@ class Repeated:
         for event in events:
             if isinstance(event, EpochReported):
                 self._heard[configuration] = event.epoch
+        self._ended.discard(configuration)
         if all(trial.ended is not None for trial in trials):
             self._ended.add(configuration)
         if is_another:
@@ -247,7 +249,7 @@ class Repeated:
         self._results.setdefault(configuration, []).append(len(self._history))
         self._tell(events)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: Told) -> None:
         if self._make is not None:
             self._history.append(entry)
         if self._inner is not None:
@@ -264,7 +266,7 @@ class Repeated:
             self._inner = None
 
 
-def _pass_on(entry: Entry, searcher: Searcher) -> None:
+def _pass_on(entry: Told, searcher: Searcher) -> None:
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
             searcher.change_space(entry)
@@ -305,7 +307,7 @@ def build_searcher(
     space: Space,
     objectives: tuple[Objective, ...],
     seed: int,
-    repeats: Places | int = 1,
+    repeats: Numbering | int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
     """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
@@ -318,12 +320,12 @@ def build_searcher(
     """
     inner = _over_configurations(method, space, objectives, seed, start_with)
     if isinstance(repeats, int):
-        places = Places(trials_each=repeats)
+        numbering = Numbering(trials_each=repeats)
     else:
-        places = repeats
-    if places.are_configurations:
+        numbering = repeats
+    if numbering.is_plain:
         return inner
-    return Repeated(inner, places)
+    return Repeated(inner, numbering)
 
 
 def _over_configurations(
@@ -375,7 +377,7 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
         scheduler(spec, folders)
 
 
-def searcher(spec: Spec, folders: Sequence[Path], repeats: Places | int = 1) -> Searcher:
+def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
     """Return the searcher of a sweep's method; see `build_searcher`. Raises `InputError` if it cannot be built."""
     if spec.population is not None:
         first = starting_points(spec.space, spec.start_with, spec.seed)

@@ -23,7 +23,7 @@ from msgspec import structs
 
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
-from sweep.analysis.places import Places
+from sweep.analysis.numbering import Numbering
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
@@ -317,11 +317,11 @@ class Terms:
 class AuxiliaryTrials:
     """Chooses the baseline's and the confirmation's trials, and numbers all trials of the sweep."""
 
-    def __init__(self, spec: Spec, terms: Terms, ledger: Ledger, places: Places) -> None:
+    def __init__(self, spec: Spec, terms: Terms, ledger: Ledger, numbering: Numbering) -> None:
         self._spec = spec
         self._terms = terms
         self._ledger = ledger
-        self._places = places
+        self._numbering = numbering
         self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
@@ -346,8 +346,8 @@ class AuxiliaryTrials:
         if self._confirmed:
             number = self._highest + 1
         else:
-            number = self._places.number_search(place)
-        within = self._places.find(place).within
+            number = self._numbering.number_search(place)
+        within = self._numbering.find(place).within
         return self._terms.start(within, params, number, place=place, parent=parent)
 
     def baseline(self) -> TrialStarted | None:
@@ -357,7 +357,7 @@ class AuxiliaryTrials:
         if self._confirmed:
             number = self._highest + 1
         else:
-            number = self._places.number_baseline(self._baseline)
+            number = self._numbering.number_baseline(self._baseline)
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def confirmation(self) -> TrialStarted | None:
@@ -369,9 +369,9 @@ class AuxiliaryTrials:
         within = repeat * (self._spec.folds or 1) + (fold or 0)
         return self._terms.start(within, params, self._highest + 1, Role.CONFIRM)
 
-    def change(self, spec: Spec, terms: Terms, places: Places) -> None:
+    def change(self, spec: Spec, terms: Terms, numbering: Numbering) -> None:
         """Go on with a changed sweep."""
-        self._spec, self._terms, self._places = spec, terms, places
+        self._spec, self._terms, self._numbering = spec, terms, numbering
         self._race = None
 
     def complete(self, total: int | None) -> bool:

@@ -14,7 +14,7 @@ from test_steering_acts import Driven
 
 from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
-from sweep.analysis.places import Places
+from sweep.analysis.numbering import Numbering
 from sweep.errors import InputError, RefusedError
 from sweep.events import EpochReported, Event, Params, Role, Status, SweepChanged, TrialEnded, TrialStarted
 from sweep.runner.methods import Repeated
@@ -181,9 +181,9 @@ def test_a_searcher_that_learns_is_told_the_mean_in_place_of_what_it_was_told(tm
         searcher.observe(event)
     inner = made[0]
     assert inner.told == [0, (0, 1.0), (0, "completed"), 1, (1, 2.0), (1, "completed"), 2]
-    places = Places(trials_each=1)
+    numbering = Numbering(trials_each=1)
     states = [TrialState(start(number, number)) for number in range(3)]
-    searcher.change_places(places.change(states, 2))
+    searcher.change_numbering(numbering.change(states, 2))
     assert searcher.inner is inner
     searcher.observe(start(3, 0, 1))
     for event in end(3, 5.0, 5.0):
@@ -203,9 +203,9 @@ def test_what_was_told_already_is_not_told_twice() -> None:
     for event in (start(0, 0), *end(0, 1.0, 1.0)):
         searcher.observe(event)
     states = [TrialState(start(0, 0))]
-    places = Places(trials_each=1).change(states, 3)
-    searcher.change_places(places)
-    searcher.change_places(places.change(states, 1))
+    numbering = Numbering(trials_each=1).change(states, 3)
+    searcher.change_numbering(numbering)
+    searcher.change_numbering(numbering.change(states, 1))
     assert isinstance(searcher.inner, Listener)
     assert searcher.inner.told == [0, (0, 1.0), (0, "completed")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.analysis.places import Places, Slot
+from sweep.analysis.numbering import Numbering, Slot
 from sweep.events import Role, TrialStarted
 from sweep.store.ledger import TrialState
 
@@ -22,28 +22,28 @@ class Course:
 
     def __init__(self, trials_each: int, *, has_baseline: bool) -> None:
         shift = trials_each if has_baseline else 0
-        self.places = Places(trials_each=trials_each, has_baseline=has_baseline, shift=shift)
+        self.numbering = Numbering(trials_each=trials_each, has_baseline=has_baseline, shift=shift)
         self.trials: list[TrialState] = []
         self.slots: list[Slot] = []
         self.baseline = 0
 
     def start(self, skip: int) -> None:
         """Start the first free trial, or one that is as many places later."""
-        if self.places.has_baseline and self.baseline < self.places.trials_each:
-            number = self.places.number_baseline(self.baseline)
+        if self.numbering.has_baseline and self.baseline < self.numbering.trials_each:
+            number = self.numbering.number_baseline(self.baseline)
             self.baseline += 1
             self.trials.append(started(number, None, Role.BASELINE))
             return
         taken = {trial.place for trial in self.trials}
-        place = self.places.first
+        place = self.numbering.first
         while place in taken or skip:
             skip -= place not in taken
             place += 1
-        self.trials.append(started(self.places.number_search(place), place))
-        self.slots.append(self.places.find(place))
+        self.trials.append(started(self.numbering.number_search(place), place))
+        self.slots.append(self.numbering.find(place))
 
     def change(self, trials_each: int) -> None:
-        self.places = self.places.change(self.trials, trials_each)
+        self.numbering = self.numbering.change(self.trials, trials_each)
 
 
 STEPS = st.lists(st.one_of(st.integers(0, 3), st.sampled_from(["1", "2", "3", "5"])), max_size=40)
@@ -76,9 +76,9 @@ def test_what_a_place_stands_for_never_changes(steps: list[int | str], trials_ea
     """A process that replays the log, and one that reads it at its end, find the same."""
     course = take(steps, trials_each, has_baseline=has_baseline)
     again = take(steps, trials_each, has_baseline=has_baseline)
-    assert again.places == course.places
+    assert again.numbering == course.numbering
     places = [trial.place for trial in course.trials if trial.place is not None]
-    assert [course.places.find(place) for place in places] == course.slots
+    assert [course.numbering.find(place) for place in places] == course.slots
 
 
 @given(STEPS, st.integers(1, 4), st.booleans())
@@ -87,17 +87,17 @@ def test_in_the_end_each_configuration_has_all_of_its_trials(
 ) -> None:
     course = take(steps, trials_each, has_baseline=has_baseline)
     configurations = len({slot.configuration for slot in course.slots}) + 2
-    end = course.places.find_end(configurations)
+    end = course.numbering.find_end(configurations)
     taken = {trial.place for trial in course.trials}
-    left = [place for place in range(course.places.first, end) if place not in taken]
-    found = {*course.slots, *map(course.places.find, left)}
+    left = [place for place in range(course.numbering.first, end) if place not in taken]
+    found = {*course.slots, *map(course.numbering.find, left)}
     by_configuration: dict[int, set[int]] = {}
     for slot in found:
         by_configuration.setdefault(slot.configuration, set()).add(slot.within)
-    wanted = set(range(course.places.trials_each))
+    wanted = set(range(course.numbering.trials_each))
     for configuration, within in by_configuration.items():
         assert within >= wanted
-        assert course.places.count(configuration) == len(within)
+        assert course.numbering.count(configuration) == len(within)
     if not any(isinstance(step, int) and step for step in steps):
         assert len(by_configuration) == configurations
 
@@ -108,12 +108,12 @@ def test_without_a_change_it_is_the_number_of_the_configuration_times_its_trials
 ) -> None:
     course = take([*steps], trials_each, has_baseline=has_baseline)
     for place in range(99):
-        assert course.places.find(place) == divmod(place, trials_each)
-        assert course.places.number_search(place) == place + (trials_each if has_baseline else 0)
-        assert not course.places.is_lacking(place)
-    assert course.places.find_end(configurations) == configurations * trials_each
-    assert course.places.find_first_place(configurations) == configurations * trials_each
-    assert course.places.are_configurations == (trials_each == 1)
+        assert course.numbering.find(place) == divmod(place, trials_each)
+        assert course.numbering.number_search(place) == place + (trials_each if has_baseline else 0)
+        assert not course.numbering.is_lacking(place)
+    assert course.numbering.find_end(configurations) == configurations * trials_each
+    assert course.numbering.find_first_place(configurations) == configurations * trials_each
+    assert course.numbering.is_plain == (trials_each == 1)
 
 
 @given(STEPS, st.integers(1, 4))
@@ -122,24 +122,24 @@ def test_a_configuration_that_has_not_begun_is_found(steps: list[int | str], tri
     begun = {slot.configuration for slot in course.slots}
     for configuration in range(99):
         if configuration not in begun:
-            assert course.places.find(course.places.find_first_place(configuration)) == (configuration, 0)
+            assert course.numbering.find(course.numbering.find_first_place(configuration)) == (configuration, 0)
 
 
 def test_what_configurations_lack_comes_first() -> None:
     course = take([0, 0, 1, "3"], 1, has_baseline=False)  # configurations 0, 1 and 3
-    places = course.places
-    assert (places.first, places.beyond) == (4, 4)
-    slots = [places.find(place) for place in range(4, 17)]
+    numbering = course.numbering
+    assert (numbering.first, numbering.beyond) == (4, 4)
+    slots = [numbering.find(place) for place in range(4, 17)]
     assert slots[:6] == [(0, 1), (0, 2), (1, 1), (1, 2), (3, 1), (3, 2)]
     assert slots[6:] == [(2, 0), (2, 1), (2, 2), (4, 0), (4, 1), (4, 2), (5, 0)]
-    assert [places.is_lacking(place) for place in (9, 10)] == [True, False]
-    assert places.find_end(4) == 13
-    assert [places.find(place) for place in (0, 1, 3)] == [(0, 0), (1, 0), (3, 0)]
+    assert [numbering.is_lacking(place) for place in (9, 10)] == [True, False]
+    assert numbering.find_end(4) == 13
+    assert [numbering.find(place) for place in (0, 1, 3)] == [(0, 0), (1, 0), (3, 0)]
 
 
 def test_fewer_repeats_leave_what_was_trained() -> None:
     course = take([0, 0, 0, 0, "1"], 3, has_baseline=True)
     assert [trial.number for trial in course.trials] == [0, 1, 2, 3]
-    places = course.places
-    assert (places.lacking, places.find(1), places.number_search(1)) == ((), (1, 0), 4)
-    assert places.count(0) == 1
+    numbering = course.numbering
+    assert (numbering.lacking, numbering.find(1), numbering.number_search(1)) == ((), (1, 0), 4)
+    assert numbering.count(0) == 1

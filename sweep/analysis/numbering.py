@@ -34,7 +34,7 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Numbering:
     """The numbering of trials at a point of the log; see the module's docstring for the rule."""
 
     trials_each: int  # of a configuration that begins from now on
@@ -46,16 +46,16 @@ class Places:
     beyond: int = 0  # the first configuration after all that had begun
     shift: int = 0  # the number of a trial of the search in this part, minus its place
     baseline_shift: int = 0  # the number of a trial of the baseline, minus its number within the baseline
-    earlier: Places | None = None  # the numbering before this part
+    earlier: Numbering | None = None  # the numbering before this part
 
     @classmethod
-    def of(cls, spec: Spec) -> Places:
+    def of(cls, spec: Spec) -> Numbering:
         """Return the numbering with which a sweep begins."""
         return cls(trials_each=spec.trials_each, has_baseline=spec.baseline is not None, shift=spec.baseline_trials)
 
     @property
-    def are_configurations(self) -> bool:
-        """Whether each configuration has one trial, and its number is the place of that trial."""
+    def is_plain(self) -> bool:
+        """Whether each configuration has one trial, so that a place is the number of a configuration."""
         return self.trials_each == 1 and self.earlier is None
 
     def find(self, place: int) -> Slot:
@@ -99,7 +99,7 @@ class Places:
         """Return the number of the next trial of the baseline, given its number within the baseline."""
         return within + self.baseline_shift
 
-    def change(self, trials: Iterable[TrialState], trials_each: int) -> Places:
+    def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
         """Return the numbering after a change; ``trials`` are all that have started."""
         last_place = -1
         last_number = -1
@@ -121,7 +121,7 @@ class Places:
         beyond = max(started, default=-1) + 1
         skipped = [configuration for configuration in range(beyond) if configuration not in started]
         lacking_baseline = max(trials_each - baseline, 0) if self.has_baseline else 0
-        return Places(
+        return Numbering(
             trials_each=trials_each,
             has_baseline=self.has_baseline,
             first=last_place + 1,
@@ -140,8 +140,10 @@ class Places:
         return self.first + len(self.lacking)
 
 
-def follow_places(places: Places, change: Change, trials: Iterable[TrialState], folds: int | None) -> Places:
+def follow_numbering(
+    numbering: Numbering, change: Change, trials: Iterable[TrialState], folds: int | None
+) -> Numbering:
     """Return the numbering after the next change of the log; ``trials`` are all that have started before."""
     if isinstance(change, Steered) and isinstance(change.event, SweepChanged) and "repeats" in change.event.settings:
-        return places.change(trials, change.event.settings["repeats"] * (folds or 1))
-    return places
+        return numbering.change(trials, change.event.settings["repeats"] * (folds or 1))
+    return numbering
