@@ -18,6 +18,7 @@ from sweep.documents.status import count_all_trials
 from sweep.export.tensorboard import EventFiles
 from sweep.runner import resuming
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.expected_gain import measure_expected_gain
 from sweep.runner.methods import build_searcher
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import NoScheduler, build_scheduler
@@ -143,3 +144,21 @@ def test_a_coordinator_that_replays_the_log_finds_nothing_left(project: Path) ->
         driver = Coordinator(first, Devices(), searcher, NoScheduler(), log)
         driver.open(list(store_log.read(folder.log)))
         assert (driver.left, driver.next()) == (0, None)
+
+
+def test_what_the_next_configurations_promise(project: Path) -> None:
+    """Those count that have all seeds; the next ones are those of the method."""
+    text = curves.FILE.replace("grid", "random").replace("{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}")
+    folder = curves.run(project, text + "run_cap: 14\nstop_when: {gain: 1.0e-9}\n").folder
+    tried = len(sweep.load(folder.path).trials)
+    began = resuming.open_sweep(folder)
+    before = measure_expected_gain(folder, began.spec, began.first)
+    assert before is not None
+    sweep.load(folder.path).change({"repeats": 2})
+    changed = resuming.open_sweep(folder)
+    assert measure_expected_gain(folder, changed.spec, changed.first) is None
+    curves.resume(project)
+    after = measure_expected_gain(folder, changed.spec, changed.first)
+    assert after is not None
+    assert after.configurations == before.configurations
+    assert len(sweep.load(folder.path).trials) == 2 * tried  # it had gained enough before
