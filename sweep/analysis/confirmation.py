@@ -98,6 +98,7 @@ class Race:
 def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     """Return the state of the race that follows from these trials. The search must have ended."""
     runs = list(runs)
+    fresh = find_fresh_repeats(runs, rules)
     allowed = math.inf
     if rules.share is not None:
         allowed = rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
@@ -122,11 +123,24 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
         over = f"{what} left to race: nothing to tell apart"
         left = []
         for racer in racers:
-            left.append(replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), rules)))
+            left.append(replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), fresh)))
         spent = sum(racer.epochs * len(racer.losses) for racer in left)
         return Race(racers=(*left, *broken), over=over, epochs=spent + lost, allowed=allowed)
-    race = _race(racers, scores, begun, rules, allowed - lost)
+    race = _race(racers, scores, begun, rules, fresh, allowed - lost)
     return replace(race, racers=(*race.racers, *broken), epochs=race.epochs + lost, allowed=allowed)
+
+
+def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
+    """Return the repeats whose seeds are fresh: those after all that the search has, also where it once had more."""
+    confirmed = []
+    after = rules.repeats
+    for one in runs:
+        if one.role is Role.CONFIRM:
+            confirmed.append(one.repeat)
+        else:
+            after = max(after, one.repeat + 1)
+    first = min(confirmed, default=after)
+    return range(first, first + rules.seeds)
 
 
 Candidates: TypeAlias = list[tuple[Racer, list[float]]]
@@ -189,13 +203,16 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed."""
+    """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed.
+
+    These are the repeats that the sweep asks for, and more if it once asked for more.
+    """
     losses = {}
     for one in group:
         if _is_usable(one):
             losses[one.repeat, one.fold] = one.loss
     means = []
-    for repeat in range(rules.repeats):
+    for repeat in sorted({*range(rules.repeats), *(one.repeat for one in group)}):
         trials = [(repeat, fold) for fold in _folds(rules)]
         if any(trial not in losses for trial in trials):
             return None
@@ -215,9 +232,11 @@ def _is_usable(one: Run) -> bool:
 
 def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
     """Return the candidates that the repeats of the search do not show to be worse than the best."""
-    if len(ranked) < 2 or len(ranked[0][1]) < FIRST_SEEDS:
+    common = min((len(losses) for _, losses in ranked), default=0)  # fewer than some have, if the number was changed
+    if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
-    look = look_at_race([losses for _, losses in ranked], FIRST_SEEDS, equal_tells=rules.equal_tells)
+    losses = [losses[:common] for _, losses in ranked]
+    look = look_at_race(losses, FIRST_SEEDS, equal_tells=rules.equal_tells)
     remaining = []
     for place, candidate in enumerate(ranked):
         if place not in look.out:
@@ -246,10 +265,10 @@ def _score_fresh_seeds(
     return scores, begun
 
 
-def _fresh_losses(scores: Mapping[int, float], rules: Rules) -> tuple[float, ...]:
+def _fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...]:
     """Return the losses of a configuration's fresh seeds, in order, up to the first that it has not completed."""
     losses: list[float] = []
-    for repeat in range(rules.repeats, rules.repeats + rules.seeds):
+    for repeat in fresh:
         loss = scores.get(repeat, math.nan)
         if math.isnan(loss):
             break
@@ -262,6 +281,7 @@ def _race(
     scores: Mapping[Key, Mapping[int, float]],
     begun: set[tuple[Key, int, int | None]],
     rules: Rules,
+    fresh: range,
     allowed: float,
 ) -> Race:
     """Run the race seed by seed: all that are left train with the seed, then those shown to be worse drop out."""
@@ -271,7 +291,7 @@ def _race(
     spent = 0
     over = ""
     out_of_budget = False
-    for repeat in range(rules.repeats, rules.repeats + rules.seeds):
+    for repeat in fresh:
         cost = sum(racer.epochs for racer in left)
         if spent + cost > allowed:
             out_of_budget = True

@@ -241,7 +241,8 @@ class Standing:
         rule = outline.rule
         acts = not (isinstance(rule, NoTermination | Own) or rule.pauses)
         self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
-        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; only used with repeats
+        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration
+        self._params: dict[str, Params] = {}  # of these configurations
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # pairs [second, epochs that ended in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
@@ -251,7 +252,7 @@ class Standing:
     def total(self) -> int | None:
         """The total number of trials, if known: those of the outline and the fresh seeds begun so far."""
         total = self.outline.total
-        if self._present is not None and self._present.is_steered:
+        if self._present is not None and (self._present.is_steered or self._present.repeats_changed):
             total = self._present.all_trials
         if total is None:
             return None
@@ -296,8 +297,8 @@ class Standing:
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
-            case ledger.Steered(SweepChanged()) if self._present is not None:
-                self._change(self._present.spec)
+            case ledger.Steered(SweepChanged() as steered) if self._present is not None:
+                self._change(steered, self._present.spec)
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
             case ledger.SessionChange(SessionEnded() as end):
@@ -307,12 +308,14 @@ class Standing:
                 pass
         return None
 
-    def _change(self, spec: Spec) -> None:
+    def _change(self, event: SweepChanged, spec: Spec) -> None:
         """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
         before = self.outline
         self.outline = Outline.of(spec)
         if self.outline.rule != before.rule:
             self._foresight = None
+        if "repeats" in event.settings:
+            self._compare_again()
 
     def _opened(self, trial: TrialState) -> Open:
         opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)
@@ -589,16 +592,39 @@ class Standing:
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
-        trials = {ended.trial: value}
-        if self.outline.repeats > 1:
-            trials = self._scores.setdefault(configuration(ended.params), {})
-            trials[ended.trial] = value
-        best = Best(fmean(trials.values()), tuple(sorted(trials)), ended.params)
+        key = configuration(ended.params)
+        self._params.setdefault(key, ended.params)
+        trials = self._scores.setdefault(key, {})
+        trials[ended.trial] = value
+        if not self._averages_repeats:
+            trials = {ended.trial: value}
+        self._compare_with_best(trials, ended.params)
+
+    @property
+    def _averages_repeats(self) -> bool:
+        """Whether the value of a configuration is the mean over its trials."""
+        return self.outline.repeats > 1 or self._have_repeats_changed
+
+    @property
+    def _have_repeats_changed(self) -> bool:
+        return self._present is not None and self._present.repeats_changed
+
+    def _compare_again(self) -> None:
+        """Find the best configuration by another number of repeats."""
+        self.best = None
+        for key, trials in self._scores.items():
+            self._compare_with_best(trials, self._params[key])
+
+    def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
+        best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
         if self.best is None or self._rank(best) > self._rank(self.best):
             self.best = best
 
     def _rank(self, best: Best) -> tuple[int, float]:
-        return len(best.trials), -self.outline.objective.to_loss(best.value)
+        count = len(best.trials)
+        if self._have_repeats_changed:  # more trials, of an earlier number of repeats, are no merit
+            count = min(count, self.outline.repeats)
+        return count, -self.outline.objective.to_loss(best.value)
 
 
 def _follow_spec(spec: Spec) -> PresentSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import structs
@@ -31,6 +32,13 @@ class PresentSpec:
         self._added: dict[str, str] = {}  # who has added a configuration, if it was not dropped
         self._known: dict[str, Params] = {}  # configurations that have begun or were added
         self._beyond: set[str] = set()  # those that the search would not have found
+        self.repeats_changed = False
+        """Whether the number of repeats was changed."""
+        self._trials: Counter[str] = Counter()  # of the search that have begun, by configuration
+        self._baseline = 0  # trials of it that have begun
+        self._begun = 0  # configurations that had begun when the number of repeats was changed last
+        self._trials_of_begun = 0  # those that they are to have
+        self._trials_of_baseline = 0  # those that had begun then
 
     def observe(self, change: Change) -> None:
         """Take in the next change of the log."""
@@ -38,6 +46,9 @@ class PresentSpec:
             case Started(trial) if trial.role is Role.SEARCH:
                 self._versions.setdefault(key(trial.params), trial.start.space_version)
                 self._add(trial.params)
+                self._trials[key(trial.params)] += 1
+            case Started(trial) if trial.role is Role.BASELINE:
+                self._baseline += 1
             case Steered(ConfigurationsEnqueued() as event):
                 for params in event.configurations:
                     self._added[key(params)] = event.by
@@ -77,7 +88,8 @@ class PresentSpec:
         """The number of trials of the search and the baseline; None if only time or epochs limit it."""
         if self.trials is None:
             return None
-        return self.trials * self.spec.trials_each + self.spec.baseline_trials
+        new = max(self.trials - self._begun, 0) * self.spec.trials_each
+        return self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
 
     def _change(self, event: SweepChanged) -> None:
         self.spec = changes.apply_settings(self.spec, event.settings)
@@ -85,10 +97,19 @@ class PresentSpec:
             self._added.pop(key(params), None)
             self._known.pop(key(params), None)
             self._beyond.discard(key(params))
+        if "repeats" in event.settings:
+            self._change_repeats()
         if not SPACE.isdisjoint(event.settings):  # also if the log is replayed on a later spec
             self.space_version += 1
             self.is_steered = False
             self._begin_steering()
+
+    def _change_repeats(self) -> None:
+        """Count the trials that configurations which have begun are to have: no fewer than they have."""
+        self.repeats_changed = True
+        self._begun = len(self._trials)
+        self._trials_of_begun = sum(max(count, self.spec.trials_each) for count in self._trials.values())
+        self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
         """Find the configurations that the search does not find by itself; without steering, it finds all."""

@@ -229,7 +229,7 @@ class LoadedSweep:
         steer(self._only("add()"), Add.of(given.data["add"], "add()"))  # type: ignore[arg-type]  # mappings, as given
 
     def change(self, set: Settings) -> None:
-        """Change the space, the limits or the stopping rule of the sweep, as `sweep change` does.
+        """Change the space, the limits, the stopping rule or the repeats of the sweep, as `sweep change` does.
 
         ``set`` is a dict of keys of the sweep file and their values, or a list of texts ``key=value``. Raises
         `InputError` for what would make the trials so far mean something else.

@@ -101,7 +101,7 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
 )
 @_steering
 def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -> None:
-    """Change the space, the limits or the stopping rule of a sweep, also while it runs.
+    """Change the space, the limits, the stopping rule or the repeats of a sweep, also while it runs.
 
     What would make the trials so far mean something else is refused.
     """

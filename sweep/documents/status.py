@@ -56,4 +56,4 @@ def _expected_gain(sweep: ResumableSweep) -> ExpectedGain | None:
         return None
     from sweep.runner.expected_gain import measure_expected_gain
 
-    return measure_expected_gain(sweep.folder, sweep.spec)
+    return measure_expected_gain(sweep.folder, sweep.spec, sweep.first)

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import IO
 
 from sweep.analysis import studies
+from sweep.analysis.numbering import Numbering, follow_numbering
 from sweep.errors import RefusedError
 from sweep.events import TrialStarted
 from sweep.export import runs
@@ -56,7 +57,9 @@ class EventFiles:
         self._target = target
         space = studies.space_of(sweep)
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
-        self._trials_each = sweep.read_info().trials_each
+        info = sweep.read_info()
+        self._folds = info.folds
+        self._trials_each = info.first_repeats * (info.folds or 1)
         self._lock = _lock_target(target)
         self._begin()
         self._load()
@@ -64,6 +67,7 @@ class EventFiles:
     def _begin(self) -> None:
         self._log_bytes, self._mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
+        self._numbering = Numbering(trials_each=self._trials_each)
         self._trials: dict[int, _Written] = {}
         self._metrics: list[str] = []
         self._pending: dict[int, bytearray] = {}
@@ -80,6 +84,7 @@ class EventFiles:
             if log.is_another(path, self._log_bytes, self._mark):
                 self._start_over()
             for change, end in self._ledger.follow(path, self._log_bytes):
+                self._follow_numbering(change)
                 self._process_change(change)
                 before = self._log_bytes
                 self._log_bytes = end
@@ -109,7 +114,8 @@ class EventFiles:
                     raise ValueError("a file is shorter than it was")
                 if size > one.size:
                     os.truncate(self._get_path(number), one.size)
-            for _, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
+            for change, end in self._ledger.follow(self._sweep.log) if self._log_bytes else ():
+                self._follow_numbering(change)
                 if end >= self._log_bytes:
                     break
         except (OSError, KeyError, TypeError, ValueError):
@@ -136,6 +142,9 @@ class EventFiles:
         with replacing(self._target / "written.json") as path:
             path.write_text(json.dumps(known), encoding="utf-8")
 
+    def _follow_numbering(self, change: Change) -> None:
+        self._numbering = follow_numbering(self._numbering, change, self._ledger.trials.values(), self._folds)
+
     def _process_change(self, change: Change) -> None:
         match change:
             case Started(trial, start):
@@ -143,7 +152,7 @@ class EventFiles:
                 if trial.place is None:
                     group = trial.role.value
                 else:
-                    group = f"{trial.place // self._trials_each:05d}"
+                    group = f"{self._numbering.find(trial.place).configuration:05d}"
                 self._append(trial.number, self._events.encode_start(start, self._hparams, group))
             case Reported(trial, report):
                 self._append(trial.number, self._events.encode_epoch(report))

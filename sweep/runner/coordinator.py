@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec import structs
 
+from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import PresentSpec
 from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
@@ -26,6 +27,7 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    Params,
     SessionEnded,
     SessionStarted,
     Status,
@@ -36,10 +38,11 @@ from sweep.events import (
     Value,
 )
 from sweep.progress import UnitReports
+from sweep.runner import methods
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.methods import can_change_space
+from sweep.runner.methods import Repeated, can_change_space
 from sweep.runner.steering import Position, Request, find_user, make_change, make_event, make_id
 from sweep.runner.trials import (
     AuxiliaryTrials,
@@ -94,6 +97,8 @@ class Hooks:
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
     changed: Callable[[Spec], None] = lambda spec: None  # called when a person has changed the sweep
     inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
+    # a searcher over configurations, which knows of the sweep what it knew when the sweep began
+    make_searcher: Callable[[], Searcher] | None = None  # by default, that of the first spec's method
     memo: Memo | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
 
@@ -110,24 +115,26 @@ class Coordinator:
         log: Log,
         hooks: Hooks | None = None,
     ) -> None:
-        self._spec = spec
+        self._spec = self._first = spec
+        self._numbering = Numbering.of(spec)
         self._terms = Terms(spec)
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._hooks = hooks = hooks or Hooks()
         self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
+        self._make_searcher = hooks.make_searcher or partial(methods.searcher, spec, ())
         self._scheduler = scheduler
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
         self._present = PresentSpec(spec)
         self._observed = 0  # number of events so far
-        self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
+        self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger, self._numbering)
         if spec.minutes is None:
             self._units = None
         else:
             self._units = UnitReports(spec.length)
-        self._gain = _build_gain_rule(spec, searcher)
+        self._gain = _build_gain_rule(spec, searcher, self._numbering)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -135,7 +142,7 @@ class Coordinator:
         self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
-        self._upcoming = Upcoming(searcher, self._limits.cap, self._present.is_added)
+        self._upcoming = Upcoming(searcher, self._find_end(), self._present.is_added)
         self._population = searcher if isinstance(searcher, Population) else None
         reword = str if self._units is None else self._units.reword
         self._pauses = Pauses(searcher, scheduler, self._open, reword)
@@ -185,7 +192,7 @@ class Coordinator:
         """Number of trials that may still be started or resumed; None if unknown."""
         total = self._present.all_trials
         if self.enough:
-            return len(self._ledger.queue) + len(self._again)
+            return len(self._ledger.queue) + len(self._again) + self._count_lacking()
         if total is None:
             return None
         return max(total - len(self._ledger.trials), 0) + len(self._again)
@@ -312,9 +319,7 @@ class Coordinator:
         return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
-        if self.enough and not self._upcoming.begins_with_added():
-            return None
-        chosen = self._upcoming.choose(worker)
+        chosen = self._choose_place(worker)
         if chosen is None:
             return None
         place, params = chosen
@@ -324,15 +329,43 @@ class Coordinator:
             parent = None
         return self._auxiliary.searched(place, params, parent)
 
+    def _choose_place(self, worker: str) -> tuple[int, Params] | None:
+        """Return place and parameters of the next trial of the search; None if there is none to start.
+
+        A search that has gained enough still trains what a person wants: added configurations, and further repeats.
+        """
+        if not self.enough:
+            return self._upcoming.choose(worker)
+        chosen = self._upcoming.find_next()
+        if chosen is None:
+            return None
+        place, params = chosen
+        if self._present.is_added(params) or self._numbering.is_lacking(place):
+            return chosen
+        return None
+
+    def _count_lacking(self) -> int:
+        """Return how many trials are left to start of those that configurations lack since a change of repeats."""
+        count = len(self._numbering.lacking)
+        for trial in self._ledger.trials.values():
+            if trial.place is not None and trial.place >= self._numbering.first:
+                count -= self._numbering.is_lacking(trial.place)
+        return count
+
+    def _find_end(self) -> int | None:
+        """Return the first place beyond the limits on the number of configurations; None without limits."""
+        if self._limits.cap is None:
+            return None
+        return self._numbering.find_end(self._limits.cap)
+
     def _steer(self, event: SteeringEvent) -> None:
         """Act on what a person did, now or in an earlier session."""
-        if isinstance(event, ConfigurationsEnqueued) and isinstance(self._searcher, Queueing):
-            self._searcher.enqueue(event.configurations)
+        if isinstance(event, SweepChanged):
+            self._change(event, self._present.spec)
+        elif _pass_on(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()
-        elif isinstance(event, SweepChanged):
-            self._change(self._present.spec)
 
-    def _change(self, after: Spec) -> None:
+    def _change(self, event: SweepChanged, after: Spec) -> None:
         """Go on with a changed sweep."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
@@ -341,19 +374,47 @@ class Coordinator:
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
                 self._terms.meet_target(trial)
-        self._auxiliary.change(after, self._terms)
+        if after.trials_each != before.trials_each:
+            self._change_numbering(after.trials_each)
+        self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
         self._watch.change(after.resources)
-        self._upcoming.change(self._limits.cap)
-        if after.space != before.space and isinstance(self._searcher, SpaceChanging):
-            self._searcher.change_space(after.space)
+        self._upcoming.change(self._find_end())
+        if _pass_on(event, self._searcher, before, after):
             self._upcoming.forget()
         if after.early_terminate != before.early_terminate:
             self._change_rule(after)
-        if after.space != before.space or after.stop_when != before.stop_when:
+        asks_anew = after.space != before.space or after.stop_when != before.stop_when
+        if asks_anew or after.trials_each != before.trials_each:
             self._change_gain_rule(after)
         if self._is_open:
             self._hooks.changed(after)
+
+    def _change_numbering(self, trials_each: int) -> None:
+        """Go on with another number of trials of a configuration; those that configurations lack come next."""
+        self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
+        searcher = self._searcher
+        if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
+            searcher = self._make_changeable_searcher()
+        searcher.change_numbering(self._numbering)
+        self._searcher = searcher
+        self._upcoming.renumber(searcher, self._numbering.first)
+        total = self._present.all_trials
+        ended = sum(one.ended is not None for one in self._ledger.trials.values())
+        self._sharing.change_total(None if total is None else total - ended)
+
+    def _make_changeable_searcher(self) -> Repeated:
+        """Return a searcher that was told all so far and can go on with other repeats."""
+        searcher = Repeated(self._make_searcher(), Numbering.of(self._first), self._make_searcher)
+        present = PresentSpec(self._first)
+        for change, heard in self._iterate_changes():
+            for event in heard:
+                searcher.observe(event)
+            if isinstance(change, Steered):
+                before = present.spec
+                present.observe(change)
+                _pass_on(change.event, searcher, before, present.spec)
+        return searcher
 
     def _change_rule(self, after: Spec) -> None:
         """Apply another stopping rule from now on; it knows all that was reported before."""
@@ -367,7 +428,7 @@ class Coordinator:
 
     def _change_gain_rule(self, after: Spec) -> None:
         """Ask another model from now on whether the search gains enough; it knows all trials in the present space."""
-        self._gain = _build_gain_rule(after, self._searcher)
+        self._gain = _build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
         self._gain.asks = False
@@ -377,6 +438,11 @@ class Coordinator:
 
     def _iterate_search(self) -> Iterator[Event]:
         """Yield the events of the search so far, as searcher and scheduler observe them."""
+        for _, heard in self._iterate_changes():
+            yield from heard
+
+    def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
+        """Yield the changes so far, each with the events as which searcher and scheduler observe it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None:
             units = None
@@ -385,8 +451,12 @@ class Coordinator:
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
             heard = renumber_for_search(change)
-            if heard and not _was_reopened(change):
-                yield from [heard] if units is None else units.translate(heard)
+            if not heard or _was_reopened(change):
+                yield change, ()
+            elif units is None:
+                yield change, (heard,)
+            else:
+                yield change, tuple(units.translate(heard))
 
     def _make_pauses(self) -> Pauses:
         reword = str if self._units is None else self._units.reword
@@ -877,10 +947,21 @@ def _was_reopened(change: Change) -> bool:
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
 
 
-def _build_gain_rule(spec: Spec, searcher: Searcher) -> GainRule | None:
+def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
+    """Tell a searcher of configurations that a person has added, or of another space; return whether there was any."""
+    if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
+        searcher.enqueue(event.configurations)
+        return True
+    if after.space != before.space and isinstance(searcher, SpaceChanging):
+        searcher.change_space(after.space)
+        return True
+    return False
+
+
+def _build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
     """Return the rule of `stop_when.gain`, whose model is imported only if the sweep file asks for it."""
     if spec.stop_when is None or not spec.stop_when.asks_for_gain:
         return None
     from sweep.runner.expected_gain import build_gain_rule
 
-    return build_gain_rule(spec, searcher)
+    return build_gain_rule(spec, searcher, numbering)

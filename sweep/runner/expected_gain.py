@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sweep.analysis import ranking
+from sweep.analysis.numbering import Numbering, follow_numbering
 from sweep.events import WHOLE, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.progress import UnitReports
 from sweep.runner import methods
@@ -36,6 +37,7 @@ from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.blocks import StopWhen
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
+from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, renumber_for_search
 from sweep.text import counted
@@ -45,6 +47,8 @@ FEWEST_ENDED = 10
 ASKED_SHARE = 20  # the model is asked again whenever one in so many configurations is new
 UPCOMING = 256  # configurations to come of a method that does not learn
 MOST_GRID = 2048
+ONCE = Numbering(trials_each=1)
+"""The numbering of a sweep that trains each configuration once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,6 @@ class GainSetting:
     objective: Objective
     seed: int
     stop_when: StopWhen
-    trials_each: int = 1  # trials of a configuration
     seeds: int = 1  # with which configurations are compared in the end
 
     @classmethod
@@ -68,32 +71,35 @@ class GainSetting:
             seeds = spec.trials_each
         else:
             seeds = spec.confirm.seeds
-        return cls(spec.space, spec.objectives[0], spec.seed, wanted, spec.trials_each, seeds)
+        return cls(spec.space, spec.objectives[0], spec.seed, wanted, seeds)
 
 
-def build_gain_rule(spec: Spec, searcher: Searcher) -> GainRule | None:
-    """Return the rule of a sweep whose searcher is given; None if it asks for no gain."""
+def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
+    """Return the rule of a sweep whose searcher and numbering are given; None if it asks for no gain."""
     setting = GainSetting.of(spec)
     if setting is None:
         return None
     method = spec.search_method
-    return GainRule(setting, None if method.learns else searcher, enumerates=method.enumerates)
+    return GainRule(setting, None if method.learns else searcher, numbering, enumerates=method.enumerates)
 
 
-def measure_expected_gain(folder: ResultsFolder, spec: Spec) -> ExpectedGain | None:
+def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
     """Return what the next configurations of a sweep are expected to gain by its log; None if too little is known.
+
+    ``first`` is the sweep as it was before the changes in the log.
 
     Raises:
         StoreError: if the log is damaged.
     """
-    if spec.search_method.learns:
-        searcher = None
-    else:
-        searcher = methods.searcher(spec, (), spec.trials_each)
     setting = GainSetting.of(spec)
     if setting is None:
         return None
-    rule = GainRule(setting, searcher, enumerates=spec.search_method.enumerates)
+    numbering = _read_numbering(folder, first)
+    if spec.search_method.learns:
+        searcher = None
+    else:
+        searcher = methods.searcher(spec, (), numbering)
+    rule = GainRule(setting, searcher, numbering, enumerates=spec.search_method.enumerates)
     rule.asks = False
     if spec.minutes is None:
         units = None
@@ -110,25 +116,39 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec) -> ExpectedGain | N
     return rule.compute()
 
 
+def _read_numbering(folder: ResultsFolder, first: Spec) -> Numbering:
+    """Return the numbering of the trials at the end of a log."""
+    numbering = Numbering.of(first)
+    if not folder.log.exists() or not store_log.is_steered(folder.log):
+        return numbering
+    ledger = Ledger(keep_epochs=False)
+    for change, _ in ledger.follow(folder.log):
+        numbering = follow_numbering(numbering, change, ledger.trials.values(), first.folds)
+    return numbering
+
+
 class GainRule:
     """Observes the trials of a search and says when its next configurations are not expected to gain enough.
 
-    ``searcher`` is that of the sweep, which is asked for the configurations to come, or None if it learns.
+    ``searcher`` is that of the sweep, which is asked for the configurations to come, or None if it learns. A
+    configuration counts once it has all trials that it is to have by ``numbering``.
     """
 
-    def __init__(self, setting: GainSetting, searcher: Searcher | None, *, enumerates: bool = False) -> None:
+    def __init__(
+        self, setting: GainSetting, searcher: Searcher | None, numbering: Numbering = ONCE, *, enumerates: bool = False
+    ) -> None:
         self._setting = setting
         self._searcher = searcher
+        self._numbering = numbering
         self._enumerates = enumerates
         self._model = GaussianProcessSearcher(setting.space, (setting.objective,), setting.seed)
         self._configurations = _Configurations(self._model)
-        several = setting.trials_each > 1
-        self._listener: Searcher = (
-            Repeated(self._configurations, setting.trials_each) if several else self._configurations
-        )
+        self._listener: Searcher = self._configurations
+        if not numbering.is_plain:
+            self._listener = Repeated(self._configurations, numbering)
         self._fewest = FEWEST_ENDED + len(setting.space.varying)
         self._asked = 0  # configurations that had ended when the model was asked last
-        self._records = _Records(setting)
+        self._records = _Records(setting, numbering)
         self._started: set[int] = set()  # configurations
         self.reason: str | None = None
         """Why the search starts no more configurations; None if it goes on."""
@@ -138,7 +158,7 @@ class GainRule:
     def observe(self, event: Event) -> None:
         """Process an event of the search."""
         if isinstance(event, TrialStarted):
-            self._started.add(event.trial // self._setting.trials_each)
+            self._started.add(self._numbering.find(event.trial).configuration)
         self._records.observe(event)
         self._listener.observe(event)
         if self.asks and self.reason is None and isinstance(event, TrialEnded) and self._is_due():
@@ -178,7 +198,7 @@ class GainRule:
         for number in range(most):
             if number in self._started:
                 continue
-            params = searcher.suggest(number * self._setting.trials_each)
+            params = searcher.suggest(self._numbering.find_first_place(number))
             if params is None:
                 return
             yield params
@@ -212,8 +232,9 @@ class _Configurations:
 class _Records:
     """What the trials of a search have shown of the noise of the objective and of the time that they train."""
 
-    def __init__(self, setting: GainSetting) -> None:
+    def __init__(self, setting: GainSetting, numbering: Numbering) -> None:
         self._setting = setting
+        self._numbering = numbering
         self._last: dict[int, EpochReported] = {}  # of trials that train
         self._scores: dict[int, list[float]] = {}  # of completed trials, by configuration
         self._best: EpochReported | None = None
@@ -228,7 +249,7 @@ class _Records:
             self._last[event.trial] = event
             self._examples = int(event.measures.get("validation_examples", self._examples))
             self._trained_s += event.time_s
-            self._trained.add(event.trial // self._setting.trials_each)
+            self._trained.add(self._numbering.find(event.trial).configuration)
         elif isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED:
             self._end(event, self._last.pop(event.trial, None))
 
@@ -239,7 +260,7 @@ class _Records:
             loss = self._setting.objective.loss(last.metrics)
         if loss is None or last is None:
             return
-        self._scores.setdefault(event.trial // self._setting.trials_each, []).append(loss)
+        self._scores.setdefault(self._numbering.find(event.trial).configuration, []).append(loss)
         if loss < self._best_loss:
             self._best, self._best_loss = last, loss
 

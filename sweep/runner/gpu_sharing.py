@@ -253,6 +253,10 @@ class Sharing:
             case _:
                 pass
 
+    def change_total(self, left: int | None) -> None:
+        """Go on with another number of trials that have not ended; None if unknown."""
+        self._left = left
+
     def _count(self, more: int) -> None:
         if self._left is not None:
             self._left += more

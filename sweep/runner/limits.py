@@ -87,7 +87,7 @@ class Limits:
         for cap in (spec.run_cap, spec.budget.trials):
             if cap is not None:
                 caps.append(cap)
-        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start in all sessions together
+        self.cap = min(caps, default=None)  # configurations to try in all sessions together
         if spec.stop_when:
             self._patience = spec.stop_when.no_improvement  # `GainRule` has the others
         else:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import count
 from pathlib import Path
 from statistics import fmean
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
+from sweep.analysis.numbering import Numbering
 from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import load_part
@@ -116,21 +117,58 @@ def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[P
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
 
 
-class Repeated:
-    """Makes a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
+Told: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
+"""What a searcher was told: events, configurations that a person has added, or another space."""
 
-    The inner searcher observes a configuration when its first repeat starts and, once all repeats have ended, as one
-    trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
+
+class Repeated:
+    """Makes a searcher over configurations suggest trials, whose places say which configuration they repeat.
+
+    The inner searcher observes a configuration when its first trial starts and, once all of its trials have ended, as
+    one trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
     repeat has, so failed repeats are ignored unless all failed. Its metrics at each epoch are the means over the
     completed, infeasible and pruned repeats, or over all if there are none, for the epochs that all of them have. If
     repeats pause, the searcher observes the epochs that all have, once none is training.
+
+    If the number of repeats changes (`change_numbering`), a configuration may get further trials after the inner
+    searcher has observed it. Once these have ended, the mean over all trials takes the place of what was observed
+    before. A searcher that learns cannot take back what it has observed, so another one is made, which observes all
+    again.
     """
 
-    def __init__(self, inner: Searcher, repeats: int) -> None:
-        self.inner = inner
-        self._repeats = repeats
+    def __init__(self, inner: Searcher, repeats: Numbering | int, make: Callable[[], Searcher] | None = None) -> None:
+        """Initialize.
+
+        Arguments:
+            repeats: the number of trials of a configuration, or the numbering of trials.
+            make: returns a searcher like ``inner``, which has not observed anything; needed for `change_numbering`.
+        """
+        self._inner: Searcher | None = inner
+        self._make = make
+        self._numbering = Numbering(trials_each=repeats) if isinstance(repeats, int) else repeats
         self._ledger = Ledger()
+        self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
         self._heard: dict[int, int] = {}  # last epoch of each configuration that the inner searcher has observed
+        self._counted: dict[int, int] = {}  # number of trials in the means that it has observed
+        self._ended: set[int] = set()  # configurations whose end it has observed
+        self._history: list[Told] = []  # all that it was told, if it may be made again
+        self._results: dict[int, list[int]] = {}  # where the results of each configuration are in the history
+
+    @property
+    def inner(self) -> Searcher:
+        """The searcher over configurations."""
+        if self._inner is None:
+            if self._make is None:
+                raise TypeError("this searcher was made without a way to make its inner searcher again")
+            self._inner = self._make()
+            for entry in self._history:
+                _pass_on(entry, self._inner)
+        return self._inner
+
+    @property
+    def can_change_numbering(self) -> bool:
+        """Whether the number of trials of a configuration may change."""
+        return self._make is not None
 
     @property
     def foresees(self) -> bool:
@@ -144,17 +182,26 @@ class Repeated:
         """Suggest all repeats of these next."""
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
-        self.inner.enqueue(configurations)
+        self._tell(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
         """Go on in another space; configurations of which a repeat has started keep the others."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
-        self.inner.change_space(space)
+        self._tell(space)
+
+    def change_numbering(self, numbering: Numbering) -> None:
+        """Go on with another number of trials of a configuration, which has none left to start if there are fewer."""
+        were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
+        self._numbering = numbering
+        for configuration, trials in self._members.items():
+            end = trials[-1].end
+            if configuration not in were_whole and self._is_whole(configuration) and end is not None:
+                self._tell_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
-        configuration = number // self._repeats
-        started = self._trials(configuration)
+        configuration = self._numbering.find(number).configuration
+        started = self._members.get(configuration)
         if started:
             return started[0].params
         return self.inner.suggest(configuration)
@@ -162,24 +209,73 @@ class Repeated:
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial, start):
-                configuration = trial.number // self._repeats
-                if len(self._trials(configuration)) == 1:
-                    self.inner.observe(structs.replace(start, trial=configuration, repeat=0))
-            case Ended(trial, end) | Interrupted(trial, end) if trial.paused or trial.ended is not None:
-                configuration = trial.number // self._repeats
-                trials = self._trials(configuration)
-                if len(trials) == self._repeats and all(one.paused or one.ended is not None for one in trials):
-                    for summary in _summaries(configuration, trials, end, self._heard.get(configuration, 0)):
-                        self.inner.observe(summary)
-                        if isinstance(summary, EpochReported):
-                            self._heard[configuration] = summary.epoch
+                configuration = self._numbering.find(trial.number).configuration
+                trials = self._members.setdefault(configuration, [])
+                trials.append(trial)
+                if len(trials) == 1:
+                    self._tell([structs.replace(start, trial=configuration, repeat=0)])
+            case Ended(trial, end) | Interrupted(trial, end):
+                configuration = self._numbering.find(trial.number).configuration
+                if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
+                    self._tell_result(configuration, end)
             case _:
                 pass
 
-    def _trials(self, configuration: int) -> list[TrialState]:
-        first = configuration * self._repeats
-        trials = self._ledger.trials
-        return [trials[n] for n in range(first, first + self._repeats) if n in trials]
+    def _is_whole(self, configuration: int) -> bool:
+        """Return whether all trials of a configuration have started, and none of them is training."""
+        trials = self._members[configuration]
+        is_complete = len(trials) == self._numbering.count(configuration)
+        return is_complete and all(one.paused or one.ended is not None for one in trials)
+
+    def _tell_result(self, configuration: int, end: TrialEnded) -> None:
+        """Let the inner searcher observe the result of a configuration, of which ``end`` is the last event."""
+        trials = sorted(self._members[configuration], key=lambda trial: trial.number)
+        is_another = self._counted.get(configuration, len(trials)) != len(trials)
+        if configuration in self._ended and not is_another:
+            return
+        self._counted[configuration] = len(trials)
+        if is_another:
+            self._heard.pop(configuration, None)
+        events = list(_summaries(configuration, trials, end, self._heard.get(configuration, 0)))
+        for event in events:
+            if isinstance(event, EpochReported):
+                self._heard[configuration] = event.epoch
+        self._ended.discard(configuration)
+        if all(trial.ended is not None for trial in trials):
+            self._ended.add(configuration)
+        if is_another:
+            self._tell_anew(configuration, events)
+            return
+        self._results.setdefault(configuration, []).append(len(self._history))
+        self._tell(events)
+
+    def _tell(self, entry: Told) -> None:
+        if self._make is not None:
+            self._history.append(entry)
+        if self._inner is not None:
+            _pass_on(entry, self._inner)
+
+    def _tell_anew(self, configuration: int, events: list[Event]) -> None:
+        """Put other results of a configuration where its first ones were observed."""
+        first, *others = self._results[configuration]
+        for place in others:
+            self._history[place] = []
+        self._history[first] = events
+        self._results[configuration] = [first]
+        if self._inner is not None and not self._inner.foresees:  # otherwise results change nothing
+            self._inner = None
+
+
+def _pass_on(entry: Told, searcher: Searcher) -> None:
+    if isinstance(entry, Space):
+        if isinstance(searcher, SpaceChanging):
+            searcher.change_space(entry)
+    elif isinstance(entry, tuple):
+        if isinstance(searcher, Queueing):
+            searcher.enqueue(entry)
+    else:
+        for event in entry:
+            searcher.observe(event)
 
 
 def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
@@ -211,21 +307,25 @@ def build_searcher(
     space: Space,
     objectives: tuple[Objective, ...],
     seed: int,
-    repeats: int = 1,
+    repeats: Numbering | int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
     """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
 
-    With several ``repeats`` it suggests each configuration that many times. The searcher of a population has settings
-    of its own, so that only `searcher` can make it.
+    With several ``repeats`` it suggests each configuration that many times; these may also be the numbering of trials.
+    The searcher of a population has settings of its own, so that only `searcher` can make it.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
     """
     inner = _over_configurations(method, space, objectives, seed, start_with)
-    if repeats > 1:
-        return Repeated(inner, repeats)
-    return inner
+    if isinstance(repeats, int):
+        numbering = Numbering(trials_each=repeats)
+    else:
+        numbering = repeats
+    if numbering.is_plain:
+        return inner
+    return Repeated(inner, numbering)
 
 
 def _over_configurations(
@@ -277,8 +377,8 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
         scheduler(spec, folders)
 
 
-def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
-    """Return the searcher of a sweep's method. Raises `InputError` if it cannot be built."""
+def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
+    """Return the searcher of a sweep's method; see `build_searcher`. Raises `InputError` if it cannot be built."""
     if spec.population is not None:
         first = starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()

@@ -39,6 +39,7 @@ from sweep.runner.memo import Memo, inherit
 from sweep.runner.notifying import check_variables, list_notifiers, tell_withheld_end
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.stop_requests import Ending
+from sweep.searchers import Searcher
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import sweep_info, tables
@@ -47,7 +48,7 @@ from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
 from sweep.store.reading import TableWriter
 from sweep.store.remote import Writer
-from sweep.store.sweep_info import Fields
+from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted
 
 __all__ = ["Options", "Outcome", "Session", "SweepSource", "View", "resume_sweep", "run_sweep"]
@@ -310,6 +311,7 @@ class Session:
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
                 inherit=partial(inherit, folder, spec.objectives[0]),
+                make_searcher=partial(_make_searcher, first, job, info),
                 memo=Memo(folder, info, spec.objectives[0], view.say) if self._uses_memo() else None,
             )
             devices = spec.resources.devices(options.simulated_gpus)
@@ -388,6 +390,13 @@ class Session:
         interrupted = fault is not None or (self.ending.asked and not ended)
         stopped = coordinator.stopping or coordinator.enough
         return Outcome(self.folder, coordinator.completed, stopped, interrupted, fault)
+
+
+def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
+    """Return a searcher over configurations that has learned from the warm start of a sweep."""
+    searcher = methods.searcher(spec, job.import_folders)
+    methods.learn_warm_start(searcher, info.warm_start, lambda notice: None, spec)
+    return searcher
 
 
 class _Answers:

@@ -21,6 +21,7 @@ from sweep.events import (
     ConfigurationsEnqueued,
     NoteWritten,
     Params,
+    Role,
     SteeringEvent,
     SweepChanged,
     TrialStarred,
@@ -147,6 +148,7 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
     changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
     if sweep.began is not None:
         changes.check_running(before, after, sweep.began, f"python -m sweep stop {sweep.address}", where)
+    refuse(_list_used_seeds(after, sweep, where), RefusedError)
     settings = changes.make_settings(before, after)
     if not settings:
         raise RefusedError.one(sweep.name, "has these values already, there is nothing to change")
@@ -155,6 +157,25 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
         queue.append(queued.params)
     dropped = tuple(params for params in queue if not after.space.has(params))
     return SweepChanged(settings=settings, dropped=dropped, request=request, by=by, time=time.time())
+
+
+def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
+    """Yield why a sweep cannot have so many repeats: finalists were confirmed with the seeds of these.
+
+    Only seeds that no trial of the search has can confirm what the search has found.
+    """
+    if after.repeats <= sweep.present.spec.repeats:
+        return
+    fresh = []
+    for trial in sweep.ledger.trials.values():
+        if trial.role is Role.CONFIRM:
+            fresh.append(trial.start.repeat)
+    if not fresh or after.repeats <= min(fresh):
+        return
+    what = f"is {after.repeats}, but finalists were confirmed with the seeds that follow those of {min(fresh)} repeats"
+    more = f"confirm them with more seeds (python -m sweep confirm {sweep.address} --seeds N)"
+    hint = f"{more}, or {changes.ANOTHER_SWEEP}"
+    yield Problem(f"{where}repeats", what, hint)
 
 
 def list_added(event: SteeringEvent) -> tuple[Params, ...]:
@@ -231,9 +252,8 @@ def _count_room(sweep: Position) -> int | None:
     caps = sweep.present.spec.caps
     if not caps:
         return None
-    places = set()
+    begun = set()
     for trial in sweep.ledger.trials.values():
-        if trial.place is not None:
-            places.add(trial.place)
-    begun = len({place // sweep.present.spec.trials_each for place in places})
-    return max(min(caps) - begun - len(sweep.ledger.queue), 0)
+        if trial.role is Role.SEARCH:
+            begun.add(key(trial.params))
+    return max(min(caps) - len(begun) - len(sweep.ledger.queue), 0)

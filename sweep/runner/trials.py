@@ -23,6 +23,7 @@ from msgspec import structs
 
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
+from sweep.analysis.numbering import Numbering
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
@@ -195,25 +196,21 @@ class Terms:
 
     def start(
         self,
-        place: int,
+        within: int,
         params: Params,
-        number: int | None = None,
+        number: int,
         role: Role = Role.SEARCH,
+        place: int | None = None,
         parent: Parent | None = None,
     ) -> TrialStarted:
         """Return the event that starts a trial now.
 
         Arguments:
-            place: number within the search or, for other roles, among the trials of the configuration.
-            number: the trial's number; by default ``place``.
+            within: number of the trial within its configuration.
+            place: of a trial of the search; by default ``number``.
             parent: the trial and epoch that it is a copy of.
         """
-        number = place if number is None else number
-        if role is Role.SEARCH:
-            each = place % self._spec.trials_each
-        else:
-            each = place
-        repeat, fold = divmod(each, self._spec.folds or 1)
+        repeat, fold = divmod(within, self._spec.folds or 1)
         return TrialStarted(
             trial=number,
             trial_id=f"{self._spec.name}-{number:05d}",
@@ -223,7 +220,7 @@ class Terms:
             fold=fold if self._spec.folds else None,
             time=time.time(),
             role=role,
-            index=place if role is Role.SEARCH and place != number else None,
+            index=place if place != number else None,
             parent=None if parent is None else parent.trial,
             parent_epoch=None if parent is None else parent.epoch,
         )
@@ -320,10 +317,11 @@ class Terms:
 class AuxiliaryTrials:
     """Chooses the baseline's and the confirmation's trials, and numbers all trials of the sweep."""
 
-    def __init__(self, spec: Spec, terms: Terms, ledger: Ledger) -> None:
+    def __init__(self, spec: Spec, terms: Terms, ledger: Ledger, numbering: Numbering) -> None:
         self._spec = spec
         self._terms = terms
         self._ledger = ledger
+        self._numbering = numbering
         self._baseline = 0  # number of baseline trials that have begun
         self._confirmed = False
         self._highest = -1
@@ -348,8 +346,9 @@ class AuxiliaryTrials:
         if self._confirmed:
             number = self._highest + 1
         else:
-            number = place + self._spec.baseline_trials
-        return self._terms.start(place, params, number, parent=parent)
+            number = self._numbering.number_search(place)
+        within = self._numbering.find(place).within
+        return self._terms.start(within, params, number, place=place, parent=parent)
 
     def baseline(self) -> TrialStarted | None:
         """Return the start of the next baseline trial; None if all have begun."""
@@ -358,7 +357,7 @@ class AuxiliaryTrials:
         if self._confirmed:
             number = self._highest + 1
         else:
-            number = self._baseline
+            number = self._numbering.number_baseline(self._baseline)
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def confirmation(self) -> TrialStarted | None:
@@ -367,12 +366,12 @@ class AuxiliaryTrials:
         if not wanted:
             return None
         params, repeat, fold = wanted[0]
-        place = repeat * (self._spec.folds or 1) + (fold or 0)
-        return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
+        within = repeat * (self._spec.folds or 1) + (fold or 0)
+        return self._terms.start(within, params, self._highest + 1, Role.CONFIRM)
 
-    def change(self, spec: Spec, terms: Terms) -> None:
+    def change(self, spec: Spec, terms: Terms, numbering: Numbering) -> None:
         """Go on with a changed sweep."""
-        self._spec, self._terms = spec, terms
+        self._spec, self._terms, self._numbering = spec, terms, numbering
         self._race = None
 
     def complete(self, total: int | None) -> bool:
@@ -450,6 +449,13 @@ class Upcoming:
         self._waiting.clear()
         self.exhausted = False
 
+    def renumber(self, searcher: Searcher, first: int) -> None:
+        """Go on at another place, after all trials that have started, with another searcher."""
+        self._searcher = searcher
+        self._first = first
+        self._beyond.clear()
+        self.forget()
+
     def started(self, trial: int) -> None:
         """Mark a trial as started, in this session or before."""
         self._waiting.pop(trial, None)
@@ -484,14 +490,13 @@ class Upcoming:
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
-    def begins_with_added(self) -> bool:
-        """Return whether the next trial is one that a person has added."""
-        first = next(self._next(), None)
-        return first is not None and self._is_added(first[1])
+    def find_next(self) -> tuple[int, Params] | None:
+        """Return number and parameters of the first trial that has not started; None if there is none to start."""
+        return next(self._next(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """Return number and parameters of the next trial for a worker; None if there is none to start."""
-        first = next(self._next(), None)
+        first = self.find_next()
         if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
             return first
         own = self._held.get(worker, [])

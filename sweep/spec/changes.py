@@ -37,11 +37,10 @@ SPACE = frozenset({"parameters", "constraints", "prior"})
 SEARCH = ("parameters", "constraints", "prior", "early_terminate")
 """Keys that change what is tried from now on, and how long."""
 
-CHANGEABLE = (*LIMITS, *SEARCH)
+CHANGEABLE = (*LIMITS, *SEARCH, "repeats")
 """Keys that may change after a sweep has begun."""
 
 INSTEAD = {
-    "repeats": "python -m sweep confirm trains those that could be the best with more seeds",
     "start_with": "python -m sweep add tries further configurations next",
 }
 """What to do instead of changing a key that never changes."""

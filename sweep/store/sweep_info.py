@@ -195,6 +195,11 @@ class SweepInfo:
         return _parse_whole_number(self.spec.get("repeats")) or 1
 
     @property
+    def first_repeats(self) -> int:
+        """Number of seeds of each configuration before the changes in the log."""
+        return _parse_whole_number(self.first_spec.get("repeats")) or 1
+
+    @property
     def trials_each(self) -> int:
         """Number of trials of each configuration: repeats times folds."""
         return self.repeats * (self.folds or 1)

@@ -109,11 +109,16 @@ max_restarts: 99
 checkpoint: {every_s: 0.1}
 resources: {max_concurrent: 1}
 """
+MORE = GRID.replace("name: grid", "name: more\nrun_cap: 6").replace("epochs: 14", "epochs: 8")
+FEWER = SEARCH.replace("name: search", "name: fewer\nrepeats: 3").replace("run_cap: 16", "run_cap: 4")
 SWEEPS = {
     **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "auto": AUTO, "population": POPULATION},
+    **{"more": MORE, "fewer": FEWER},
     **{"fused": FUSED, "shrinking": SHRINKING, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")
+CHANGES = {"more": ("repeats=3", "run_cap=8"), "fewer": ("repeats=1", "run_cap=12")}
+"""How a sweep is changed once it has finished, after which it goes on."""
 
 
 @dataclass
@@ -210,7 +215,7 @@ class Project:
 
     def start(self, *arguments: str) -> Started:
         """The command line in a process group of its own; what it says goes to a file."""
-        option = ["--keep-warm", "2m"] if self.warm else []
+        option = ["--keep-warm", "2m"] if self.warm and arguments[0] in ("run", "resume") else []
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
         if self.store is not None:
             environment |= {**self.store.environment, "SWEEP_CACHE": str(self.cache)}
@@ -224,7 +229,7 @@ class Project:
                 start_new_session=True,
             )
         place = find_place(self.path)
-        return KeptDriver(process, place) if self.warm and place is not None else process
+        return KeptDriver(process, place) if option and place is not None else process
 
     def run(self) -> Started:
         return self.start("run", f"{self.name}.yaml", "--no-memo", "-q")
@@ -232,6 +237,13 @@ class Project:
     def resume(self) -> Started:
         there = self.folder.info.exists() or (self.store is not None and self.machines > 1)
         return self.start("resume", self.name, "--no-memo", "-q") if there else self.run()
+
+    def change(self) -> None:
+        """Change the sweep as `CHANGES` says."""
+        options = [part for one in CHANGES[self.name] for part in ("--set", one)]
+        code = self.start("change", self.name, *options).wait(PATIENCE_S)
+        if code:
+            raise RuntimeError(f"change ended with {code}: {(self.path / 'said.txt').read_text()[-1000:]}")
 
     def epochs(self) -> int:
         """How many epochs are in the log, cheaply."""
@@ -241,10 +253,18 @@ class Project:
 def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
     """A run that nobody disturbs."""
     project = Project.make(path, name)
+    _run_undisturbed(project, timeout_s)
+    if name in CHANGES:
+        project.change()
+        _run_undisturbed(project, timeout_s)
+    return project
+
+
+def _run_undisturbed(project: Project, timeout_s: float) -> None:
     for _ in range(3):  # Ray may not start on a machine that is very busy
         code = project.resume().wait(timeout_s)
         if code == 0:
-            return project
+            return
     raise RuntimeError(f"the undisturbed run ended with {code}: {(project.path / 'said.txt').read_text()[-1000:]}")
 
 
@@ -273,9 +293,30 @@ def disturbed(
     *,
     warm: bool = False,
 ) -> Project:
-    """A run whose processes are killed at random moments, and which is resumed until it finishes."""
+    """A run whose processes are killed at random moments, and which is resumed until it finishes.
+
+    A sweep that is changed is killed before the change and after it.
+    """
     project = Project.make(path, name, store, warm=warm)
-    driver = project.run()
+    victims = list(victims)
+    half = (len(victims) + 1) // 2 if name in CHANGES else len(victims)
+    _disturb(project, project.run(), victims[:half], rng, tally, tell)
+    if name in CHANGES:
+        project.change()
+        _disturb(project, project.resume(), victims[half:], rng, tally, tell)
+    return project
+
+
+def _disturb(
+    project: Project,
+    driver: Started,
+    victims: Iterable[str],
+    rng: random.Random,
+    tally: Tally,
+    tell: Callable[[str], None],
+) -> None:
+    """Kill what is to be killed, one after the other, and let the sweep finish."""
+    name, store = project.name, project.store
     killed_before = False
     watches: list[threading.Thread] = []
     for victim in victims:
@@ -315,7 +356,7 @@ def disturbed(
     for _ in range(5):
         code = driver.wait(PATIENCE_S)
         if code == 0:
-            return project
+            return
         tell(f"{name}: ended with {code}, resumed")
         driver = project.resume()
     said = (project.path / "said.txt").read_text().splitlines()[-10:]

@@ -53,7 +53,6 @@ CHANGES = {
 
 
 REFUSED = {
-    "repeats=2": "repeats: is 2, but the sweep began with 1; python -m sweep confirm trains those that could",
     "start_with=[{a: 1}]": "start_with: is [{a: 1}], but the sweep began with []; python -m sweep add tries further",
     "parameters.b.value=1": "parameters.b: is new, and the trials so far have other parameters; run it under another",
     "constraints=['score < 3']": "constraints: constraints on metrics say what the trials so far came to",

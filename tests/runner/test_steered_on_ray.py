@@ -79,6 +79,7 @@ def test_a_sweep_on_ray_is_added_to_and_changed_and_killed(tmp_path: Path) -> No
         limit = "resources.max_concurrent=2"
         assert command(tmp_path, "change", "slow", "--set", change, "--set", limit)[0] == 0
         assert command(tmp_path, "add", "slow", "a=10")[0] == 0
+        assert command(tmp_path, "change", "slow", "--set", "repeats=2")[0] == 0
         code, out, _ = command(tmp_path, "change", "slow", "--set", "checkpoint.keep=3", "--json")
         assert (code, json.loads(out)["error"][0]["where"]) == (4, "--set checkpoint.keep")
         assert command(tmp_path, "note", "slow", "0", "first")[0] == 0
@@ -89,13 +90,17 @@ def test_a_sweep_on_ray_is_added_to_and_changed_and_killed(tmp_path: Path) -> No
     assert command(tmp_path, "resume", "slow", "-q")[0] == 0
     events = list(store_log.read(log))
     acts = [event for event in events if isinstance(event, SteeringEvent)]
-    assert [type(event) for event in acts[:2]] == [SweepChanged, ConfigurationsEnqueued]
+    assert [type(event) for event in acts[:3]] == [SweepChanged, ConfigurationsEnqueued, SweepChanged]
     assert all(event.driven_s is not None for event in acts)  # the process that ran the sweep has written them
-    tried = [event.params["a"] for event in events if isinstance(event, TrialStarted)]
+    tried = [(event.params["a"], event.seed) for event in events if isinstance(event, TrialStarted)]
     assert sorted(tried) == sorted({*tried})  # none twice
-    assert {1, 2, 3, 9, 10} <= {*tried}
-    after = [event for event in events[events.index(acts[1]) :] if isinstance(event, TrialStarted)]
-    assert (after[0].params["a"], bool(after[0].enqueued_by), after[0].space_version) == (10, True, 1)
+    assert {a for a, seed in tried if seed == 0} == {a for a, seed in tried if seed == 1} >= {1, 2, 3, 9, 10}
+    after = [event for event in events[events.index(acts[2]) :] if isinstance(event, TrialStarted)]
+    added = next(event for event in after if event.repeat == 0)
+    assert (added.params["a"], bool(added.enqueued_by), added.space_version) == (10, True, 1)
+    before = after[: after.index(added)]
+    assert before
+    assert all(event.repeat == 1 for event in before)
     shown = json.loads(command(tmp_path, "status", "slow", "--json")[1])
     assert shown["trials"] == {"completed": len(tried)}
     assert shown["total"] == len(tried)

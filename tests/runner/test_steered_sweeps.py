@@ -110,6 +110,7 @@ CHANGES = (
     "early_terminate={type: none}",
     "constraints=['a * b < 1.5']",
     "stop_when={gain: 9.0}",
+    *(f"repeats={number}" for number in (1, 2, 3)),
     "epochs=3",  # refused
 )
 ACTS = st.one_of(

@@ -31,7 +31,7 @@ class Driven:
         self.log = Log(path)
         self.changed: list[Spec] = []
         searcher = build_searcher(
-            given.method, given.space, given.objectives, given.seed, given.repeats, given.start_with
+            given.method, given.space, given.objectives, given.seed, given.trials_each, given.start_with
         )
         scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
         hooks = Hooks(changed=self.changed.append)
@@ -149,7 +149,8 @@ def test_starting_points_that_are_left_stay_if_they_are_in_the_space(tmp_path: P
 REFUSED = {
     "epochs=3": (RefusedError, "--set epochs: is 3, but the sweep began with 9"),
     "seed=3": (RefusedError, "--set seed: is 3, but the sweep began with 0"),
-    "repeats=2": (RefusedError, "--set repeats: is 2.*; python -m sweep confirm trains those"),
+    "repeats=0": (InputError, "repeats: number 0, expected a whole number of at least 1"),
+    "folds=2": (RefusedError, "--set folds: is 2, but the sweep began with not set"),
     "metric.goal=maximize": (RefusedError, "--set metric.goal: is maximize"),
     "metric.target=0.5": (RefusedError, "--set metric.target: is read once, when a session begins; first: python -m"),
     "checkpoint.keep=3": (RefusedError, "--set checkpoint.keep: is read once"),

@@ -23,11 +23,10 @@ def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:
     given = spec("folds: 3\nrepeats: 2\n")
     assert (given.trials, given.trials_each) == (2, 6)
     terms = Terms(given)
-    started = [terms.start(number, {"a": 1}) for number in range(7)]
+    started = [terms.start(number, {"a": 1}, number) for number in range(6)]
     assert [(one.repeat, one.fold, one.seed) for one in started] == [
         *((0, fold, 7) for fold in range(3)),
         *((1, fold, 8) for fold in range(3)),
-        (0, 0, 7),
     ]
     assert terms.order(OpenTrial(TrialState(started[4]), 1, ()), Devices(), None, None).assignment.fold == Fold(1, 3, 8)
 
@@ -36,7 +35,7 @@ def test_all_trials_load_their_data_under_one_seed() -> None:
     for more, expected in (("repeats: 2\n", 7), ("folds: 2\nrepeats: 2\n", 7), ("training: {data_seed: 3}\n", 3)):
         terms = Terms(spec(more))
         orders = [
-            terms.order(OpenTrial(TrialState(terms.start(number, {"a": 1})), 1, ()), Devices(), None, None)
+            terms.order(OpenTrial(TrialState(terms.start(number % 2, {"a": 1}, number)), 1, ()), Devices(), None, None)
             for number in range(4)
         ]
         assert {order.assignment.data_seed for order in orders} == {expected}
@@ -44,6 +43,6 @@ def test_all_trials_load_their_data_under_one_seed() -> None:
 
 def test_without_folds_there_are_none() -> None:
     terms = Terms(spec("repeats: 2\n"))
-    started = terms.start(3, {"a": 1})
+    started = terms.start(1, {"a": 1}, 3)
     assert (started.repeat, started.fold, started.seed) == (1, None, 8)
     assert terms.order(OpenTrial(TrialState(started), 1, ()), Devices(), None, None).assignment.fold is None

@@ -1,0 +1,149 @@
+"""Numbers the trials of a sweep, also if the number of trials of a configuration changes along the log.
+
+Searchers and schedulers know a trial of the search by its *place*, people by its *number*. A configuration has
+``trials_each`` trials: all folds of all repeats, counted from 0 *within* the configuration, repeat by repeat.
+
+The rule:
+
+- As long as ``repeats`` stays as it was when the sweep began, the place is ``configuration * trials_each + within``.
+- A change of ``repeats`` begins a new part of the numbering. Its first place follows the highest place of a trial that
+  has started. The part has first the trials that configurations which have begun lack, ordered by configuration, then
+  the configurations that have not begun, in their order and with the new number of trials each.
+- A place without a trial in an earlier part is never used. So no place stands for two trials, and what a place stands
+  for follows from the events before the change alone.
+- The number of a trial is its place, moved on by the trials of the baseline: these come before the search or, after a
+  change, before the trials of the new part. Trials of the confirmation have the numbers after all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sweep.events import Role, SweepChanged
+from sweep.spec import Spec
+from sweep.store.ledger import Change, Steered, TrialState
+
+
+class Slot(NamedTuple):
+    """What a place stands for."""
+
+    configuration: int  # number of the configuration in the search, from 0
+    within: int  # number of the trial within the configuration, from 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbering:
+    """The numbering of trials at a point of the log; see the module's docstring for the rule."""
+
+    trials_each: int  # of a configuration that begins from now on
+    has_baseline: bool = False
+    first: int = 0  # place of this part; those before it are of earlier parts
+    lacking: tuple[Slot, ...] = ()  # at the first places of this part
+    begun: Mapping[int, int] = field(default_factory=dict)  # trials of each configuration that began in earlier parts
+    skipped: tuple[int, ...] = ()  # configurations that had not begun, although a later one had
+    beyond: int = 0  # the first configuration after all that had begun
+    shift: int = 0  # the number of a trial of the search in this part, minus its place
+    baseline_shift: int = 0  # the number of a trial of the baseline, minus its number within the baseline
+    earlier: Numbering | None = None  # the numbering before this part
+
+    @classmethod
+    def of(cls, spec: Spec) -> Numbering:
+        """Return the numbering with which a sweep begins."""
+        return cls(trials_each=spec.trials_each, has_baseline=spec.baseline is not None, shift=spec.baseline_trials)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each configuration has one trial, so that a place is the number of a configuration."""
+        return self.trials_each == 1 and self.earlier is None
+
+    def find(self, place: int) -> Slot:
+        """Return what a place stands for, of this part or an earlier one."""
+        part = self
+        while place < part.first and part.earlier is not None:
+            part = part.earlier
+        at = place - part.first
+        if at < len(part.lacking):
+            return part.lacking[at]
+        new, within = divmod(at - len(part.lacking), part.trials_each)
+        if new < len(part.skipped):
+            return Slot(part.skipped[new], within)
+        return Slot(part.beyond + new - len(part.skipped), within)
+
+    def find_first_place(self, configuration: int) -> int:
+        """Return the place of the first trial of a configuration that had not begun before this part."""
+        if configuration < self.beyond:
+            new = self.skipped.index(configuration)
+        else:
+            new = configuration - self.beyond + len(self.skipped)
+        return self._first_new + new * self.trials_each
+
+    def find_end(self, configurations: int) -> int:
+        """Return the first place that is not used if no more than so many configurations are tried."""
+        return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
+
+    def is_lacking(self, place: int) -> bool:
+        """Return whether a place of this part is that of a trial which a configuration of an earlier part lacks."""
+        return place < self._first_new
+
+    def count(self, configuration: int) -> int:
+        """Return the number of trials that a configuration is to have."""
+        return self.begun.get(configuration, self.trials_each)
+
+    def number_search(self, place: int) -> int:
+        """Return the number of the trial of the search at a place of this part."""
+        return place + self.shift
+
+    def number_baseline(self, within: int) -> int:
+        """Return the number of the next trial of the baseline, given its number within the baseline."""
+        return within + self.baseline_shift
+
+    def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
+        """Return the numbering after a change; ``trials`` are all that have started."""
+        last_place = -1
+        last_number = -1
+        baseline = 0
+        started: dict[int, set[int]] = {}
+        for trial in trials:
+            last_number = max(last_number, trial.number)
+            baseline += trial.role is Role.BASELINE
+            if trial.place is not None:
+                last_place = max(last_place, trial.place)
+                slot = self.find(trial.place)
+                started.setdefault(slot.configuration, set()).add(slot.within)
+        lacking: list[Slot] = []
+        begun: dict[int, int] = {}
+        for configuration in sorted(started):
+            missing = [within for within in range(trials_each) if within not in started[configuration]]
+            lacking += [Slot(configuration, within) for within in missing]
+            begun[configuration] = len(started[configuration]) + len(missing)
+        beyond = max(started, default=-1) + 1
+        skipped = [configuration for configuration in range(beyond) if configuration not in started]
+        lacking_baseline = max(trials_each - baseline, 0) if self.has_baseline else 0
+        return Numbering(
+            trials_each=trials_each,
+            has_baseline=self.has_baseline,
+            first=last_place + 1,
+            lacking=tuple(lacking),
+            begun=begun,
+            skipped=tuple(skipped),
+            beyond=beyond,
+            shift=last_number + lacking_baseline - last_place,
+            baseline_shift=last_number + 1 - baseline,
+            earlier=self,
+        )
+
+    @property
+    def _first_new(self) -> int:
+        """The place of the first configuration that had not begun before this part."""
+        return self.first + len(self.lacking)
+
+
+def follow_numbering(
+    numbering: Numbering, change: Change, trials: Iterable[TrialState], folds: int | None
+) -> Numbering:
+    """Return the numbering after the next change of the log; ``trials`` are all that have started before."""
+    if isinstance(change, Steered) and isinstance(change.event, SweepChanged) and "repeats" in change.event.settings:
+        return numbering.change(trials, change.event.settings["repeats"] * (folds or 1))
+    return numbering
