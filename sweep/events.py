@@ -110,6 +110,10 @@ ON_REQUEST = "stopped on request"
 """Reason of a session or a trial that a user has stopped."""
 
 
+FAILED = "failed: "
+"""Prefix of the reason of a session that ended because every trial would fail."""
+
+
 class Role(StrEnum):
     """Why a trial is trained."""
 

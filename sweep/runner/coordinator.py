@@ -22,6 +22,7 @@ from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrow
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import (
+    FAILED,
     ConfigurationsEnqueued,
     EpochReported,
     Event,
@@ -664,7 +665,8 @@ class Coordinator:
         if finished:
             reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
-        ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
+        why = "the sweep failed" if self.error else reason
+        ends = [trial.end(Status.INTERRUPTED, why, Facts()) for trial in running]
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)])
         return finished or not (asked or self.stopping is None)
@@ -845,9 +847,10 @@ class Coordinator:
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
-        if end and end.incompatible and not epochs and not any(one.reported for one in self._ledger.trials.values()):
+        fails_all = end is not None and end.incompatible and not epochs
+        if self.error is None and fails_all and not any(one.reported for one in self._ledger.trials.values()):
             self.error = TrainableError(end.reason)
-            self.stop(end.reason)
+            self.stop(f"{FAILED}{end.reason}")
         return self.error is None
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:

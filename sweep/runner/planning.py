@@ -128,8 +128,30 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
         missing = [*not_importable(source), *without_effect.another_backend(where, source)]
     else:
         missing = []
-    wrong = [*_unread(spec, where, source), *without_effect.find_idle_settings(spec, where, source)]
+    wrong = [
+        *_unread(spec, where, source),
+        *without_effect.find_idle_settings(spec, where, source),
+        *_unreported(spec, where, source),
+    ]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
+
+
+def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield the objectives, and the metrics in constraints, that the trainable certainly never reports."""
+    possible = source.possible_metrics()
+    if possible is None:
+        return
+    asked = []
+    for index, metric in enumerate(spec.metrics):
+        path = "metric.name" if len(spec.metrics) == 1 else f"metrics[{index}].name"
+        asked.append((path, metric.name))
+    for constraint in spec.constraints:
+        for name in sorted(constraint.names):
+            asked.append(("constraints", name))
+    for path, name in asked:
+        if not possible.may_report(name):
+            what = f"{spec.trainable} reports no metric {name!r}"
+            yield Problem(spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known))
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
