@@ -206,15 +206,22 @@ class Basis:
     machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
+def count_concurrent(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
+    """Return how many trials run at once: on this machine, or those for which a cluster has ``room``."""
+    if room is None:
+        share = spec.resources.devices(simulated_gpus)
+        gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
+        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(cpus(), gpus)
+    if spec.resources.max_concurrent == "auto":
+        return room
+    return min(room, spec.resources.max_concurrent)
+
+
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = spec.resources.devices(simulated_gpus)
-    gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-    trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
-    concurrent = trial.fits(cpus(), gpus) if room is None else room
-    if spec.resources.max_concurrent != "auto":
-        concurrent = min(concurrent, spec.resources.max_concurrent)
+    concurrent = count_concurrent(spec, simulated_gpus, room)
     configurations = spec.trials
     trials = spec.all_trials
     searcher = methods.searcher(spec, folders)

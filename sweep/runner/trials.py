@@ -32,6 +32,7 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
+from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started, TrialState
 from sweep.text import guess
 
@@ -407,11 +408,14 @@ def make_runs(ledger: Ledger, spec: Spec) -> list[Run]:
 
 def race(ledger: Ledger, spec: Spec) -> Race:
     """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
-    confirm = spec.confirm
-    if confirm is None:
+    if spec.confirm is None:
         return Race()
-    rules = Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
-    return confirmation.run_race(make_runs(ledger, spec), rules)
+    return confirmation.run_race(make_runs(ledger, spec), make_rules(spec.confirm, spec))
+
+
+def make_rules(confirm: Confirm, spec: Spec) -> Rules:
+    """Return the settings of the race after a search."""
+    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
 
 
 LOOK_AHEAD = 64

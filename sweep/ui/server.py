@@ -30,6 +30,7 @@ from sweep.ui.acts import Commands
 from sweep.ui.jobs import Jobs
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
+from sweep.ui.previews import preview_act
 from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, as_line, make_comparison
 
 KEEP_ALIVE_S = 15.0
@@ -544,16 +545,10 @@ async def _act(request: web.Request) -> web.Response:
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
-        return _json(_preview(act, {**given, "sweep": folder.name}, page.place))
+        given = {**given, "sweep": folder.name}
+        return _json(await page.reading.run(preview_act, act, given, page.place, folder))
     arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
     return _json(page.jobs.start(arguments).look())
-
-
-def _preview(act: acts.Act, given: acts.Given, place: str) -> dict[str, str]:
-    try:
-        return {"command": acts.show_command(acts.make_arguments(act, given, place)), "wrong": ""}
-    except InputError as error:
-        return {"command": "", "wrong": str(error)}
 
 
 async def _send_job(request: web.Request) -> web.Response:
