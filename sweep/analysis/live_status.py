@@ -139,6 +139,7 @@ class Best:
     value: float
     trials: tuple[int, ...]
     params: Params
+    fresh: bool = False  # the value is the mean over fresh seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,9 @@ class Standing:
         self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
-        self.best: Best | None = None
+        self.searched_best: Best | None = None  # by the trials of the search alone
+        self._confirmed_best: Best | None = None
+        self._knows_confirmed_best = False  # whether it is that of the present trials
         self.latest: deque[FinishedTrial] = deque(maxlen=LATEST)
         self.epochs = 0
         self.started = 0  # trials
@@ -246,6 +249,31 @@ class Standing:
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
         self._at_once: deque[int] = deque(maxlen=32)
+
+    @property
+    def best(self) -> Best | None:
+        """The best configuration so far: the first in the race of a confirmation, otherwise the best of the search."""
+        if not self.confirming:
+            return self.searched_best
+        if not self._knows_confirmed_best:
+            self._confirmed_best = self._find_confirmed_best()
+            self._knows_confirmed_best = True
+        return self._confirmed_best or self.searched_best
+
+    def _find_confirmed_best(self) -> Best | None:
+        """Return the configuration that is first in the race, by its fresh seeds; None if there is no race."""
+        from sweep.analysis import confirmation  # imports numpy, for few sweeps
+
+        spec = self.outline.spec
+        if spec is None or spec.confirm is None:
+            return None
+        runs = confirmation.list_runs(self._ledger, self.outline.objective)
+        found = confirmation.find_first(runs, confirmation.make_rules(spec.confirm, spec))
+        if found is None:
+            return None
+        values = {one.trial: self.outline.objective.of_loss(one.loss) for one in found}
+        fresh = found[0].role is Role.CONFIRM
+        return Best(fmean(values.values()), tuple(sorted(values)), found[0].params, fresh)
 
     @property
     def total(self) -> int | None:
@@ -292,6 +320,7 @@ class Standing:
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
+                self._knows_confirmed_best = False
                 self.running[trial.number] = self._opened(trial)
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
@@ -311,6 +340,7 @@ class Standing:
         """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
         before = self.outline
         self.outline = Outline.of(spec)
+        self._knows_confirmed_best = False
         if self.outline.rule != before.rule:
             self._foresight = None
 
@@ -509,6 +539,7 @@ class Standing:
         state, event = change
         number = state.number
         self.running.pop(number, None)
+        self._knows_confirmed_best = False
         self._thaw(number)
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
@@ -594,8 +625,8 @@ class Standing:
             trials = self._scores.setdefault(configuration(ended.params), {})
             trials[ended.trial] = value
         best = Best(fmean(trials.values()), tuple(sorted(trials)), ended.params)
-        if self.best is None or self._rank(best) > self._rank(self.best):
-            self.best = best
+        if self.searched_best is None or self._rank(best) > self._rank(self.searched_best):
+            self.searched_best = best
 
     def _rank(self, best: Best) -> tuple[int, float]:
         return len(best.trials), -self.outline.objective.to_loss(best.value)

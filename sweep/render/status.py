@@ -174,7 +174,9 @@ def _format_best(standing: Standing) -> list[_Part]:
         whose = f"mean of {whose}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
-    if standing.confirming:
+    if best.fresh:
+        whose += " with fresh seeds"
+    elif standing.confirming:
         whose += " of the search, before the fresh seeds"
     parameters = (format_settings(best.params, [name]) for name in outline.varying)
     return [

@@ -13,7 +13,6 @@ from sweep.events import Role
 from sweep.runner import pricing
 from sweep.runner.planning import count_concurrent
 from sweep.runner.resuming import ResumableSweep
-from sweep.runner.trials import make_rules
 from sweep.space.objectives import objective
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
@@ -46,7 +45,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
         StoreError: if its log is damaged.
     """
     spec = sweep.spec
-    rules = make_rules(spec.confirm or Confirm(), spec)
+    rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
     found = read_sweep(sweep.folder)
     first = objective(spec.objectives[0].name, spec.objectives[0].goal)
     runs = [confirmation.make_run(trial, first) for trial in found.trials]

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep.analysis import confirmation
-from sweep.analysis.confirmation import Race, Rules, Run
+from sweep.analysis.confirmation import Race
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
@@ -32,7 +32,6 @@ from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
-from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started, TrialState
 from sweep.text import guess
 
@@ -394,28 +393,12 @@ class AuxiliaryTrials:
         return self._race
 
 
-def make_runs(ledger: Ledger, spec: Spec) -> list[Run]:
-    """Convert the ledger's trials for `confirmation`."""
-    objective = spec.objectives[0]
-
-    def run(one: TrialState) -> Run:
-        loss = objective.loss(one.last)
-        last = math.nan if loss is None else loss
-        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
-
-    return [run(one) for one in ledger.trials.values()]
-
-
 def race(ledger: Ledger, spec: Spec) -> Race:
     """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
     if spec.confirm is None:
         return Race()
-    return confirmation.run_race(make_runs(ledger, spec), make_rules(spec.confirm, spec))
-
-
-def make_rules(confirm: Confirm, spec: Spec) -> Rules:
-    """Return the settings of the race after a search."""
-    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
+    runs = confirmation.list_runs(ledger, spec.objectives[0])
+    return confirmation.run_race(runs, confirmation.make_rules(spec.confirm, spec))
 
 
 LOOK_AHEAD = 64

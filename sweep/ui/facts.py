@@ -286,7 +286,8 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
         if found is not None:
             value = "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
             ended += f" after {counted(found.epochs, 'epoch')}{value}"
-    if standing.best is not None and event.trial in standing.best.trials and event.status is Status.COMPLETED:
+    best = standing.searched_best
+    if best is not None and event.trial in best.trials and event.status is Status.COMPLETED:
         ended += ": the best so far"
     return f"{ended}: {event.reason}" if event.reason else ended
 

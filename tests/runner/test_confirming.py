@@ -17,12 +17,14 @@ from sweep.analysis import confirmation, ranking, verdict
 from sweep.errors import RefusedError
 from sweep.events import ModelTested, Role
 from sweep.render.plans import describe_confirming
-from sweep.runner import resuming, trials
+from sweep.render.status import Frame, picture
+from sweep.runner import resuming
 from sweep.runner.confirming import plan_confirmation
 from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
+from sweep.ui.following import FollowedSweep
 
 TRAINABLE = '''
 import json, os, random
@@ -168,7 +170,7 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     for event in store_log.read(folder.log):
         ledger.observe(event)
     read = [confirmation.make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
-    assert trials.make_runs(ledger, spec) == sorted(read, key=lambda one: one.trial)
+    assert confirmation.list_runs(ledger, spec.objectives[0]) == sorted(read, key=lambda one: one.trial)
 
 
 PLAIN = FILE.replace("baseline: {a: 4}\n", "").replace("confirm: {seeds: 6, finalists: 3, budget: null}\n", "")
@@ -230,3 +232,23 @@ def test_a_confirmation_that_is_decided_has_nothing_to_train(noisy: Path) -> Non
     planned = plan_confirmation(reopen())
     assert planned.trials == 0
     assert describe_confirming(planned, "noisy") == f"noisy: nothing to train: {planned.over}"
+
+
+@pytest.mark.parametrize("seeds", [2, 6])
+def test_the_live_view_the_list_and_the_answer_name_the_same_best(noisy: Path, seeds: int) -> None:
+    folder = run(noisy, FILE.replace("seeds: 6", f"seeds: {seeds}")).folder
+    followed = FollowedSweep(folder)
+    while followed.look():
+        pass
+    shown = followed.describe().best
+    standing = followed.standing
+    ranked = ranking.rank([analysis.read_sweep(folder)])
+    summary = verdict.summarize_sweep(folder)
+    assert shown is not None
+    assert standing.searched_best is not None
+    assert shown.value == pytest.approx(ranked.best[0].scores[0].mean)
+    assert shown.value == pytest.approx(summary.best)
+    assert set(shown.trials) <= {trial.trial for trial in ranked.best[0].trials}
+    assert len(shown.trials) == found(folder).best.seeds
+    assert shown.value != standing.searched_best.value
+    assert "with fresh seeds" in "".join(map(str, picture(standing, 0.0, Frame())))
