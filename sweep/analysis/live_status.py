@@ -226,6 +226,7 @@ class Standing:
         self.over: str | None = None  # why the last session ended; None while one runs, or if its driver was killed
         self.has_finished = False  # it ended because nothing was left to do, or because a limit was reached
         self.last: float | None = None  # the time of the last event
+        self.has_reported = False  # whether a trial has reported an epoch in the current session
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
@@ -369,6 +370,11 @@ class Standing:
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
 
+    @property
+    def longest_epoch_s(self) -> float:
+        """The seconds that the longest of the latest epochs took; 0 before the first one."""
+        return max(self._epoch_s, default=0.0)
+
     def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
         epochs = sorted({*self.outline.decisions, *self._pruned})
@@ -504,6 +510,7 @@ class Standing:
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _hear(self, state: TrialState, event: EpochReported) -> None:
+        self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
         self._thaw(state.number)
         for unit in range(trial.reached + 1, trial.done + 1):
@@ -612,6 +619,7 @@ class Standing:
         self.session = event.time
         self.over = None
         self.has_finished = False
+        self.has_reported = False
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()

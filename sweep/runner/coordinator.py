@@ -673,8 +673,11 @@ class Coordinator:
 
     def crash(self, error: BaseException) -> None:
         """End the session without ending its trials, as if it was killed: their state may differ from the log."""
+        self.leave(f"crashed: {in_short(error)}")
+
+    def leave(self, reason: str) -> None:
+        """Log that the session ends at once, without ending its trials, which go on as after a kill."""
         with suppress(StoreError):
-            reason = f"crashed: {in_short(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:

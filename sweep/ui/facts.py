@@ -30,6 +30,9 @@ from sweep.text import counted, figure, format_settings, score
 CURVE = 48  # maximum number of points of a running trial's curve
 WORKERS = 200  # maximum number of running trials that are listed
 WAITING = 50  # maximum number of trials that are listed at a rung
+QUIET_S = 12.0  # least time without an event until the page says so
+QUIET_AT_START_S = 120.0  # the same until a session's first epoch: Ray and the workers start, and build the first model
+QUIET_EPOCHS = 3.0  # the same in epochs, of the longest of the latest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,8 @@ class LiveFacts:
     read: float  # share of the log that has been read; all other facts are of that part
     line: int  # number of lines of the log that have been read
     now: float  # the server's clock, in seconds since 1970
-    heard: float | None  # time of the last event
+    heard: float | None  # time of the last event, or when the driver took the sweep
+    quiet_s: float  # time without an event from which the driver is silent for longer than one would expect
     active_s: float
     left_s: float | None
     metric: str
@@ -130,10 +134,12 @@ def describe_standing(
     line: int,
     events: tuple[EventFacts, ...],
     note: str = "",
+    driven_since: float | None = None,
 ) -> LiveFacts:
-    """Return the facts of a sweep that is, or is not, ``running``."""
+    """Return the facts of a sweep that is, or is not, ``running``; by a process of this machine ``driven_since``."""
     state = _name_state(standing, running=running)
-    until = now if running else standing.last or now
+    is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
+    until = now if running and not is_starting else standing.last or now
     total = standing.total
     partly = sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
     share = (standing.finished + partly) / total if total else None
@@ -144,7 +150,8 @@ def describe_standing(
         read=read,
         line=line,
         now=now,
-        heard=standing.last,
+        heard=driven_since if is_starting else standing.last,
+        quiet_s=_find_quiet_s(standing, is_starting=is_starting),
         active_s=standing.active_s(until),
         left_s=standing.left_s(now) if running else None,
         metric=standing.outline.metric,
@@ -165,6 +172,12 @@ def describe_standing(
         events=events,
         note=note,
     )
+
+
+def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
+    if is_starting or not standing.has_reported:
+        return QUIET_AT_START_S
+    return max(QUIET_S, QUIET_EPOCHS * standing.longest_epoch_s)
 
 
 def _name_state(standing: Standing, *, running: bool) -> str:

@@ -147,6 +147,7 @@ class FollowedSweep:
             line=self._line,
             events=tuple(self._events),
             note=self.note,
+            driven_since=self.folder.driven_since,
         )
 
 

@@ -13,6 +13,8 @@ from waiting import PATIENCE_S, until
 from walking import FILE, SLOW, write_project
 
 from sweep.cli import main
+from sweep.store.folder import ResultsFolder
+from sweep.ui.following import FollowedSweep
 
 
 @pytest.fixture
@@ -149,3 +151,19 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     assert call("stop", "first", "--now")[0] == 0
     assert again.wait(PATIENCE_S) == 130
     assert call("stop", "first")[0] == 4
+
+
+def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> None:
+    walk = (project / "walk.py").read_text()
+    (project / "walk.py").write_text(walk + SLOW)
+    changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
+    run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    log = project / "results" / "first" / "log.jsonl"
+    until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
+    assert call("stop", "first", "--now")[0] == 0
+    assert run.wait(PATIENCE_S) == 130
+    assert call("status", "first")[1].startswith("first  stopped at once on request\n")
+    facts = FollowedSweep(ResultsFolder(project / "results" / "first"))
+    while facts.look():
+        pass
+    assert (facts.describe().state, facts.describe().reason) == ("ended", "stopped at once on request")

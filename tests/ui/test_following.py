@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+from msgspec import structs
 
 from sweep.events import SessionEnded, Status
 from sweep.ui import following
-from sweep.ui.facts import LiveFacts
+from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
 from sweep.ui.watching import Reading, Watch
@@ -66,6 +67,29 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         assert read_all(sweep).counts["interrupted"] == 1
     facts = read_all(sweep)
     assert (facts.state, facts.workers, facts.left_s) == ("killed", (), None)
+
+
+def test_a_driver_that_has_just_taken_a_sweep_is_not_called_silent(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    before = time.time()
+    with driving(folder) as driver:
+        facts = read_all(FollowedSweep(folder))
+        assert facts.heard is not None
+        assert before - 1 < facts.heard < time.time() + 1  # and not years ago
+        assert facts.quiet_s == QUIET_AT_START_S
+        assert facts.active_s < 100  # and not for years
+        now = time.time() + 1
+        driver.write(begin(now), start(8, now))
+        assert read_all(FollowedSweep(folder)).quiet_s == QUIET_AT_START_S  # its workers start
+        driver.write(epoch(8, 1, now + 1))
+        facts = read_all(FollowedSweep(folder))
+        assert (facts.heard, facts.quiet_s) == (now + 1, QUIET_S)
+
+
+def test_epochs_may_take_longer_than_silence(tmp_path: Path) -> None:
+    long = structs.replace(epoch(8, 1, T + 90), time_s=60.0)
+    folder = make_sweep(tmp_path, "one", [*some_trials(T), start(8, T), long])
+    assert read_all(FollowedSweep(folder)).quiet_s == QUIET_EPOCHS * 60.0
 
 
 def test_a_sweep_that_ended_says_why(tmp_path: Path) -> None:
