@@ -19,6 +19,7 @@ from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
+    ConfigurationsEnqueued,
     EpochReported,
     Event,
     Params,
@@ -227,6 +228,7 @@ class Standing:
         self.has_finished = False  # it ended because nothing was left to do, or because a limit was reached
         self.last: float | None = None  # the time of the last event
         self.has_reported = False  # whether a trial has reported an epoch in the current session
+        self.is_steered_after_end = False  # whether it was changed or added to since its last session ended
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
@@ -326,8 +328,8 @@ class Standing:
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
-            case ledger.Steered(SweepChanged()) if self._present is not None:
-                self._change(self._present.spec)
+            case ledger.Steered(steered):
+                self._steer(steered)
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
             case ledger.SessionChange(SessionEnded() as end):
@@ -336,6 +338,12 @@ class Standing:
             case _:
                 pass
         return None
+
+    def _steer(self, event: SteeringEvent) -> None:
+        if isinstance(event, SweepChanged | ConfigurationsEnqueued):
+            self.is_steered_after_end = self.over is not None
+        if isinstance(event, SweepChanged) and self._present is not None:
+            self._change(self._present.spec)
 
     def _change(self, spec: Spec) -> None:
         """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
@@ -620,6 +628,7 @@ class Standing:
         self.over = None
         self.has_finished = False
         self.has_reported = False
+        self.is_steered_after_end = False
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()

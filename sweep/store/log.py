@@ -111,6 +111,8 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
 
 _CHANGE = b'{"event":"sweep_changed"'
 _ADDITION = b'{"event":"configurations_enqueued"'
+_SESSION_STARTED = b'{"event":"session_started"'
+_SESSION_ENDED = b'{"event":"session_ended"'
 
 
 def is_steered(path: Path) -> bool:
@@ -119,6 +121,15 @@ def is_steered(path: Path) -> bool:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         return content.find(_CHANGE) >= 0 or content.find(_ADDITION) >= 0
+
+
+def is_steered_after_end(path: Path) -> bool:
+    """Return whether a sweep was changed or added to after its last session had ended."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        steered = max(content.rfind(_CHANGE), content.rfind(_ADDITION))
+        return steered > content.rfind(_SESSION_ENDED) > content.rfind(_SESSION_STARTED)
 
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:

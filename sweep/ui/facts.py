@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweep.analysis.live_status import Open, Standing
+from sweep.analysis.sweep_changes import describe_to_come
 from sweep.events import (
     ERRORED,
     ConfigurationsEnqueued,
@@ -122,7 +123,7 @@ class LiveFacts:
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
     events: tuple[EventFacts, ...]  # the latest, the last one first
-    note: str  # what is not known, and why
+    note: str  # what is not known, and why; or what is left since a sweep that has ended was changed
 
 
 def describe_standing(
@@ -135,8 +136,12 @@ def describe_standing(
     events: tuple[EventFacts, ...],
     note: str = "",
     driven_since: float | None = None,
+    to_resume: str = "",
 ) -> LiveFacts:
-    """Return the facts of a sweep that is, or is not, ``running``; by a process of this machine ``driven_since``."""
+    """Return the facts of a sweep that is, or is not, ``running``; by a process of this machine ``driven_since``.
+
+    ``to_resume`` is the command that resumes it.
+    """
     state = _name_state(standing, running=running)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
     until = now if running and not is_starting else standing.last or now
@@ -170,8 +175,18 @@ def describe_standing(
         rungs=tuple(_list_rungs(standing)),
         failures=tuple(_list_failures(standing)),
         events=events,
-        note=note,
+        note=note or ("" if running else _describe_to_come(standing, to_resume)),
     )
+
+
+def _describe_to_come(standing: Standing, to_resume: str) -> str:
+    """Return what is left of a sweep that was changed since it ended, and how it goes on; "" if nothing is."""
+    if not standing.is_steered_after_end:
+        return ""
+    left = describe_to_come(standing.waiting(), standing.queued)
+    if not left:
+        return ""
+    return f"To come: {left}. Go on with: {to_resume}"
 
 
 def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:

@@ -148,6 +148,7 @@ class FollowedSweep:
             events=tuple(self._events),
             note=self.note,
             driven_since=self.folder.driven_since,
+            to_resume=self.folder.to_resume,
         )
 
 
