@@ -589,11 +589,11 @@ async def _complete_draft(request: web.Request) -> web.Response:
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Price a draft that may not have been saved: `plan` reads it from its standard input."""
+    """Price a draft that may not have been saved: `plan` reads its text from standard input, and names its file."""
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
-    shown = ["plan", given.get("file", "") or drafts.FILE, *more]
-    job = page.jobs.start(["plan", "/dev/stdin", *more], given.get("text", ""), shown)
+    file = given.get("file", "") or drafts.FILE
+    job = page.jobs.start(["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
     return _json(job.look())
 
 

@@ -485,7 +485,7 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
         plan = await (await post(client, "/-/new/plan", given)).json()
         assert plan["command"] == "python -m sweep plan new.yaml"
         await finish(client, plan)
-        assert recorded.read_text() == "-m\nsweep\nplan\n/dev/stdin\nname: new\n"
+        assert recorded.read_text() == "-m\nsweep\nplan\n--stdin\n--\nnew.yaml\nname: new\n"
         recorded.unlink()
         preview = await (await post(client, "/-/new/run", {**given, "preview": "yes"})).json()
         assert preview == {"command": "python -m sweep run new.yaml --detach"}
