@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -97,6 +97,7 @@ class Open:
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     reached: int = 0  # units of `of`, as counted for the rungs
     trained_s: float | None = 0.0  # training time; None if it was not trained in one go
+    heard: float | None = None  # when its last epoch ended; None before its first epoch
 
     @property
     def done(self) -> int:
@@ -197,6 +198,7 @@ class LogReader:
 
 
 REFRESH_S = 1.0  # between refreshes from an object store
+STEP_S = 2.0  # within which workers report the epochs that they have trained
 RATE_S = 10  # seconds over which the rate of epochs is measured
 RECENT = 256  # number of epochs, and of trials, whose times are averaged
 KINDS = 50  # maximum number of kinds of failures
@@ -425,7 +427,12 @@ class Standing:
         bounds = []
         if waiting is not None:
             prospect = self._prospect()
-            there = [left * epoch_s for left in prospect.left]
+            there = []
+            for (number, trial), left in zip(self._list_going(), prospect.left, strict=True):
+                left_s = left * epoch_s
+                if number in self.running:
+                    left_s += self._time_under_way(trial, now, overhead_s)
+                there.append(max(left_s, 0.0))
             each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
@@ -438,6 +445,25 @@ class Standing:
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
+
+    def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
+        """Return the seconds that a running trial needs beside its remaining epochs; negative for those it is ahead.
+
+        Before its first epoch, it needs what is left of its start. Later, it has trained since its last report.
+        """
+        if trial.heard is None:
+            return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
+        since_s = max(now - trial.heard, 0.0)
+        return -min(since_s, max(self.longest_epoch_s, STEP_S))
+
+    @property
+    def trained_trials(self) -> float:
+        """The trials that ended for good, and the part that each open one has trained."""
+        return self.finished + self.count_trained(self.open.values())
+
+    def count_trained(self, trials: Iterable[Open]) -> float:
+        """Return how many whole trials the epochs of these trials are worth."""
+        return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
     def _unit_s(self) -> float:
@@ -508,18 +534,21 @@ class Standing:
 
     def _prospect(self) -> Prospect:
         """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
-        # Paused trials count as lost at the epoch where they paused.
-        open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
         going = {}
-        for number, trial in open_now:
+        for number, trial in self._list_going():
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
+    def _list_going(self) -> list[tuple[int, Open]]:
+        """Return the open trials without paused ones, which count as lost at the epoch where they paused."""
+        return [(number, trial) for number, trial in self.open.items() if number not in self._paused]
+
     def _hear(self, state: TrialState, event: EpochReported) -> None:
         self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
+        trial.heard = event.time
         self._thaw(state.number)
         for unit in range(trial.reached + 1, trial.done + 1):
             self._reached[unit] += 1

@@ -123,7 +123,7 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = done + sum(trial.done / trial.of for trial in standing.open.values() if trial.of)
+    trials_done = standing.trained_trials
     text = f"{done}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR

@@ -113,6 +113,7 @@ class LiveFacts:
     done: int  # trials that ended for good
     share: float | None  # of the work, with the epochs of running trials
     counts: Mapping[str, int]  # trials by status; "running", "paused" and "interrupted" besides those that ended
+    worth: Mapping[str, float]  # how many whole trials their epochs are worth, by the same
     epochs_per_s: float
     cost: float
     cost_in_all: float | None
@@ -146,8 +147,7 @@ def describe_standing(
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
     until = now if running and not is_starting else standing.last or now
     total = standing.total
-    partly = sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
-    share = (standing.finished + partly) / total if total else None
+    share = standing.trained_trials / total if total else None
     return LiveFacts(
         name=standing.outline.name,
         state=state,
@@ -165,6 +165,7 @@ def describe_standing(
         done=standing.finished,
         share=None if share is None else min(share, 1.0),
         counts=_count_trials(standing, running=running),
+        worth=_weigh_trials(standing, running=running),
         epochs_per_s=standing.epochs_per_s(now) if running else 0.0,
         cost=standing.cost,
         cost_in_all=standing.cost_in_all(now) if running else None,
@@ -208,6 +209,22 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
     counts["paused"] = standing.paused
     counts["interrupted"] = len(standing.open) - counts["running"] - standing.paused
     return {name: count for name, count in counts.items() if count > 0}
+
+
+def _weigh_trials(standing: Standing, *, running: bool) -> dict[str, float]:
+    """Return how many whole trials the epochs of the trials of each status are worth; those that ended count whole."""
+    of_status: dict[str, list[Open]] = {"running": [], "paused": [], "interrupted": []}
+    for number, trial in standing.open.items():
+        if running and number in standing.running:
+            of_status["running"].append(trial)
+        elif _waits(trial):
+            of_status["paused"].append(trial)
+        else:
+            of_status["interrupted"].append(trial)
+    worth = {name: standing.count_trained(trials) for name, trials in of_status.items()}
+    for name, count in standing.ended.items():
+        worth[name.value] = float(count)
+    return {name: trials for name, trials in worth.items() if trials > 0}
 
 
 def _describe_best(standing: Standing) -> BestFacts | None:

@@ -220,9 +220,9 @@ function showProgress(facts) {
   const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
   const shown = waiting && facts.state !== "ended" ? [...counts, ["to come", waiting]] : counts;
   bar.replaceChildren(
-    ...shown.filter(([status]) => status !== "to come").map(([status, count]) => {
+    ...shown.filter(([status]) => status !== "to come").map(([status]) => {
       const part = make("i", { "data-status": status });
-      part.style.width = `${(100 * count) / Math.max(total, 1)}%`;
+      part.style.width = `${(100 * (facts.worth[status] ?? 0)) / Math.max(total, 1)}%`;
       return part;
     }),
   );
