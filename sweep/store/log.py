@@ -14,7 +14,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.events import Event, NotJson, SessionEnded, SteeringEvent, SweepChanged, TrialEnded, decode, encode
+from sweep.events import (
+    ConfigurationsEnqueued,
+    Event,
+    NotJson,
+    SessionEnded,
+    SteeringEvent,
+    SweepChanged,
+    TrialEnded,
+    decode,
+    encode,
+)
 from sweep.store.closing import Closing
 from sweep.store.disk import flush_folder, storing
 from sweep.store.folder import ResultsFolder
@@ -134,18 +144,29 @@ def is_steered_after_end(path: Path) -> bool:
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:
     """Yield the changes of the sweep file in a log, without decoding the other events."""
+    for event in _read_beginning_with(path, _CHANGE):
+        if isinstance(event, SweepChanged):
+            yield event
+
+
+def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
+    """Yield the events of a log by which people have added configurations, without decoding the others."""
+    for event in _read_beginning_with(path, _ADDITION):
+        if isinstance(event, ConfigurationsEnqueued):
+            yield event
+
+
+def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
     if not path.exists() or not path.stat().st_size:
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = content.find(_CHANGE)
+        at = content.find(beginning)
         while at >= 0:
             end = content.find(b"\n", at)
             if end < 0:  # it was not written completely
                 return
-            event = decode(content[at : end + 1])
-            if isinstance(event, SweepChanged):
-                yield event
-            at = content.find(_CHANGE, end)
+            yield decode(content[at : end + 1])
+            at = content.find(beginning, end)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:

@@ -27,6 +27,7 @@ from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
+from sweep.ui.duplicates import duplicate_file
 from sweep.ui.jobs import Jobs
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
@@ -568,7 +569,7 @@ async def _show_draft(request: web.Request) -> web.Response:
     if source is not None:
         folder = _open_folder(request, source)
         name = free_name(page.results, folder.name)
-        text, file = drafts.copy_file(folder, name), f"{name}.yaml"
+        text, file = await page.reading.run(duplicate_file, folder, name), f"{name}.yaml"
     page.begin(page.reading.run(drafts.prepare_proposals))
     return _draw(request, "draft", "new sweep", text=text, file=file, folder=page.folder)
 
