@@ -850,11 +850,15 @@ class Coordinator:
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
-        fails_all = end is not None and end.incompatible and not epochs
-        if self.error is None and fails_all and not any(one.reported for one in self._ledger.trials.values()):
-            self.error = TrainableError(end.reason)
-            self.stop(f"{FAILED}{end.reason}")
-        return self.error is None
+        if self.error is not None:
+            return False
+        if end is None or not end.incompatible or epochs:
+            return True
+        if any(one.reported for one in self._ledger.trials.values()):
+            return True
+        self.error = TrainableError(end.reason)
+        self.stop(f"{FAILED}{end.reason}")
+        return False
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
         """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""

@@ -222,8 +222,9 @@ def _weigh_trials(standing: Standing, *, running: bool) -> dict[str, float]:
         else:
             of_status["interrupted"].append(trial)
     worth = {name: standing.count_trained(trials) for name, trials in of_status.items()}
-    for name, count in standing.ended.items():
-        worth[name.value] = float(count)
+    for status, count in standing.ended.items():
+        if count:
+            worth[status.value] = float(count)
     return {name: trials for name, trials in worth.items() if trials > 0}
 
 

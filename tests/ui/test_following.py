@@ -54,6 +54,8 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         facts = read_all(sweep)
         assert (facts.state, facts.read, facts.done, facts.total) == ("running", 1.0, 8, 12)
         assert facts.counts == {"running": 1, "completed": 5, "pruned": 2, "failed": 1}
+        assert facts.worth == {"running": 2 / 6, "completed": 5.0, "pruned": 2.0, "failed": 1.0}
+        assert facts.share == pytest.approx((8 + 2 / 6) / 12)
         assert [(one.trial, one.epoch, one.of, len(one.curve)) for one in facts.workers] == [(8, 2, 6, 2)]
         assert [(one.epoch, one.reached, one.pruned) for one in facts.rungs] == [(2, 8, 2)]
         assert [(one.kind, one.count, one.trial) for one in facts.failures] == [("ValueError", 1, 3)]
@@ -159,6 +161,10 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
     with driving(make_sweep(results, "lives", some_trials(time.time(), 5))):
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["left_s"] > 0) == ("lives", True)
+    with driving(make_sweep(results, "half", [begin(time.time()), start(0, time.time())])) as driver:
+        driver.write(*(epoch(0, at, time.time()) for at in (1, 2, 3)))
+        first, *_ = Shelf(results).list_rows()
+        assert (first["name"], first["share"]) == ("half", pytest.approx(0.5 / 12))  # by its epochs
 
 
 def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: Path) -> None:
