@@ -231,6 +231,7 @@ OTHERS = (
     Row("status one --interval 2", 2, err="--interval: is given without --watch"),
     Row("plan one.yaml", out="trials +3"),
     Row("plan two.yaml --results results", out="trials +3"),
+    Row("plan typed.yaml --stdin", 2, err="typed.yaml: empty, expected a mapping"),  # tests have no standard input
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
     Row("plan one.yaml --set resources.workers=2", out="2 workers of 1 CPU a trial"),
