@@ -26,6 +26,7 @@ _MODEL_MAKERS = frozenset({"Sequential", "Model", "Functional"})
 _METRICS_OF_A_MODEL = frozenset(
     {"train_step", "test_step", "compute_metrics", "get_metrics_result", "add_metric", "metrics"}
 )
+_KERAS_METRICS = ("keras.metrics", "tf.keras.metrics", "tensorflow.keras.metrics")
 _NAMED_OTHERWISE = {"FBetaScore": "fbeta_score", "LogCoshError": "logcosh"}  # by Keras, than its classes suggest
 _METRICS_POSITION = 3  # of `metrics` among the arguments of `Model.compile`; those before it name no metric
 
@@ -304,12 +305,12 @@ def _get_name_of_metric(call: ast.Call) -> str | None:
             return _get_text(keyword.value)
         if keyword.arg is None:
             return None
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if owner is None or get_last_name(owner) != "metrics":
+    owner, _, made = ast.unparse(call.func).rpartition(".")
+    if owner not in _KERAS_METRICS or not made[0].isupper():  # another module's, or a function such as `get`
         return None
     if any(_may_be_name(argument) for argument in call.args):
         return None
-    return get_keras_name(get_last_name(call.func))
+    return get_keras_name(made)
 
 
 def _may_be_name(argument: ast.expr) -> bool:

@@ -50,6 +50,10 @@ class Plain(KerasTrainable):
         return model
 class Listed(Plain):
     def metrics(self, hp, model): return ["acc", keras.metrics.AUC(), keras.metrics.Precision(name="p")]
+class Found(Plain):
+    def metrics(self, hp, model): return [keras.metrics.get("AUC")]
+class Imported(Plain):
+    def metrics(self, hp, model): return [own.metrics.Rate()]
 class Compiled(KerasTrainable):
     def model(self, hp):
         model = keras.Model(1, 2)
@@ -113,6 +117,8 @@ def find_refused(source: Source, name: str, metric: str) -> list[str]:
         ("Listed", "p"),
         ("Compiled", "val_mae"),
         ("Compiled", "val_top_k_categorical_accuracy"),
+        ("Found", "val_AUC"),
+        ("Imported", "val_share"),
         ("Computed", "val_acuracy"),
         ("Adds", "more"),
         ("Steps", "other"),
