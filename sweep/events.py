@@ -110,6 +110,14 @@ ON_REQUEST = "stopped on request"
 """Reason of a session or a trial that a user has stopped."""
 
 
+AT_ONCE_ON_REQUEST = "stopped at once on request"
+"""Reason of a session that a user has stopped without waiting for the running epochs."""
+
+
+FAILED = "failed: "
+"""Prefix of the reason of a session that ended because every trial would fail."""
+
+
 class Role(StrEnum):
     """Why a trial is trained."""
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import UNFINISHED, Params, Role, Status
@@ -23,6 +23,11 @@ from sweep.statistics.racing import FIRST_SEEDS, look_at_race
 from sweep.statistics.verdicts import TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import parse_percent
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec
+    from sweep.spec.blocks import Confirm
+    from sweep.store.ledger import Ledger
 
 BROKEN = "did not complete with a fresh seed"
 AFFORDED = 3  # seeds per finalist that the budget must allow; otherwise the number of finalists is reduced
@@ -141,6 +146,19 @@ def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
             after = max(after, one.repeat + 1)
     first = min(confirmed, default=after)
     return range(first, first + rules.seeds)
+
+
+def find_first(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
+    """Return the trials that count of the configuration that is first in the race; None if there is no race.
+
+    They are its completed trainings with fresh seeds or, before it has any, those of the search.
+    """
+    race = run_race(runs, rules)
+    if not race.racers:
+        return None
+    own = [one for one in runs if configuration(one.params) == race.racers[0].key and _is_usable(one)]
+    fresh = [one for one in own if one.role is Role.CONFIRM]
+    return fresh or own or None
 
 
 Candidates: TypeAlias = list[tuple[Racer, list[float]]]
@@ -490,6 +508,24 @@ def _why_undecided(racer: Racer, race: Race) -> str:
     if len(racer.losses) < LEAST:
         return TOO_FEW
     return ""
+
+
+def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
+    """Return what a race knows of the trials of a log; ``first`` is the objective that decides."""
+    runs = []
+    for one in ledger.trials.values():
+        loss = first.loss(one.last)
+        last = math.nan if loss is None else loss
+        runs.append(
+            Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
+        )
+    return runs
+
+
+def make_rules(confirm: Confirm, spec: Spec) -> Rules:
+    """Return the settings of the race after a search."""
+    seeds, finalists, share = confirm.seeds, confirm.finalists, confirm.share()
+    return Rules(seeds, finalists, share, spec.repeats, spec.folds, equal_tells=confirm.race == 1)
 
 
 def make_run(trial: Trial, first: Objective) -> Run:

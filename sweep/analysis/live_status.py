@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -19,6 +19,7 @@ from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
+    ConfigurationsEnqueued,
     EpochReported,
     Event,
     Params,
@@ -96,6 +97,7 @@ class Open:
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     reached: int = 0  # units of `of`, as counted for the rungs
     trained_s: float | None = 0.0  # training time; None if it was not trained in one go
+    heard: float | None = None  # when its last epoch ended; None before its first epoch
 
     @property
     def done(self) -> int:
@@ -139,6 +141,7 @@ class Best:
     value: float
     trials: tuple[int, ...]
     params: Params
+    fresh: bool = False  # the value is the mean over fresh seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,7 @@ class LogReader:
 
 
 REFRESH_S = 1.0  # between refreshes from an object store
+STEP_S = 2.0  # within which workers report the epochs that they have trained
 RATE_S = 10  # seconds over which the rate of epochs is measured
 RECENT = 256  # number of epochs, and of trials, whose times are averaged
 KINDS = 50  # maximum number of kinds of failures
@@ -215,7 +219,9 @@ class Standing:
         self.running: dict[int, Open] = {}  # the open trials that train now, in the order of their start
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self.failures: dict[tuple[Status, str], Failure] = {}
-        self.best: Best | None = None
+        self.searched_best: Best | None = None  # by the trials of the search alone
+        self._confirmed_best: Best | None = None
+        self._knows_confirmed_best = False  # whether it is that of the present trials
         self.latest: deque[FinishedTrial] = deque(maxlen=LATEST)
         self.epochs = 0
         self.started = 0  # trials
@@ -223,6 +229,8 @@ class Standing:
         self.over: str | None = None  # why the last session ended; None while one runs, or if its driver was killed
         self.has_finished = False  # it ended because nothing was left to do, or because a limit was reached
         self.last: float | None = None  # the time of the last event
+        self.has_reported = False  # whether a trial has reported an epoch in the current session
+        self.is_steered_after_end = False  # whether it was changed or added to since its last session ended
         self._trained_s = 0.0
         self._gpu_s = 0.0  # GPU-seconds of training
         self.cost = 0.0  # of the GPUs, over all epochs
@@ -247,6 +255,31 @@ class Standing:
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
         self._at_once: deque[int] = deque(maxlen=32)
+
+    @property
+    def best(self) -> Best | None:
+        """The best configuration so far: the first in the race of a confirmation, otherwise the best of the search."""
+        if not self.confirming:
+            return self.searched_best
+        if not self._knows_confirmed_best:
+            self._confirmed_best = self._find_confirmed_best()
+            self._knows_confirmed_best = True
+        return self._confirmed_best or self.searched_best
+
+    def _find_confirmed_best(self) -> Best | None:
+        """Return the configuration that is first in the race, by its fresh seeds; None if there is no race."""
+        from sweep.analysis import confirmation  # imports numpy, for few sweeps
+
+        spec = self.outline.spec
+        if spec is None or spec.confirm is None:
+            return None
+        runs = confirmation.list_runs(self._ledger, self.outline.objective)
+        found = confirmation.find_first(runs, confirmation.make_rules(spec.confirm, spec))
+        if found is None:
+            return None
+        values = {one.trial: self.outline.objective.of_loss(one.loss) for one in found}
+        fresh = found[0].role is Role.CONFIRM
+        return Best(fmean(values.values()), tuple(sorted(values)), found[0].params, fresh)
 
     @property
     def total(self) -> int | None:
@@ -293,12 +326,13 @@ class Standing:
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
+                self._knows_confirmed_best = False
                 self.running[trial.number] = self._opened(trial)
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
-            case ledger.Steered(SweepChanged() as steered) if self._present is not None:
-                self._change(steered, self._present.spec)
+            case ledger.Steered(steered):
+                self._steer(steered)
             case ledger.SessionChange(SessionStarted() as session):
                 self._begin(session, before)
             case ledger.SessionChange(SessionEnded() as end):
@@ -308,10 +342,17 @@ class Standing:
                 pass
         return None
 
+    def _steer(self, event: SteeringEvent) -> None:
+        if isinstance(event, SweepChanged | ConfigurationsEnqueued):
+            self.is_steered_after_end = self.over is not None
+        if isinstance(event, SweepChanged) and self._present is not None:
+            self._change(event, self._present.spec)
+
     def _change(self, event: SweepChanged, spec: Spec) -> None:
         """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
         before = self.outline
         self.outline = Outline.of(spec)
+        self._knows_confirmed_best = False
         if self.outline.rule != before.rule:
             self._foresight = None
         if "repeats" in event.settings:
@@ -341,6 +382,11 @@ class Standing:
             since = max(now - RATE_S, self.session)
         count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
         return count / max(now - since, 1.0)
+
+    @property
+    def longest_epoch_s(self) -> float:
+        """The seconds that the longest of the latest epochs took; 0 before the first one."""
+        return max(self._epoch_s, default=0.0)
 
     def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
@@ -384,7 +430,12 @@ class Standing:
         bounds = []
         if waiting is not None:
             prospect = self._prospect()
-            there = [left * epoch_s for left in prospect.left]
+            there = []
+            for (number, trial), left in zip(self._list_going(), prospect.left, strict=True):
+                left_s = left * epoch_s
+                if number in self.running:
+                    left_s += self._time_under_way(trial, now, overhead_s)
+                there.append(max(left_s, 0.0))
             each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
@@ -397,6 +448,25 @@ class Standing:
         if limits.money is not None and self.cost:
             bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
+
+    def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
+        """Return the seconds that a running trial needs beside its remaining epochs; negative for those it is ahead.
+
+        Before its first epoch, it needs what is left of its start. Later, it has trained since its last report.
+        """
+        if trial.heard is None:
+            return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
+        since_s = max(now - trial.heard, 0.0)
+        return -min(since_s, max(self.longest_epoch_s, STEP_S))
+
+    @property
+    def trained_trials(self) -> float:
+        """The trials that ended for good, and the part that each open one has trained."""
+        return self.finished + self.count_trained(self.open.values())
+
+    def count_trained(self, trials: Iterable[Open]) -> float:
+        """Return how many whole trials the epochs of these trials are worth."""
+        return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
     def _unit_s(self) -> float:
@@ -467,17 +537,21 @@ class Standing:
 
     def _prospect(self) -> Prospect:
         """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
-        # Paused trials count as lost at the epoch where they paused.
-        open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
         going = {}
-        for number, trial in open_now:
+        for number, trial in self._list_going():
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
             return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
+    def _list_going(self) -> list[tuple[int, Open]]:
+        """Return the open trials without paused ones, which count as lost at the epoch where they paused."""
+        return [(number, trial) for number, trial in self.open.items() if number not in self._paused]
+
     def _hear(self, state: TrialState, event: EpochReported) -> None:
+        self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
+        trial.heard = event.time
         self._thaw(state.number)
         for unit in range(trial.reached + 1, trial.done + 1):
             self._reached[unit] += 1
@@ -512,6 +586,7 @@ class Standing:
         state, event = change
         number = state.number
         self.running.pop(number, None)
+        self._knows_confirmed_best = False
         self._thaw(number)
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
@@ -584,6 +659,8 @@ class Standing:
         self.session = event.time
         self.over = None
         self.has_finished = False
+        self.has_reported = False
+        self.is_steered_after_end = False
         self.running.clear()
         self._at_once.clear()
         self._seconds.clear()
@@ -611,14 +688,14 @@ class Standing:
 
     def _compare_again(self) -> None:
         """Find the best configuration by another number of repeats."""
-        self.best = None
+        self.searched_best = None
         for key, trials in self._scores.items():
             self._compare_with_best(trials, self._params[key])
 
     def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
-        if self.best is None or self._rank(best) > self._rank(self.best):
-            self.best = best
+        if self.searched_best is None or self._rank(best) > self._rank(self.searched_best):
+            self.searched_best = best
 
     def _rank(self, best: Best) -> tuple[int, float]:
         count = len(best.trials)

@@ -56,7 +56,7 @@ class NoticeWatch:
         """Observe an event of an earlier session, of which nothing is to be told."""
         for _ in self._tell_event(event):
             pass
-        self._told_best = self._standing.best
+        self._told_best = self._standing.searched_best
         self._judged = self._standing.finished
         self._near |= dict(self._list_spent(self._standing.last or 0.0)).keys()
 
@@ -68,7 +68,7 @@ class NoticeWatch:
         notices: list[Notice] = []
         for event in events:
             notices += self._tell_event(event)
-        best = self._standing.best
+        best = self._standing.searched_best
         if best is not None and best != self._told_best:
             value = f"{self._standing.outline.metric} {score(best.value)}"
             notices.append(self._make("best", f"new best: {value}, {trials_named(best.trials)}"))

@@ -193,11 +193,22 @@ def _thin_rows(
     step = np.maximum(length / most, 1.0)
     chosen: npt.NDArray[np.bool_] = np.floor(place / step) != np.floor((place - 1) / step)
     chosen[place == length - 1] = True
-    order = np.lexsort((np.nan_to_num(values, nan=0.0), row))
-    ends = starts[1:][np.diff(starts) > 0] - 1
-    chosen[order[ends]] = True
-    chosen[order[starts[:-1][np.diff(starts) > 0]]] = True
+    known = np.nan_to_num(values, nan=0.0)
+    chosen[_find_first_smallest(row, known)] = True
+    chosen[len(row) - 1 - _find_first_smallest(row[::-1], -known[::-1])] = True  # the last of the largest
     return chosen
+
+
+def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the index of the smallest value of each trial, the first of equal ones; rows of a trial are together."""
+    if not len(row):
+        return np.zeros(0, dtype=np.int64)
+    begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    smallest = np.minimum.reduceat(values, begins)
+    lengths = np.diff(begins, append=len(row))
+    candidates = np.flatnonzero(values == np.repeat(smallest, lengths))
+    _, first = np.unique(row[candidates], return_index=True)
+    return candidates[first]
 
 
 SLACK_S = 0.05  # a worker may begin a trial before the driver has logged the end of the previous one

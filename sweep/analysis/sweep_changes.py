@@ -40,6 +40,24 @@ def list_changes(folder: ResultsFolder) -> list[MadeChange]:
     return found
 
 
+def describe_to_come(trials: int | None, added: int) -> str:
+    """Return what a sweep that was changed since it ended goes on with; "" for nothing.
+
+    Arguments:
+        trials: trials that have not begun; None if only time or epochs limit them.
+        added: configurations among these that a person has added.
+    """
+    if trials == 0 and not added:
+        return ""
+    if trials is None:
+        text = "more trials, since it was changed"
+    else:
+        text = f"{counted(trials, 'trial')}, since it was changed"
+    if added:
+        text += f"; first {counted(added, 'added configuration')}"
+    return text
+
+
 def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 

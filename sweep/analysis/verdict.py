@@ -15,7 +15,7 @@ from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
 from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
 from sweep.errors import StoreError
-from sweep.events import Role, Status
+from sweep.events import FAILED, Role, Status
 from sweep.space.early_terminate import RULES
 from sweep.space.objectives import objective
 from sweep.statistics.power import LEAST
@@ -444,7 +444,9 @@ class SweepSummary:
 
     name: str
     path: str
-    state: str  # "running", "damaged", "unfinished" (its driver was killed), or why its last session ended
+    # "running", "damaged", "unfinished" (its driver was killed), "failed" (each trial would fail, for the `reason`), or
+    # why its last session ended
+    state: str
     trials: Mapping[str, int]  # by status
     metric: str | None = None
     goal: str | None = None
@@ -486,10 +488,15 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
         metric, goal = sweep.objectives[0]
     else:
         metric, goal = None, None
+    if sweep.state.startswith(FAILED):
+        state, reason = "failed", sweep.state.removeprefix(FAILED)
+    else:
+        state, reason = sweep.state, ""
     return SweepSummary(
         name=name,
         path=path,
-        state=sweep.state,
+        state=state,
+        reason=reason,
         trials=dict(Counter(trial.status.value for trial in sweep.trials)),
         metric=metric,
         goal=goal,

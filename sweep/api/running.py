@@ -32,6 +32,7 @@ from sweep.export import create_followers
 from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session, sweep_files
+from sweep.runner.confirming import plan_confirmation
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.retraining import RetrainingOptions
 from sweep.runner.session import SweepSource
@@ -280,6 +281,8 @@ def confirm(
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
+        if not reopened.folder.is_running():  # otherwise, it is refused for that
+            plan_confirmation(reopened)
         return _gone_on(reopened, trainable, options)
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sweep.spec import Spec
 
 
+STANDARD_INPUT = Path("/dev/stdin")
+
+
 def _parse_machines(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[pricing.Machine, ...]:
@@ -74,6 +77,7 @@ def _parse_machines(
     help="Say what the sweep takes on so many GPUs at a price an hour each, with so many seconds an epoch; for each "
     "machine once.",
 )
+@click.option("--stdin", "from_stdin", is_flag=True, hidden=True, help="Read the text of FILE from standard input.")
 @options.as_json
 def plan(
     file: Path,
@@ -85,6 +89,7 @@ def plan(
     find_lr: bool,
     tune_throughput: bool,
     machines: tuple[pricing.Machine, ...],
+    from_stdin: bool,
     as_json: bool,
 ) -> None:
     """Check a sweep file and price it; nothing is trained or kept.
@@ -93,8 +98,10 @@ def plan(
     """
     from sweep import runner
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, sweep_files
+    from sweep.spec import read_text
 
-    spec, _ = sweep_files.load_file(file, assignments)
+    text = read_text(STANDARD_INPUT if from_stdin else file)  # that of an editor may differ from the file's
+    spec = sweep_files.parse_file(text, file, assignments)
     folders = sweep_files.import_folders(file)
     source = planning.check_trainable(spec, str(file), folders, here=address is None)
     spec = planning.adapt_to_source(spec, source)

@@ -213,11 +213,11 @@ def _import_early(spec: Spec, how: Options) -> None:
         kept.enter(forking.starting_early(devices))
 
 
-def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool) -> None:
-    """Resume a sweep for one more session."""
+def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
+    """Resume a sweep for one more session; ``work`` says what it will train, by default what the whole sweep does."""
     from sweep.runner import planning, session
 
-    startup.announce(describe_work(reopened.spec))
+    startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
     _import_early(reopened.spec, how)
@@ -323,12 +323,18 @@ def confirm(
 ) -> None:
     """Train the candidates for the best with fresh seeds, and test which one wins.
 
-    Defaults come from `confirm:` in the sweep file; otherwise 8 seeds and 20 % of the search's epochs.
+    Defaults come from `confirm:` in the sweep file; otherwise 8 seeds and 20 % of the search's epochs. It says first
+    what it will train, and refuses if that budget is spent.
     """
     require_locks()
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading sweep {sweep}")
+        from sweep.render.plans import describe_confirming
         from sweep.runner import resuming
+        from sweep.runner.confirming import plan_confirmation
 
         reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
-        go_on(reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json)
+        work = ""
+        if not reopened.folder.is_running():  # otherwise, it is refused for that
+            work = describe_confirming(plan_confirmation(reopened), reopened.folder.name)
+        go_on(reopened, dataclasses.replace(how, confirming=True), startup, as_json=as_json, work=work)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sweep.render.live import LiveView
     from sweep.runner.resuming import ResumableSweep
     from sweep.spec import Spec
+    from sweep.store.folder import ResultsFolder
 
 
 @click.command()
@@ -72,7 +73,8 @@ def status(
     written = summary.written
     lines = _describe_trials(summary, reopened.spec, total)
     lines += [f"rungs    {line}" for line in rung_lines(summary.rungs)]
-    lines += _describe_steering(summary)
+    to_come = _describe_to_come(summary, reopened.folder)
+    lines += _describe_steering(summary, to_come)
     if summary.other_data:
         lines.append(f"data     {summary.other_data}")
     if summary.other_code:
@@ -82,7 +84,7 @@ def status(
     if written is not None:
         age = duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {duration(summary.duration_s or 0.0)} of work")
-    if summary.state != "running" and _has_work_left(summary, total):
+    if summary.state != "running" and (to_come or _has_work_left(summary, total)):
         lines.append(f"go on    {reopened.folder.to_resume}")
     click.echo(printable("\n".join(lines)))
     if summary.each:
@@ -123,16 +125,32 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
     return lines
 
 
-def _describe_steering(summary: SweepSummary) -> list[str]:
-    """Return lines about what people have done with the sweep."""
+def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
+    """Return lines about what people have done with the sweep, and what is ``to_come`` by that."""
     lines = []
     if summary.queued:
         lines.append(f"queued   {counted(summary.queued, 'added configuration')}")
     if summary.other_space:
         lines.append(f"space    {summary.other_space}")
+    if to_come:
+        lines.append(f"to come  {to_come}")
     if summary.note:
         lines.append(f"note     {summary.note}")
     return lines
+
+
+def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
+    """Return what is left of a sweep that was changed since it ended; "" if nothing is."""
+    from sweep.analysis.sweep_changes import describe_to_come
+    from sweep.store.log import is_steered_after_end
+
+    if summary.state == "running" or not is_steered_after_end(folder.log):
+        return ""
+    if summary.total is None:
+        left = None
+    else:
+        left = max(summary.total - sum(summary.trials.values()), 0)
+    return describe_to_come(left, summary.queued)
 
 
 def _has_work_left(summary: SweepSummary, total: int | None) -> bool:

@@ -23,7 +23,7 @@ def list_surely_unread(
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
             return list(names)
-        if _is_passed_on(trainable, author_trees):
+        if is_passed_on(trainable, author_trees):
             return []
     used = list_used_definitions(trainable, author_trees)
     read = {name for node in used for name in _list_attributes(node)}
@@ -112,7 +112,7 @@ def _list_texts(key: ast.expr) -> list[str]:
 HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
-def _is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
+def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
     """Return whether a function passes its report to code outside ``author_trees``, or uses it in another way."""
     arguments = list_positional(function)
     if len(arguments) > 1:

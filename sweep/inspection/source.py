@@ -11,14 +11,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from sweep.inspection import hyperparameter_reads, own_models, report_reads, unconditional
+from sweep.inspection import hyperparameter_reads, own_models, report_reads, reported_metrics, unconditional
 from sweep.inspection.hyperparameter_reads import FoundReads
+from sweep.inspection.reported_metrics import DEFAULT_METRICS, LOSS, PossibleMetrics
 from sweep.inspection.unconditional import NameUse
 
 OURS = ("trainables", "sweep")
 KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
-DEFAULT_METRICS = ("loss", "accuracy", "mean_absolute_error")
-"""What a `KerasTrainable` reports by default, depending on its data."""
 HERE = "__main__"  # stands for the module of a class or function that no module contains
 
 
@@ -158,11 +157,24 @@ class Source:
         numbers.
         """
         if self.derives_from(KERAS_TRAINABLE):
-            return tuple(f"{prefix}{name}" for name in DEFAULT_METRICS for prefix in ("val_", ""))
+            return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or isinstance(definition, ast.ClassDef):
             return ()
         return tuple(report_reads.list_reported_metrics(definition))
+
+    def possible_metrics(self) -> PossibleMetrics | None:
+        """Return all metrics that the trainable can report; None if its source does not name all of them."""
+        if self.unseen:
+            return None
+        if self.derives_from(KERAS_TRAINABLE):
+            module = self.trainable.partition(":")[0]  # also if it is one of those that come with sweep
+            theirs = {**self._author_trees, module: self.trees[module]}
+            return reported_metrics.list_possible_metrics_of_class(self.trainable, self.trees, theirs)
+        definition = unconditional.find_definition(self.trainable, self.trees)
+        if definition is None or isinstance(definition, ast.ClassDef):
+            return None
+        return reported_metrics.list_possible_metrics_of_function(definition)
 
     @property
     def is_function(self) -> bool:

@@ -13,6 +13,7 @@ from sweep import prices
 from sweep.events import Params, Value
 from sweep.render import has_blocks
 from sweep.render.tables import Grid, configurations_grid, print_table
+from sweep.runner.confirming import ConfirmingPlan
 from sweep.runner.lr_range_test import RATE, RateCurve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
@@ -515,6 +516,27 @@ def _describe_confirmation(plan: Plan) -> str:
     if plan.spec.minutes is not None:
         more = f"{allowed.trials} trials of at most {plan.spec.minutes:g} minutes more"
     return f"at most {more}{takes}: {finalists}, {allowed.seeds} fresh seeds each{bound}"
+
+
+def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
+    """Describe what `confirm` will train at most, and what that takes, in one line."""
+    if not plan.trials:
+        return f"{name}: nothing to train: {plan.over}"
+    if plan.minutes is None:
+        what = f"{counted(plan.trials, 'training')} with fresh seeds, {counted(plan.epochs, 'epoch')}"
+    else:
+        what = f"{counted(plan.trials, 'training')} of {plan.minutes:g} minutes with fresh seeds"
+    if plan.hours is not None:
+        what += f", about {duration(plan.hours * 3600)}"
+    if plan.cost is not None:
+        low, high = plan.cost
+        what += f", about {money(low)}" if low == high else f", about {money(low)} to {money(high)}"
+    text = f"{name}: at most {what}: {plan.finalists} finalists, {counted(plan.seeds, 'seed')} each"
+    if plan.budget:
+        text += f", for {plan.budget} of the search allows no more"
+    if plan.larger:
+        text += f"; that is too few to tell them apart, which --budget {plan.larger} would allow"
+    return text
 
 
 def _describe_detectable(one: Detectable) -> str:

@@ -123,7 +123,7 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
         times.append(f"{roughly(left_s)} left")
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
-    trials_done = done + sum(trial.done / trial.of for trial in standing.open.values() if trial.of)
+    trials_done = standing.trained_trials
     text = f"{done}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
@@ -174,7 +174,9 @@ def _format_best(standing: Standing) -> list[_Part]:
         whose = f"mean of {whose}"
     if outline.objectives > 1:
         whose += f", by the first of {outline.objectives} objectives"
-    if standing.confirming:
+    if best.fresh:
+        whose += " with fresh seeds"
+    elif standing.confirming:
         whose += " of the search, before the fresh seeds"
     parameters = (format_settings(best.params, [name]) for name in outline.varying)
     return [

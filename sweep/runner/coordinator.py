@@ -23,6 +23,7 @@ from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrow
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import (
+    FAILED,
     ConfigurationsEnqueued,
     EpochReported,
     Event,
@@ -734,15 +735,19 @@ class Coordinator:
         if finished:
             reason = self.enough or "finished"
         running = [trial for trial in self._open.values() if trial.stage is not Stage.INTERRUPTED]
-        ends = [trial.end(Status.INTERRUPTED, reason, Facts()) for trial in running]
+        why = "the sweep failed" if self.error else reason
+        ends = [trial.end(Status.INTERRUPTED, why, Facts()) for trial in running]
         at_limit = self.stopping is not None and not (asked or self.fault or self.error)
         self._emit([*ends, SessionEnded(time=time.time(), reason=reason, finished=finished or at_limit)])
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
         """End the session without ending its trials, as if it was killed: their state may differ from the log."""
+        self.leave(f"crashed: {in_short(error)}")
+
+    def leave(self, reason: str) -> None:
+        """Log that the session ends at once, without ending its trials, which go on as after a kill."""
         with suppress(StoreError):
-            reason = f"crashed: {in_short(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:
@@ -915,10 +920,15 @@ class Coordinator:
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
-        if end and end.incompatible and not epochs and not any(one.reported for one in self._ledger.trials.values()):
-            self.error = TrainableError(end.reason)
-            self.stop(end.reason)
-        return self.error is None
+        if self.error is not None:
+            return False
+        if end is None or not end.incompatible or epochs:
+            return True
+        if any(one.reported for one in self._ledger.trials.values()):
+            return True
+        self.error = TrainableError(end.reason)
+        self.stop(f"{FAILED}{end.reason}")
+        return False
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
         """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""

@@ -128,8 +128,30 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
         missing = [*not_importable(source), *without_effect.another_backend(where, source)]
     else:
         missing = []
-    wrong = [*_unread(spec, where, source), *without_effect.find_idle_settings(spec, where, source)]
+    wrong = [
+        *_unread(spec, where, source),
+        *without_effect.find_idle_settings(spec, where, source),
+        *_unreported(spec, where, source),
+    ]
     refuse([*missing, *wrong, *infeasible(spec, where, source)])
+
+
+def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield the objectives, and the metrics in constraints, that the trainable certainly never reports."""
+    possible = source.possible_metrics()
+    if possible is None:
+        return
+    asked = []
+    for index, metric in enumerate(spec.metrics):
+        path = "metric.name" if len(spec.metrics) == 1 else f"metrics[{index}].name"
+        asked.append((path, metric.name))
+    for constraint in spec.constraints:
+        for name in sorted(constraint.names):
+            asked.append(("constraints", name))
+    for path, name in asked:
+        if not possible.may_report(name):
+            what = f"{spec.trainable} reports no metric {name!r}"
+            yield Problem(spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known))
 
 
 def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -184,15 +206,22 @@ class Basis:
     machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
+def count_concurrent(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
+    """Return how many trials run at once: on this machine, or those for which a cluster has ``room``."""
+    if room is None:
+        share = spec.resources.devices(simulated_gpus)
+        gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
+        room = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus).fits(cpus(), gpus)
+    if spec.resources.max_concurrent == "auto":
+        return room
+    return min(room, spec.resources.max_concurrent)
+
+
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = spec.resources.devices(simulated_gpus)
-    gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
-    trial = Devices(share.cpus * spec.resources.processes, spec.resources.trial_gpus)
-    concurrent = trial.fits(cpus(), gpus) if room is None else room
-    if spec.resources.max_concurrent != "auto":
-        concurrent = min(concurrent, spec.resources.max_concurrent)
+    concurrent = count_concurrent(spec, simulated_gpus, room)
     configurations = spec.trials
     trials = spec.all_trials
     searcher = methods.searcher(spec, folders)

@@ -16,7 +16,7 @@ from sweep import prices
 from sweep.analysis import confirmation
 from sweep.contract import Devices, Trainable, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Params, TrialEnded, TrialStarted, Value
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
@@ -25,7 +25,7 @@ from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store.folder import newest
+from sweep.store.folder import ResultsFolder, newest
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
@@ -294,23 +294,33 @@ def find_earlier_times(
             info = folder.read_info()
             if info.trainable != trainable or info.simulated_gpus != simulated_gpus:
                 continue
-            events, _ = store_log.read_from(folder.log, 0)
+            found = measure_sweep(folder, lengths)
         except StoreError:  # damaged; commands that read it for its own sake report that
             continue
-        length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
-        epochs = [e.time_s for e in events if isinstance(e, EpochReported) and length.get(e.trial) in lengths]
-        overheads = {}
-        for event in events:
-            if isinstance(event, TrialEnded) and event.facts.overhead_s:
-                overheads[event.trial] = sum(event.facts.overhead_s.values())
-        if epochs:
-            if overheads:
-                each_s = median(overheads.values())
-            else:
-                each_s = 0.0
-            first_s = max(overheads.values(), default=0.0) - each_s
-            return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
+        if found is not None:
+            return found
     return None
+
+
+def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
+    """Return the times of a sweep, from the start of its log; None if it has trained nothing.
+
+    With ``lengths``, only epochs with so many updates count. Raises `StoreError` if the log is damaged.
+    """
+    events, _ = store_log.read_from(folder.log, 0)
+    length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
+    epochs = []
+    overheads = {}
+    for event in events:
+        if isinstance(event, EpochReported) and (lengths is None or length.get(event.trial) in lengths):
+            epochs.append(event.time_s)
+        if isinstance(event, TrialEnded) and event.facts.overhead_s:
+            overheads[event.trial] = sum(event.facts.overhead_s.values())
+    if not epochs:
+        return None
+    each_s = median(overheads.values()) if overheads else 0.0
+    first_s = max(overheads.values(), default=0.0) - each_s
+    return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
 
 
 def measure_epoch_times(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import RefusedError, StoppedAtOnce, StoreError
-from sweep.events import ON_REQUEST
+from sweep.events import AT_ONCE_ON_REQUEST, ON_REQUEST
 from sweep.runner import View
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.steering_requests import carry_out_requests
@@ -122,6 +122,8 @@ class Ending:
             if request.trial is not None:
                 coordinator.stop_trial(request.trial, now=request.now)
             elif request.now:
+                if not self.lost:
+                    coordinator.leave(AT_ONCE_ON_REQUEST)
                 self.leave("stopped at once")
             elif not coordinator.stopping:
                 self._wanted = True

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep.analysis import confirmation
-from sweep.analysis.confirmation import Race, Rules, Run
+from sweep.analysis.confirmation import Race
 from sweep.analysis.numbering import Numbering
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
@@ -392,27 +392,12 @@ class AuxiliaryTrials:
         return self._race
 
 
-def make_runs(ledger: Ledger, spec: Spec) -> list[Run]:
-    """Convert the ledger's trials for `confirmation`."""
-    objective = spec.objectives[0]
-
-    def run(one: TrialState) -> Run:
-        loss = objective.loss(one.last)
-        last = math.nan if loss is None else loss
-        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.reported)
-
-    return [run(one) for one in ledger.trials.values()]
-
-
 def race(ledger: Ledger, spec: Spec) -> Race:
     """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
-    confirm = spec.confirm
-    if confirm is None:
+    if spec.confirm is None:
         return Race()
-    rules = Rules(
-        confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds, equal_tells=confirm.race == 1
-    )
-    return confirmation.run_race(make_runs(ledger, spec), rules)
+    runs = confirmation.list_runs(ledger, spec.objectives[0])
+    return confirmation.run_race(runs, confirmation.make_rules(spec.confirm, spec))
 
 
 LOOK_AHEAD = 64

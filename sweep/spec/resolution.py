@@ -241,8 +241,16 @@ class SpecResolver:
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
     def places(self, entries: list[Entry]) -> dict[str, str]:
-        """Return the places in the file of parameters and of values in `baseline` and `start_with`, for messages."""
+        """Return the places in the file, for messages.
+
+        Those of parameters, of the values in `baseline` and `start_with`, and of the names of metrics.
+        """
         found = {}
+        named: list[KeyPath] = [("metrics", index, "name") for index in range(len(self.file.metrics or ()))]
+        if self.file.metric is not None:
+            named.append(("metric", "name"))
+        for path in named:
+            found[dotted(path)] = self.document.place(path)
         for entry in entries:
             found[entry.name] = self.document.place(entry.path, at_key=True)
         given: list[KeyPath] = []

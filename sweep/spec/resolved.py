@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -233,15 +233,12 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
 
     If the trial was part of a cross-validation, pass its number of ``folds``; the new sweep then trains all of them.
     """
-    metrics: list[Value] = []
-    for one in spec.metrics:
-        metrics.append({"name": one.name, "goal": one.goal, **_changed(one)})
     keys: dict[str, Value] = {
         "name": name,
         "description": spec.description,
         "trainable": spec.trainable,
         "method": "grid",
-        **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
+        **write_keys(spec, ["metrics"]),
         "parameters": {parameter: _write_constant(value) for parameter, value in params.items()},
         "constraints": [one.text for one in spec.constraints],
         "epochs": spec.epochs if spec.counts_epochs else None,
@@ -260,6 +257,31 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         if value not in absent and _DEFAULTS.get(key) != value:
             kept[key] = value
     return kept
+
+
+def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
+    """Return these keys of the resolved file as one writes them in a sweep file: without defaults and null keys."""
+    content = spec.to_json_dict()
+    blocks: dict[str, Block | None] = {
+        "resources": spec.resources,
+        "budget": spec.budget,
+        "stop_when": spec.stop_when,
+        "checkpoint": spec.checkpoint,
+        "confirm": spec.confirm,
+    }
+    absent: tuple[Value, ...] = ({}, [], "", None)
+    found: dict[str, Value] = {}
+    for key in keys:
+        value = content.get(key)
+        block = blocks.get(key)
+        if block is not None:
+            value = _changed(block)
+        if key == "metrics":
+            metrics: list[Value] = [{"name": one.name, "goal": one.goal, **_changed(one)} for one in spec.metrics]
+            key, value = ("metric", metrics[0]) if len(metrics) == 1 else ("metrics", metrics)
+        if value not in absent or (key == "confirm" and block is not None):
+            found[key] = value
+    return found
 
 
 def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:

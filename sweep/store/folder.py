@@ -261,6 +261,13 @@ class ResultsFolder:
         return self.runs_here or (self.store is not None and object_store.lease_holder(self.store) is not None)
 
     @property
+    def driven_since(self) -> float | None:
+        """When the process of this machine that runs the sweep took it, in seconds since 1970; None without one."""
+        if not self.runs_here:
+            return None
+        return (self.path / "lock").stat().st_mtime
+
+    @property
     def runs_here(self) -> bool:
         """True if a living process of this machine runs the sweep."""
         return is_locked(self.path / "lock")

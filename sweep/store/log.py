@@ -14,7 +14,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.events import Event, NotJson, SessionEnded, SteeringEvent, SweepChanged, TrialEnded, decode, encode
+from sweep.events import (
+    ConfigurationsEnqueued,
+    Event,
+    NotJson,
+    SessionEnded,
+    SteeringEvent,
+    SweepChanged,
+    TrialEnded,
+    decode,
+    encode,
+)
 from sweep.store.closing import Closing
 from sweep.store.disk import flush_folder, storing
 from sweep.store.folder import ResultsFolder
@@ -111,6 +121,8 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
 
 _CHANGE = b'{"event":"sweep_changed"'
 _ADDITION = b'{"event":"configurations_enqueued"'
+_SESSION_STARTED = b'{"event":"session_started"'
+_SESSION_ENDED = b'{"event":"session_ended"'
 
 
 def is_steered(path: Path) -> bool:
@@ -121,20 +133,40 @@ def is_steered(path: Path) -> bool:
         return content.find(_CHANGE) >= 0 or content.find(_ADDITION) >= 0
 
 
+def is_steered_after_end(path: Path) -> bool:
+    """Return whether a sweep was changed or added to after its last session had ended."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        steered = max(content.rfind(_CHANGE), content.rfind(_ADDITION))
+        return steered > content.rfind(_SESSION_ENDED) > content.rfind(_SESSION_STARTED)
+
+
 def read_changes(path: Path) -> Iterator[SweepChanged]:
     """Yield the changes of the sweep file in a log, without decoding the other events."""
+    for event in _read_beginning_with(path, _CHANGE):
+        if isinstance(event, SweepChanged):
+            yield event
+
+
+def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
+    """Yield the events of a log by which people have added configurations, without decoding the others."""
+    for event in _read_beginning_with(path, _ADDITION):
+        if isinstance(event, ConfigurationsEnqueued):
+            yield event
+
+
+def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
     if not path.exists() or not path.stat().st_size:
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        at = content.find(_CHANGE)
+        at = content.find(beginning)
         while at >= 0:
             end = content.find(b"\n", at)
             if end < 0:  # it was not written completely
                 return
-            event = decode(content[at : end + 1])
-            if isinstance(event, SweepChanged):
-                yield event
-            at = content.find(_CHANGE, end)
+            yield decode(content[at : end + 1])
+            at = content.find(beginning, end)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:

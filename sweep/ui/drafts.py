@@ -10,7 +10,6 @@ from sweep.documents.mistakes import Mistake, describe_problems
 from sweep.errors import InputError, RefusedError
 from sweep.runner import planning, sweep_files
 from sweep.store.disk import replacing
-from sweep.store.folder import ResultsFolder
 from sweep.ui.completion import Proposal, propose, propose_in
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.outline import read_outline
@@ -18,7 +17,6 @@ from sweep.ui.places import list_names
 
 FILE = "sweep.yaml"  # what an unnamed draft is called
 _PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
-_NAME = re.compile(r"^name:.*$", re.MULTILINE)
 
 TEMPLATE = """\
 # What is the question?
@@ -114,21 +112,6 @@ def _find_key(path: str, text: str) -> int:
     """Return the line of the first key of a path; 0 if the text does not have it at the start of a line."""
     key = f"{path.partition('.')[0]}:"
     return next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 0)
-
-
-def copy_file(folder: ResultsFolder, name: str) -> str:
-    """Return the text of a sweep's file under another name."""
-    text = folder.spec.read_text(encoding="utf-8", errors="replace")
-    line = f"name: {name}"
-    if _NAME.search(text):
-        return _NAME.sub(lambda _: line, text, count=1)
-    return _after_comments(text, line)
-
-
-def _after_comments(text: str, line: str) -> str:
-    lines = text.splitlines()
-    at = next((number for number, one in enumerate(lines) if not one.startswith("#")), len(lines))
-    return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
 
 
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweep.analysis.live_status import Open, Standing
+from sweep.analysis.sweep_changes import describe_to_come
 from sweep.events import (
     ERRORED,
     ConfigurationsEnqueued,
@@ -30,6 +31,9 @@ from sweep.text import counted, figure, format_settings, score
 CURVE = 48  # maximum number of points of a running trial's curve
 WORKERS = 200  # maximum number of running trials that are listed
 WAITING = 50  # maximum number of trials that are listed at a rung
+QUIET_S = 12.0  # least time without an event until the page says so
+QUIET_AT_START_S = 120.0  # the same until a session's first epoch: Ray and the workers start, and build the first model
+QUIET_EPOCHS = 3.0  # the same in epochs, of the longest of the latest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +103,8 @@ class LiveFacts:
     read: float  # share of the log that has been read; all other facts are of that part
     line: int  # number of lines of the log that have been read
     now: float  # the server's clock, in seconds since 1970
-    heard: float | None  # time of the last event
+    heard: float | None  # time of the last event, or when the driver took the sweep
+    quiet_s: float  # time without an event from which the driver is silent for longer than one would expect
     active_s: float
     left_s: float | None
     metric: str
@@ -108,6 +113,7 @@ class LiveFacts:
     done: int  # trials that ended for good
     share: float | None  # of the work, with the epochs of running trials
     counts: Mapping[str, int]  # trials by status; "running", "paused" and "interrupted" besides those that ended
+    worth: Mapping[str, float]  # how many whole trials their epochs are worth, by the same
     epochs_per_s: float
     cost: float
     cost_in_all: float | None
@@ -118,7 +124,7 @@ class LiveFacts:
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
     events: tuple[EventFacts, ...]  # the latest, the last one first
-    note: str  # what is not known, and why
+    note: str  # what is not known, and why; or what is left since a sweep that has ended was changed
 
 
 def describe_standing(
@@ -130,13 +136,18 @@ def describe_standing(
     line: int,
     events: tuple[EventFacts, ...],
     note: str = "",
+    driven_since: float | None = None,
+    to_resume: str = "",
 ) -> LiveFacts:
-    """Return the facts of a sweep that is, or is not, ``running``."""
+    """Return the facts of a sweep that is, or is not, ``running``; by a process of this machine ``driven_since``.
+
+    ``to_resume`` is the command that resumes it.
+    """
     state = _name_state(standing, running=running)
-    until = now if running else standing.last or now
+    is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
+    until = now if running and not is_starting else standing.last or now
     total = standing.total
-    partly = sum(trial.state.epoch / trial.of for trial in standing.open.values() if trial.of)
-    share = (standing.finished + partly) / total if total else None
+    share = standing.trained_trials / total if total else None
     return LiveFacts(
         name=standing.outline.name,
         state=state,
@@ -144,7 +155,8 @@ def describe_standing(
         read=read,
         line=line,
         now=now,
-        heard=standing.last,
+        heard=driven_since if is_starting else standing.last,
+        quiet_s=_find_quiet_s(standing, is_starting=is_starting),
         active_s=standing.active_s(until),
         left_s=standing.left_s(now) if running else None,
         metric=standing.outline.metric,
@@ -153,6 +165,7 @@ def describe_standing(
         done=standing.finished,
         share=None if share is None else min(share, 1.0),
         counts=_count_trials(standing, running=running),
+        worth=_weigh_trials(standing, running=running),
         epochs_per_s=standing.epochs_per_s(now) if running else 0.0,
         cost=standing.cost,
         cost_in_all=standing.cost_in_all(now) if running else None,
@@ -163,8 +176,24 @@ def describe_standing(
         rungs=tuple(_list_rungs(standing)),
         failures=tuple(_list_failures(standing)),
         events=events,
-        note=note,
+        note=note or ("" if running else _describe_to_come(standing, to_resume)),
     )
+
+
+def _describe_to_come(standing: Standing, to_resume: str) -> str:
+    """Return what is left of a sweep that was changed since it ended, and how it goes on; "" if nothing is."""
+    if not standing.is_steered_after_end:
+        return ""
+    left = describe_to_come(standing.waiting(), standing.queued)
+    if not left:
+        return ""
+    return f"To come: {left}. Go on with: {to_resume}"
+
+
+def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
+    if is_starting or not standing.has_reported:
+        return QUIET_AT_START_S
+    return max(QUIET_S, QUIET_EPOCHS * standing.longest_epoch_s)
 
 
 def _name_state(standing: Standing, *, running: bool) -> str:
@@ -180,6 +209,23 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
     counts["paused"] = standing.paused
     counts["interrupted"] = len(standing.open) - counts["running"] - standing.paused
     return {name: count for name, count in counts.items() if count > 0}
+
+
+def _weigh_trials(standing: Standing, *, running: bool) -> dict[str, float]:
+    """Return how many whole trials the epochs of the trials of each status are worth; those that ended count whole."""
+    of_status: dict[str, list[Open]] = {"running": [], "paused": [], "interrupted": []}
+    for number, trial in standing.open.items():
+        if running and number in standing.running:
+            of_status["running"].append(trial)
+        elif _waits(trial):
+            of_status["paused"].append(trial)
+        else:
+            of_status["interrupted"].append(trial)
+    worth = {name: standing.count_trained(trials) for name, trials in of_status.items()}
+    for status, count in standing.ended.items():
+        if count:
+            worth[status.value] = float(count)
+    return {name: trials for name, trials in worth.items() if trials > 0}
 
 
 def _describe_best(standing: Standing) -> BestFacts | None:
@@ -286,7 +332,8 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
         if found is not None:
             value = "" if found.value is None else f", {standing.outline.metric} {score(found.value)}"
             ended += f" after {counted(found.epochs, 'epoch')}{value}"
-    if standing.best is not None and event.trial in standing.best.trials and event.status is Status.COMPLETED:
+    best = standing.searched_best
+    if best is not None and event.trial in best.trials and event.status is Status.COMPLETED:
         ended += ": the best so far"
     return f"{ended}: {event.reason}" if event.reason else ended
 

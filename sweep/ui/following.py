@@ -147,6 +147,8 @@ class FollowedSweep:
             line=self._line,
             events=tuple(self._events),
             note=self.note,
+            driven_since=self.folder.driven_since,
+            to_resume=self.folder.to_resume,
         )
 
 

@@ -27,9 +27,11 @@ from sweep.text import printable
 from sweep.ui import access, acts, drafts, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
+from sweep.ui.duplicates import duplicate_file
 from sweep.ui.jobs import Jobs
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
+from sweep.ui.previews import preview_act
 from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, as_line, make_comparison
 
 KEEP_ALIVE_S = 15.0
@@ -544,16 +546,10 @@ async def _act(request: web.Request) -> web.Response:
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
-        return _json(_preview(act, {**given, "sweep": folder.name}, page.place))
+        given = {**given, "sweep": folder.name}
+        return _json(await page.reading.run(preview_act, act, given, page.place, folder))
     arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
     return _json(page.jobs.start(arguments).look())
-
-
-def _preview(act: acts.Act, given: acts.Given, place: str) -> dict[str, str]:
-    try:
-        return {"command": acts.show_command(acts.make_arguments(act, given, place)), "wrong": ""}
-    except InputError as error:
-        return {"command": "", "wrong": str(error)}
 
 
 async def _send_job(request: web.Request) -> web.Response:
@@ -573,7 +569,7 @@ async def _show_draft(request: web.Request) -> web.Response:
     if source is not None:
         folder = _open_folder(request, source)
         name = free_name(page.results, folder.name)
-        text, file = drafts.copy_file(folder, name), f"{name}.yaml"
+        text, file = await page.reading.run(duplicate_file, folder, name), f"{name}.yaml"
     page.begin(page.reading.run(drafts.prepare_proposals))
     return _draw(request, "draft", "new sweep", text=text, file=file, folder=page.folder)
 
@@ -594,11 +590,11 @@ async def _complete_draft(request: web.Request) -> web.Response:
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Price a draft that may not have been saved: `plan` reads it from its standard input."""
+    """Price a draft that may not have been saved: `plan` reads its text from standard input, and names its file."""
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
-    shown = ["plan", given.get("file", "") or drafts.FILE, *more]
-    job = page.jobs.start(["plan", "/dev/stdin", *more], given.get("text", ""), shown)
+    file = given.get("file", "") or drafts.FILE
+    job = page.jobs.start(["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
     return _json(job.look())
 
 

@@ -62,15 +62,15 @@ class Shelf:
             return known.row
         row = _make_row(folder)
         if row["state"] == "running":
-            row["left_s"] = self._estimate_left(folder)
+            row |= self._estimate_progress(folder)
         else:
             self._running.pop(folder.name, None)
         took_s = time.monotonic() - now
         self._known[folder.name] = _Known(stamp, row, time.monotonic() + REST * took_s)
         return row
 
-    def _estimate_left(self, folder: ResultsFolder) -> float | None:
-        """Return the seconds that a running sweep has left; None if not known, as before its log has been read."""
+    def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
+        """Return the share that a running sweep has trained and the seconds left; nothing before its log is read."""
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
         followed = self._running[folder.name]
@@ -78,8 +78,9 @@ class Shelf:
             if not followed.look():
                 break
         if followed.behind:
-            return None
-        return followed.describe().left_s
+            return {}
+        facts = followed.describe()
+        return {"share": facts.share, "left_s": facts.left_s}
 
 
 def _stamp(folder: ResultsFolder) -> tuple[object, ...]:

@@ -162,7 +162,7 @@ def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> Non
     events = [SESSION, *(event for one in pauses for event in one), started(0), epoch(0, 1)]
     standing = of(*events, **outline)
     assert (standing.paused, len(standing.running), standing.finished) == (3, 1, 0)
-    assert standing.left_s(1010.0) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
+    assert standing.left_s(1001.0) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
     survivors = standing.survivors()
     for event in (epoch(1, 2), epoch(1, 3)):
         standing.observe(event)
@@ -245,7 +245,8 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 def test_the_time_left_by_epochs_and_trials() -> None:
     assert of(SESSION, started(0)).left_s(1001.0) is None  # nothing is measured yet
     standing = of(SESSION, started(0), started(1), epoch(0, 1), epoch(1, 1), total=4)
-    assert standing.left_s(1002.0) == 3 * 2.0 + 4 * 2.0
+    assert standing.left_s(1001.0) == 3 * 2.0 + 4 * 2.0
+    assert standing.left_s(1002.0) == 3 * 2.0 + 4 * 2.0 - 1.0
     assert standing.survivors() == 4
     standing = of(SESSION, *trial(0, [0.1] * 4), started(1), total=2)
     assert standing.left_s(1011.0) == 4 * 2.0

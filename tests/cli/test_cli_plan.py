@@ -193,3 +193,12 @@ def test_no_console_reads_markup() -> None:
         if re.search(r"\bConsole\(", path.read_text()) and path != ROOT / "sweep" / "render" / "__init__.py"
     ]
     assert made == ["sweep/api/running.py"], "it prints `Text` alone"
+
+
+def test_a_text_from_standard_input_is_named_by_its_file(tmp_path: Path) -> None:
+    text = "trainable: scored:Scored\nmethod: gridd\nparameters: {a: {values: [1]}}\n"
+    command = [sys.executable, "-m", "sweep", "plan", "--stdin", "--", "draft.yaml"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "error: draft.yaml:2:9: method: text 'gridd', expected one of " in done.stderr
+    assert "/dev/stdin" not in done.stderr

@@ -12,7 +12,10 @@ from click.testing import CliRunner
 from waiting import PATIENCE_S, until
 from walking import FILE, SLOW, write_project
 
+from sweep.analysis.sweep_changes import describe_to_come
 from sweep.cli import main
+from sweep.store.folder import ResultsFolder
+from sweep.ui.following import FollowedSweep
 
 
 @pytest.fixture
@@ -149,3 +152,48 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     assert call("stop", "first", "--now")[0] == 0
     assert again.wait(PATIENCE_S) == 130
     assert call("stop", "first")[0] == 4
+
+
+def test_a_finished_sweep_that_is_changed_says_what_is_to_come(project: Path) -> None:
+    assert call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
+    folder = ResultsFolder(project / "results" / "first")
+    before = call("status", "first")[1]
+    assert "to come" not in before
+    assert "go on" not in before
+    assert call("change", "first", "--set", "run_cap=2")[0] == 0
+    lines = call("status", "first")[1].splitlines()
+    assert lines[0] == "first  finished"
+    assert "to come  1 trial, since it was changed" in lines
+    assert lines[-1] == "go on    python -m sweep resume first"
+    facts = FollowedSweep(folder)
+    while facts.look():
+        pass
+    told = f"To come: 1 trial, since it was changed. Go on with: {folder.to_resume}"
+    assert facts.describe().note == told
+    assert call("resume", "first", "--inline", "-q")[0] == 0
+    assert "to come" not in call("status", "first")[1]
+    while facts.look():
+        pass
+    assert facts.describe().note == ""
+
+
+def test_what_was_added_to_a_finished_sweep_is_to_come() -> None:
+    assert describe_to_come(3, 1) == "3 trials, since it was changed; first 1 added configuration"
+    assert describe_to_come(None, 0) == "more trials, since it was changed"
+    assert describe_to_come(0, 0) == ""
+
+
+def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> None:
+    walk = (project / "walk.py").read_text()
+    (project / "walk.py").write_text(walk + SLOW)
+    changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
+    run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    log = project / "results" / "first" / "log.jsonl"
+    until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
+    assert call("stop", "first", "--now")[0] == 0
+    assert run.wait(PATIENCE_S) == 130
+    assert call("status", "first")[1].startswith("first  stopped at once on request\n")
+    facts = FollowedSweep(ResultsFolder(project / "results" / "first"))
+    while facts.look():
+        pass
+    assert (facts.describe().state, facts.describe().reason) == ("ended", "stopped at once on request")

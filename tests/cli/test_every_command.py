@@ -180,8 +180,10 @@ OTHERS = (
     Row("retrain one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row(
         "confirm one --inline --no-memo",
-        0,
-        out="confirm: out of budget: one more seed for each of 2 finalists takes 4 epochs, with 1 left",
+        4,
+        err="one: confirm.budget: 20% of the search's 6 epochs is spent: one more fresh seed for each of 2 finalists "
+        r"takes 4, with 1 left; allow more: python -m sweep confirm one --budget 1\d\d%, or --budget none; or search "
+        "on: python -m sweep resume one --run-cap N",
     ),
     Row(
         "confirm one --inline --seeds 2 --finalists 2 --budget none -v --results results",
@@ -196,7 +198,7 @@ OTHERS = (
     Row("confirm sure --inline", out="(?s)beats the baseline by 2 .*told apart from 3 other finalists"),
     Row("confirm running --inline", 4, err="is being run by process"),
     Row("confirm nowhere", 3, err="no such sweep"),
-    Row("confirm one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
+    Row("confirm one --budget none --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("replay one", out="check    in the log's order its 0 decisions are the same"),
     Row(
         "replay one --early-terminate asha --orderings 9 --results results",
@@ -229,6 +231,7 @@ OTHERS = (
     Row("status one --interval 2", 2, err="--interval: is given without --watch"),
     Row("plan one.yaml", out="trials +3"),
     Row("plan two.yaml --results results", out="trials +3"),
+    Row("plan typed.yaml --stdin", 2, err="typed.yaml: empty, expected a mapping"),  # tests have no standard input
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
     Row("plan one.yaml --set resources.workers=2", out="2 workers of 1 CPU a trial"),

@@ -14,12 +14,17 @@ from curves import Watcher, resume, run
 
 from sweep import analysis
 from sweep.analysis import confirmation, ranking, verdict
+from sweep.errors import RefusedError
 from sweep.events import ModelTested, Role
-from sweep.runner import trials
+from sweep.render.plans import describe_confirming
+from sweep.render.status import Frame, picture
+from sweep.runner import resuming
+from sweep.runner.confirming import plan_confirmation
 from sweep.spec import parse_spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
+from sweep.ui.following import FollowedSweep
 
 TRAINABLE = '''
 import json, os, random
@@ -165,4 +170,85 @@ def test_a_race_is_the_same_for_the_session_and_for_who_reads_it_also_of_a_repai
     for event in store_log.read(folder.log):
         ledger.observe(event)
     read = [confirmation.make_run(trial, spec.objectives[0]) for trial in analysis.read_sweep(folder).trials]
-    assert trials.make_runs(ledger, spec) == sorted(read, key=lambda one: one.trial)
+    assert confirmation.list_runs(ledger, spec.objectives[0]) == sorted(read, key=lambda one: one.trial)
+
+
+PLAIN = FILE.replace("baseline: {a: 4}\n", "").replace("confirm: {seeds: 6, finalists: 3, budget: null}\n", "")
+"""A search of 15 epochs that is confirmed by a command."""
+
+
+def reopen(*given: object) -> resuming.ResumableSweep:
+    return resuming.reopen_to_confirm(Path("results"), "noisy", *given)  # type: ignore[arg-type]  # as the command does
+
+
+@pytest.mark.usefixtures("noisy")
+def test_a_confirmation_says_before_it_begins_what_it_takes(noisy: Path) -> None:
+    run(noisy, PLAIN)
+    planned = plan_confirmation(reopen(4, 3, "none"))
+    assert (planned.finalists, planned.seeds, planned.trials, planned.epochs) == (3, 4, 12, 36)
+    assert (planned.budget, planned.larger, planned.over) == ("", "", "")
+    text = describe_confirming(planned, "noisy")
+    assert text.startswith("noisy: at most 12 trainings with fresh seeds, 36 epochs, about ")
+    assert text.endswith(": 3 finalists, 4 seeds each")
+    assert planned.hours is not None
+    timed = 36 * 0.1 / 3600
+    assert timed / 3 <= planned.hours <= timed
+
+
+def test_a_budget_that_allows_too_few_seeds_says_so_first(noisy: Path) -> None:
+    run(noisy, PLAIN)
+    text = describe_confirming(plan_confirmation(reopen(4, 3, "40%")), "noisy")
+    assert text.endswith(
+        "2 finalists, 1 seed each, for 40% of the search allows no more; that is too few to tell them apart, which "
+        "--budget 80% would allow"
+    )
+
+
+def test_a_budget_that_is_spent_is_refused_with_the_way_out(noisy: Path) -> None:
+    run(noisy, PLAIN)
+    told = (
+        "noisy: confirm.budget: 20% of the search's 15 epochs is spent: one more fresh seed for each of 2 finalists "
+        "takes 6, with 3 left; allow more: python -m sweep confirm noisy --budget 80%, or --budget none; or search on: "
+        "python -m sweep resume noisy --run-cap N"
+    )
+    with pytest.raises(RefusedError) as refused:
+        plan_confirmation(reopen(4, 3, "20%"))
+    assert str(refused.value) == told
+    plan_confirmation(reopen(4, 3, "80%"))
+
+
+def test_a_price_of_gpu_hours_is_shown(noisy: Path) -> None:
+    run(noisy, PLAIN)
+    sweep = reopen(4, 3, "none")
+    resources = parse_spec(f"{PLAIN}resources: {{gpus: 2, price_per_gpu_hour: 3600}}", "noisy.yaml").resources
+    sweep = replace(sweep, spec=replace(sweep.spec, resources=resources), simulated_gpus=2)
+    planned = plan_confirmation(sweep)
+    assert planned.cost == pytest.approx((36 * 0.1 * 2, 36 * 0.1 * 2), rel=0.1)  # and what a trial takes beside epochs
+    assert ", about 7." in describe_confirming(planned, "noisy")
+
+
+def test_a_confirmation_that_is_decided_has_nothing_to_train(noisy: Path) -> None:
+    run(noisy, FILE)
+    planned = plan_confirmation(reopen())
+    assert planned.trials == 0
+    assert describe_confirming(planned, "noisy") == f"noisy: nothing to train: {planned.over}"
+
+
+@pytest.mark.parametrize("seeds", [2, 6])
+def test_the_live_view_the_list_and_the_answer_name_the_same_best(noisy: Path, seeds: int) -> None:
+    folder = run(noisy, FILE.replace("seeds: 6", f"seeds: {seeds}")).folder
+    followed = FollowedSweep(folder)
+    while followed.look():
+        pass
+    shown = followed.describe().best
+    standing = followed.standing
+    ranked = ranking.rank([analysis.read_sweep(folder)])
+    summary = verdict.summarize_sweep(folder)
+    assert shown is not None
+    assert standing.searched_best is not None
+    assert shown.value == pytest.approx(ranked.best[0].scores[0].mean)
+    assert shown.value == pytest.approx(summary.best)
+    assert set(shown.trials) <= {trial.trial for trial in ranked.best[0].trials}
+    assert len(shown.trials) == found(folder).best.seeds
+    assert shown.value != standing.searched_best.value
+    assert "with fresh seeds" in "".join(map(str, picture(standing, 0.0, Frame())))

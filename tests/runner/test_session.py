@@ -13,6 +13,7 @@ from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 from placed import without_place
 
 import sweep
+from sweep.analysis.verdict import summarize_sweep
 from sweep.errors import InputError, StoreError, TrainableError
 from sweep.events import EpochReported, Event, ModelTested, SessionEnded, SessionStarted, TrialEnded
 from sweep.store import log as store_log
@@ -78,8 +79,21 @@ def test_code_at_fault_ends_the_sweep(project: Path) -> None:
 
 
 def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:
+    watcher = Watcher()
     with pytest.raises(TrainableError, match=r"no metric 'scor'.*did you mean 'score'"):
-        run(project, FILE.replace("name: score", "name: scor"))
+        run(project, FILE.replace("name: score", "name: scor"), watcher)
+    folder = ResultsFolder(project / "results" / "curves")
+    last = list(store_log.read(folder.log))[-1]
+    assert isinstance(last, SessionEnded)
+    told = (
+        "in epoch 1 of trial 0, curve:Curve reports no metric 'scor', which is the sweep's; it reports score; "
+        "did you mean 'score'?"
+    )
+    assert (last.reason, last.finished) == (f"failed: {told}", False)
+    summary = summarize_sweep(folder)
+    assert (summary.state, summary.reason, summary.trials) == ("failed", told, {"interrupted": 1})
+    reasons = [event.reason for event in store_log.read(folder.log) if isinstance(event, TrialEnded)]
+    assert reasons == ["the sweep failed"]
 
 
 THIN = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from living import FILE, make_sweep
+from living import FILE
 
 from sweep.errors import InputError, RefusedError
-from sweep.ui.drafts import TEMPLATE, check_draft, copy_file, save_draft
+from sweep.ui.drafts import TEMPLATE, check_draft, save_draft
 
 MODULE = """
 def train(hp, report):
@@ -45,13 +45,6 @@ def test_whatever_is_typed_gives_mistakes(project: Path, text: str) -> None:
     found = check_draft(text, "new.yaml")
     assert found.mistakes
     assert all(0 <= one.line <= text.count("\n") + 1 for one in found.mistakes)
-
-
-def test_a_copy_has_another_name(tmp_path: Path) -> None:
-    folder = make_sweep(tmp_path / "results", "old", [])
-    assert copy_file(folder, "old-2") == FILE.replace("NAME", "old-2")
-    folder.spec.write_text("# Why?\nepochs: 3\n")
-    assert copy_file(folder, "old-2") == "# Why?\nname: old-2\nepochs: 3\n"
 
 
 @pytest.mark.parametrize(

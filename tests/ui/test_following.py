@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
+from msgspec import structs
 
 from sweep.events import SessionEnded, Status
 from sweep.ui import following
-from sweep.ui.facts import LiveFacts
+from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
 from sweep.ui.shelf import Shelf
 from sweep.ui.watching import Reading, Watch
@@ -53,6 +54,8 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         facts = read_all(sweep)
         assert (facts.state, facts.read, facts.done, facts.total) == ("running", 1.0, 8, 12)
         assert facts.counts == {"running": 1, "completed": 5, "pruned": 2, "failed": 1}
+        assert facts.worth == {"running": 2 / 6, "completed": 5.0, "pruned": 2.0, "failed": 1.0}
+        assert facts.share == pytest.approx((8 + 2 / 6) / 12)
         assert [(one.trial, one.epoch, one.of, len(one.curve)) for one in facts.workers] == [(8, 2, 6, 2)]
         assert [(one.epoch, one.reached, one.pruned) for one in facts.rungs] == [(2, 8, 2)]
         assert [(one.kind, one.count, one.trial) for one in facts.failures] == [("ValueError", 1, 3)]
@@ -66,6 +69,29 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         assert read_all(sweep).counts["interrupted"] == 1
     facts = read_all(sweep)
     assert (facts.state, facts.workers, facts.left_s) == ("killed", (), None)
+
+
+def test_a_driver_that_has_just_taken_a_sweep_is_not_called_silent(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    before = time.time()
+    with driving(folder) as driver:
+        facts = read_all(FollowedSweep(folder))
+        assert facts.heard is not None
+        assert before - 1 < facts.heard < time.time() + 1  # and not years ago
+        assert facts.quiet_s == QUIET_AT_START_S
+        assert facts.active_s < 100  # and not for years
+        now = time.time() + 1
+        driver.write(begin(now), start(8, now))
+        assert read_all(FollowedSweep(folder)).quiet_s == QUIET_AT_START_S  # its workers start
+        driver.write(epoch(8, 1, now + 1))
+        facts = read_all(FollowedSweep(folder))
+        assert (facts.heard, facts.quiet_s) == (now + 1, QUIET_S)
+
+
+def test_epochs_may_take_longer_than_silence(tmp_path: Path) -> None:
+    long = structs.replace(epoch(8, 1, T + 90), time_s=60.0)
+    folder = make_sweep(tmp_path, "one", [*some_trials(T), start(8, T), long])
+    assert read_all(FollowedSweep(folder)).quiet_s == QUIET_EPOCHS * 60.0
 
 
 def test_a_sweep_that_ended_says_why(tmp_path: Path) -> None:
@@ -135,6 +161,10 @@ def test_the_shelf_reads_again_what_has_changed(tmp_path: Path) -> None:
     with driving(make_sweep(results, "lives", some_trials(time.time(), 5))):
         first, *_ = Shelf(results).list_rows()
         assert (first["name"], first["left_s"] > 0) == ("lives", True)
+    with driving(make_sweep(results, "half", [begin(time.time()), start(0, time.time())])) as driver:
+        driver.write(*(epoch(0, at, time.time()) for at in (1, 2, 3)))
+        first, *_ = Shelf(results).list_rows()
+        assert (first["name"], first["share"]) == ("half", pytest.approx(0.5 / 12))  # by its epochs
 
 
 def test_a_report_that_was_made_while_the_driver_ended_is_made_again(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_keras_trainable_reads_the_standard_hyperparameters_and_its_own() -> N
     assert found[:3] == ["augmentation", "filters", "batch_size"]
     assert {"learning_rate", "dropout", "optimizer"} <= set(found)
     metrics = ask(known, "trainable: trainables.digits_cnn:DigitsCNN\nmetric: {name: val_")
-    assert metrics == ["val_loss", "val_accuracy", "val_mean_absolute_error"]
+    assert metrics == ["val_loss", "val_accuracy", "val_mae"]
 
 
 def test_characters_are_counted_as_browsers_do(project: Path) -> None:

@@ -461,11 +461,12 @@ def test_an_act_is_exactly_its_command_line(project: Path, recorded: Path) -> No
         ).json()
         assert not recorded.exists()
         job = await (await post(client, "/one/-/acts/note_trial", {"trial": "3", "text": text})).json()
-        assert shown == {"command": job["command"], "wrong": ""}
+        assert shown == {"command": job["command"], "wrong": "", "note": ""}
         done = await finish(client, job)
         assert (done["exit_code"], done["output"]) == (4, "said\n")
         wrong = await (await post(client, "/one/-/acts/extend", {"run_cap": "many", "preview": "yes"})).json()
-        assert wrong == {"command": "", "wrong": "Configurations in all: is 'many', expected a whole number"}
+        told = "Configurations in all: is 'many', expected a whole number"
+        assert wrong == {"command": "", "wrong": told, "note": ""}
         answer = await post(client, "/one/-/acts/extend", {"run_cap": "many"})
         assert (answer.status, (await answer.json())["error"][0]["where"]) == (400, "Configurations in all")
         assert (await client.get("/-/jobs/99")).status == 404
@@ -484,7 +485,7 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
         plan = await (await post(client, "/-/new/plan", given)).json()
         assert plan["command"] == "python -m sweep plan new.yaml"
         await finish(client, plan)
-        assert recorded.read_text() == "-m\nsweep\nplan\n/dev/stdin\nname: new\n"
+        assert recorded.read_text() == "-m\nsweep\nplan\n--stdin\n--\nnew.yaml\nname: new\n"
         recorded.unlink()
         preview = await (await post(client, "/-/new/run", {**given, "preview": "yes"})).json()
         assert preview == {"command": "python -m sweep run new.yaml --detach"}

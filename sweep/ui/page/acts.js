@@ -76,6 +76,7 @@ function askFor(act, back) {
   const filled = acts.prefill(act);
   const inputs = act.fields.map((field) => fieldInput(field, filled[field.name] ?? ""));
   const line = make("output", { class: "command" });
+  const note = make("p", { class: "note", role: "status" });
   const wrong = make("p", { class: "wrong", role: "alert" });
   const form = make(
     "form",
@@ -85,6 +86,7 @@ function askFor(act, back) {
     ...inputs.map((input) => input.label),
     make("p", { class: "note" }, "It runs"),
     line,
+    note,
     wrong,
     make("div", { class: "tools" }, make("button", { type: "submit", class: "strong" }, named(act)), make("button", { type: "button", value: "cancel" }, "Leave it")),
   );
@@ -94,6 +96,7 @@ function askFor(act, back) {
     try {
       const found = await post(`${acts.address}/${act.name}`, { ...targets(), ...read(), preview: "yes" });
       tell(line, found.command || found.wrong);
+      tell(note, found.note || "");
       tell(wrong, "");
     } catch (error) {
       tell(line, error.message);

@@ -3,7 +3,6 @@
 
 const NAME = document.body.dataset.sweep;
 const BASE = `${ROOT}${encodeURIComponent(NAME)}/-`;
-const QUIET = 12; // seconds without an event until it is said
 const GROW_MS = 250; // least pause between two drawings of what has grown
 
 const live = { facts: null, skew: 0, buffer: [], grown: new Set(), growing: 0, spent: 0, stream: null, newest: 0, asked: null };
@@ -203,7 +202,7 @@ function showSilence(facts, now) {
   const silent = facts.heard === null ? 0 : now - facts.heard;
   let text = facts.note;
   if (facts.state === "killed") text = `Its driver was killed ${inTime(silent)} ago. Nothing is lost: ${commandLine(`resume ${NAME}`)}`;
-  else if (facts.state === "running" && silent >= QUIET && facts.read >= 1) text = `Not heard of the driver for ${inTime(silent)}; its process lives. Epochs may take that long.`;
+  else if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) text = `Not heard of the driver for ${inTime(silent)}; its process lives. Epochs may take that long.`;
   line.hidden = !text;
   line.classList.toggle("wrong", facts.state === "killed");
   tell(line, text);
@@ -221,9 +220,9 @@ function showProgress(facts) {
   const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
   const shown = waiting && facts.state !== "ended" ? [...counts, ["to come", waiting]] : counts;
   bar.replaceChildren(
-    ...shown.filter(([status]) => status !== "to come").map(([status, count]) => {
+    ...shown.filter(([status]) => status !== "to come").map(([status]) => {
       const part = make("i", { "data-status": status });
-      part.style.width = `${(100 * count) / Math.max(total, 1)}%`;
+      part.style.width = `${(100 * (facts.worth[status] ?? 0)) / Math.max(total, 1)}%`;
       return part;
     }),
   );

@@ -1,0 +1,326 @@
+"""The names of the metrics that a trainable can report, as far as its source says all of them.
+
+Nothing is run. Where some metric may have a name that the source does not show, such as in a loop that passes on a
+mapping, the answer is None, and the first epoch tells.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sweep.inspection import report_reads, unconditional
+from sweep.inspection.hyperparameter_reads import Function, get_last_name, list_positional
+from sweep.inspection.syntax_nodes import list_nodes
+
+LOSS = "loss"
+DEFAULT_METRICS = ("accuracy", "mae")
+"""What a `KerasTrainable` reports by default besides the loss: one of them, depending on its data."""
+
+_MAY_ADD = ("train_step", "test_step", "on_epoch_end", "on_train_batch_end", "callbacks")
+"""Methods of a `KerasTrainable` that may report values under names of their own."""
+
+_MODEL_MAKERS = frozenset({"Sequential", "Model", "Functional"})
+_METRICS_OF_A_MODEL = frozenset(
+    {"train_step", "test_step", "compute_metrics", "get_metrics_result", "add_metric", "metrics"}
+)
+_KERAS_METRICS = ("keras.metrics", "tf.keras.metrics", "tensorflow.keras.metrics")
+_NAMED_OTHERWISE = {"FBetaScore": "fbeta_score", "LogCoshError": "logcosh"}  # by Keras, than its classes suggest
+_METRICS_POSITION = 3  # of `metrics` among the arguments of `Model.compile`; those before it name no metric
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleMetrics:
+    """All metrics that a trainable can report."""
+
+    names: tuple[str, ...]
+    of_keras: bool  # Keras may put ``val_`` and the name of an output before a name, and a number behind it
+
+    def may_report(self, metric: str) -> bool:
+        """Return whether the trainable may report a metric of this name."""
+        if metric in self.names:
+            return True
+        if not self.of_keras:
+            return False
+        plain = re.sub(r"_\d+$", "", metric.removeprefix("val_"))
+        return any(plain == name or plain.endswith(f"_{name}") for name in self.names)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names to choose from, with those over validation data first."""
+        if not self.of_keras:
+            return self.names
+        return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)
+
+
+def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | None:
+    """Return the metrics that a function can report or return; None if its source does not name all of them."""
+    if function.decorator_list:
+        return None
+    arguments = list_positional(function)
+    report = arguments[1].arg if len(arguments) > 1 else ""
+    found: list[str | None] = []
+    if report:
+        if report_reads.is_passed_on(function, {}) or _is_renamed(function, report):
+            return None
+        for call in _list_calls(function, report):
+            found += _list_names_in_report(call)
+    for returned in _list_returned(function):
+        found += _list_names_in_mapping(returned)
+    names = _all_known(found)
+    if not names:
+        return None
+    return PossibleMetrics(names, of_keras=False)
+
+
+def _is_renamed(function: Function, report: str) -> bool:
+    """Return whether the name of the report may stand for something else, or is called by its attribute."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == report:
+                return True
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == report:
+                if attribute.startswith("_"):
+                    return True
+    return False
+
+
+def _list_calls(function: Function, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
+
+
+def _list_names_in_report(call: ast.Call) -> list[str | None]:
+    """Return the metrics of one report; None stands for names that it does not show."""
+    names: list[str | None] = []
+    for given in call.args:
+        names += _list_names_in_mapping(given)
+    for keyword in call.keywords:
+        if keyword.arg not in report_reads.NO_METRICS:
+            names.append(keyword.arg)
+    return names
+
+
+def _list_names_in_mapping(value: ast.expr) -> list[str | None]:
+    """Return the keys of a mapping that is written out; None stands for keys that are not."""
+    if not isinstance(value, ast.Dict):
+        return [None]
+    return [_get_text(key) for key in value.keys]
+
+
+def _get_text(node: ast.expr | None) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    return None
+
+
+def _list_returned(function: Function) -> Iterator[ast.expr]:
+    """Yield what a function returns itself, without what functions inside it return, and without None."""
+    for node in _walk_own(function.body):
+        if isinstance(node, ast.Return) and node.value is not None:
+            is_none = isinstance(node.value, ast.Constant) and node.value.value is None
+            if not is_none:
+                yield node.value
+
+
+def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes of statements, without those of functions, classes and lambdas among them."""
+    for node in body:
+        if isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            continue
+        yield node
+        yield from _walk_own(ast.iter_child_nodes(node))
+
+
+def _all_known(names: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the names, each once; none at all if one is unknown."""
+    found: dict[str, None] = {}
+    for name in names:
+        if name is None:
+            return ()
+        found[name] = None
+    return tuple(found)
+
+
+def list_possible_metrics_of_class(
+    trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
+) -> PossibleMetrics | None:
+    """Return the metrics that a `KerasTrainable` can report; None if its source does not name all of them.
+
+    ``theirs`` are the author's modules. Names of outputs, which Keras puts before those of metrics, are left open.
+    """
+    for method in _MAY_ADD:
+        module, definition = unconditional.find_method(trainable, method, trees)
+        if definition is None or module in theirs:
+            return None
+    module, model = unconditional.find_method(trainable, "model", trees)
+    if module not in theirs or not isinstance(model, Function) or not _returns_plain_model(model):
+        return None
+    if _has_metrics_of_its_own(trainable, theirs):
+        return None
+    found: list[str | None] = [LOSS]
+    for call in _list_compile_calls(model):
+        found += _list_names_in_compile(call)
+    for method, by_default in (("metrics", DEFAULT_METRICS), ("weighted_metrics", ())):
+        module, definition = unconditional.find_method(trainable, method, trees)
+        if module in theirs:
+            found += _list_names_returned(definition)
+        else:
+            found += by_default
+    names = _all_known(found)
+    if not names:
+        return None
+    return PossibleMetrics(names, of_keras=True)
+
+
+def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
+    """Return the names of the metrics that a method returns; None stands for names that it does not show."""
+    if not isinstance(method, Function):
+        return [None]
+    names: list[str | None] = []
+    for returned in _list_returned(method):
+        names += _list_names_of_metrics(returned)
+    return names
+
+
+def _returns_plain_model(function: Function) -> bool:
+    """Return whether a method certainly returns a model of Keras's own classes, which it makes itself."""
+    made: dict[str, set[str]] = {}
+    for node in _walk_own(function.body):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                made.setdefault(name, set()).add(_get_called_name(value))
+            case ast.Name(id=name, ctx=ast.Store()):
+                made.setdefault(name, set())
+    returned = list(_list_returned(function))
+    for value in returned:
+        if isinstance(value, ast.Name):
+            makers = made.get(value.id, set())
+        else:
+            makers = {_get_called_name(value)}
+        if not makers or not makers <= _MODEL_MAKERS:
+            return False
+    return bool(returned)
+
+
+def _get_called_name(value: ast.expr) -> str:
+    """Return the last name of what is called, such as ``Model`` for ``keras.Model(...)``."""
+    if not isinstance(value, ast.Call):
+        return ""
+    return get_last_name(value.func)
+
+
+def _has_metrics_of_its_own(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
+    """Return whether layers or models among the author's classes may bring metrics of their own."""
+    owner = unconditional.find_definition(trainable, theirs)
+    if owner is None:
+        return True
+    for node in _list_used_definitions(owner, theirs):
+        is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
+            trainable, _find_place(node, theirs), theirs
+        )
+        if isinstance(node, ast.ClassDef) and not is_base and _mentions(node, _METRICS_OF_A_MODEL):
+            return True
+        if getattr(node, "name", "") in _MODEL_MAKERS or _mentions(node, frozenset({"add_metric"})):
+            return True
+    return False
+
+
+def _find_place(node: ast.ClassDef, theirs: Mapping[str, ast.Module]) -> str:
+    """Return ``module:Name`` of a class of these modules."""
+    module = next(name for name, tree in theirs.items() if node in list_nodes(tree))
+    return f"{module}:{node.name}"
+
+
+def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.stmt]:
+    """Return a class and all other classes and functions that it may use, matched by name; methods are in classes."""
+    definitions: dict[str, list[ast.stmt]] = {}
+    for tree in theirs.values():
+        methods: set[ast.stmt] = set()
+        for node in list_nodes(tree):
+            if isinstance(node, ast.ClassDef):
+                methods.update(node.body)
+        for node in list_nodes(tree):
+            if isinstance(node, Function | ast.ClassDef) and node not in methods:
+                definitions.setdefault(node.name, []).append(node)
+    used = [owner]
+    for definition in used:  # the list grows during the loop
+        for part in ast.walk(definition):
+            if isinstance(part, ast.Attribute):
+                used += definitions.pop(part.attr, [])
+            elif isinstance(part, ast.Name):
+                used += definitions.pop(part.id, [])
+    return used
+
+
+def _mentions(tree: ast.AST, names: frozenset[str]) -> bool:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in names:
+                return True
+    return False
+
+
+def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+            yield node
+
+
+def _list_names_in_compile(call: ast.Call) -> list[str | None]:
+    """Return the metrics that `Model.compile` is given; None stands for names that the call does not show."""
+    if len(call.args) > _METRICS_POSITION:
+        return [None]
+    names: list[str | None] = []
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            names.append(None)
+        elif keyword.arg in ("metrics", "weighted_metrics"):
+            names += _list_names_of_metrics(keyword.value)
+    return names
+
+
+def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
+    """Return the names of metrics given to Keras: a text, a metric, or a list or mapping of such."""
+    match value:
+        case ast.Constant(value=None):
+            return []
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            names = []
+            for part in parts:
+                names += _list_names_of_metrics(part)
+            return names
+        case ast.Call():
+            return [_get_name_of_metric(value)]
+    return [_get_text(value)]
+
+
+def _get_name_of_metric(call: ast.Call) -> str | None:
+    """Return the name of a metric that is made by ``keras.metrics.Name(...)``; None if the call does not show it."""
+    for keyword in call.keywords:
+        if keyword.arg == "name":
+            return _get_text(keyword.value)
+        if keyword.arg is None:
+            return None
+    owner, _, made = ast.unparse(call.func).rpartition(".")
+    if owner not in _KERAS_METRICS or not made[0].isupper():  # another module's, or a function such as `get`
+        return None
+    if any(_may_be_name(argument) for argument in call.args):
+        return None
+    return get_keras_name(made)
+
+
+def _may_be_name(argument: ast.expr) -> bool:
+    """Return whether a positional argument may be the name of a metric."""
+    return not (isinstance(argument, ast.Constant) and not isinstance(argument.value, str))
+
+
+def get_keras_name(metric: str) -> str:
+    """Return the name that Keras gives to a metric of one of its classes, such as ``top_k_categorical_accuracy``."""
+    if metric in _NAMED_OTHERWISE:
+        return _NAMED_OTHERWISE[metric]
+    words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", metric)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()

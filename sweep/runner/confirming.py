@@ -1,0 +1,150 @@
+"""Says before a confirmation what it will train, and refuses one whose budget is spent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from sweep import prices
+from sweep.analysis import confirmation, read_sweep
+from sweep.analysis.confirmation import Race, Rules, Run
+from sweep.errors import RefusedError
+from sweep.events import Role
+from sweep.runner import pricing
+from sweep.runner.planning import count_concurrent
+from sweep.runner.resuming import ResumableSweep
+from sweep.space.objectives import objective
+from sweep.spec import Spec
+from sweep.spec.blocks import Confirm
+from sweep.statistics.racing import FIRST_SEEDS
+
+MOST_TRIES = 20  # of budgets, to find the least that allows more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmingPlan:
+    """What `confirm` will train, at most: it is less if finalists drop out early."""
+
+    finalists: int  # that are left, with the baseline
+    seeds: int  # more fresh seeds of each
+    trials: int
+    epochs: int
+    minutes: float | None  # after which a trial ends; None if only its epochs end it
+    hours: float | None  # None if no trial has been timed
+    cost: tuple[float, float] | None  # by the lowest and the highest price of a GPU hour; None without a price
+    budget: str  # the share of the search that limits the seeds; "" if the budget allows all of them
+    larger: str  # a budget that allows enough seeds for a verdict; "" if this one does
+    over: str  # why there is nothing to train; "" if there is
+
+
+def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
+    """Return what confirming a sweep takes.
+
+    Raises:
+        RefusedError: if its budget does not allow one more seed for each finalist.
+        StoreError: if its log is damaged.
+    """
+    spec = sweep.spec
+    rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
+    found = read_sweep(sweep.folder)
+    first = objective(spec.objectives[0].name, spec.objectives[0].goal)
+    runs = [confirmation.make_run(trial, first) for trial in found.trials]
+    race = confirmation.run_race(runs, rules)
+    if race.out_of_budget:
+        _refuse_budget(sweep, rules, runs, race)
+    seeds = _count_seeds(race, rules)
+    left = [racer for racer in race.racers if not racer.out]
+    done = len(left[0].losses) if left else 0
+    epochs = seeds * sum(racer.epochs for racer in left)
+    trials = seeds * len(left) * (rules.folds or 1)
+    at_once = max(min(count_concurrent(spec, sweep.simulated_gpus), len(left)), 1)
+    hours = _predict_hours(sweep, trials, epochs)
+    limited = not race.over and done + seeds < rules.seeds
+    too_few = limited and done + seeds < FIRST_SEEDS
+    return ConfirmingPlan(
+        finalists=len(left),
+        seeds=seeds,
+        trials=trials,
+        epochs=epochs,
+        minutes=spec.minutes,
+        hours=None if hours is None else hours / at_once,
+        cost=_predict_cost(spec, hours),
+        budget=_get_budget(spec) if limited else "",
+        larger=_find_larger_budget(rules, runs, FIRST_SEEDS) if too_few else "",
+        over=race.over,
+    )
+
+
+def _count_seeds(race: Race, rules: Rules) -> int:
+    """Return how many more seeds each finalist that is left can have."""
+    left = [racer for racer in race.racers if not racer.out]
+    each = sum(racer.epochs for racer in left)
+    if race.over or not each:
+        return 0
+    seeds = rules.seeds - len(left[0].losses)
+    if math.isinf(race.allowed):
+        return seeds
+    return min(seeds, int((race.allowed - race.epochs) // each))
+
+
+def _get_budget(spec: Spec) -> str:
+    if spec.confirm is None or spec.confirm.budget is None:
+        return ""
+    return spec.confirm.budget
+
+
+def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
+    left = [racer for racer in race.racers if not racer.out]
+    each = sum(racer.epochs for racer in left)
+    searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
+    what = (
+        f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs is spent: one more fresh seed for each of "
+        f"{len(left)} finalists takes {each:,}, with {max(race.allowed - race.epochs, 0):.0f} left"
+    )
+    larger = _find_larger_budget(rules, runs, max(len(left[0].losses) + 1, FIRST_SEEDS))
+    budgets = f"--budget {larger}"
+    if larger != "none":
+        budgets += ", or --budget none"
+    hint = f"allow more: python -m sweep confirm {sweep.folder.address} {budgets}"
+    search_on = f"or search on: {sweep.folder.to_resume} --run-cap N"
+    raise RefusedError.one(f"{sweep.folder.name}: confirm.budget", what, f"{hint}; {search_on}")
+
+
+def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
+    """Return a share of the search, such as ``60%``, with which each finalist can have so many seeds in all."""
+    searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
+    share = rules.share
+    if share is None or not searched:
+        return "none"
+    for _ in range(MOST_TRIES):
+        race = confirmation.run_race(runs, replace(rules, share=share))
+        left = [racer for racer in race.racers if not racer.out]
+        done = len(left[0].losses) if left else 0
+        if not race.out_of_budget and done + _count_seeds(race, replace(rules, share=share)) >= min(
+            wanted, rules.seeds
+        ):
+            return f"{round(100 * share)}%"
+        needed = race.epochs + (wanted - done) * sum(racer.epochs for racer in left)
+        share = max(math.ceil(100 * needed / searched), round(100 * share) + 1) / 100
+    return "none"
+
+
+def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
+    """Return the hours of these trials one after the other; None if no trial of the sweep has been timed."""
+    spec = sweep.spec
+    timing = pricing.measure_sweep(sweep.folder)
+    if spec.minutes is not None:
+        timing = pricing.time_units(spec, timing)
+        epochs = trials * spec.length
+    if timing is None:
+        return None
+    return (trials * timing.trial_s + epochs * timing.epoch_s) / 3600
+
+
+def _predict_cost(spec: Spec, hours: float | None) -> tuple[float, float] | None:
+    """Return the lowest and the highest cost of so many hours of a trial; None without GPUs that have a price."""
+    if hours is None or spec.resources.price is None or not spec.resources.trial_gpus:
+        return None
+    low, high = prices.find_price_bounds(spec.resources.price)
+    gpu_hours = hours * spec.resources.trial_gpus
+    return gpu_hours * low, gpu_hours * high

@@ -1,0 +1,147 @@
+"""The file of a sweep as it is now, for a new sweep: its text, with what people have changed since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from sweep.errors import InputError, StoreError
+from sweep.events import Params, Value
+from sweep.runner import resuming, sweep_files
+from sweep.space.domains import configuration
+from sweep.spec import Spec
+from sweep.spec.configurations import read_start_with
+from sweep.spec.resolved import file_text, write_keys
+from sweep.spec.validation import Document, flow
+from sweep.store import log
+from sweep.store.folder import ResultsFolder
+
+_NAME = re.compile(r"^name:.*$", re.MULTILINE)
+START = "start_with"
+
+
+def duplicate_file(folder: ResultsFolder, name: str) -> str:
+    """Return the text of a sweep's file under another name, with the changes that hold now.
+
+    Where a changed key cannot be replaced in the text, as in one line of flow style, the file is written anew.
+    """
+    text = folder.spec.read_text(encoding="utf-8", errors="replace")
+    try:
+        before = sweep_files.parse_file(text, folder.spec, ())
+        present = resuming.open_sweep(folder).spec
+    except (InputError, StoreError):  # of another version: its text is all there is
+        return rename(text, name)
+    keys = _find_changed_keys(folder, before, present)
+    added, lost = _split_added(folder, present)
+    values = write_keys(present, keys)
+    if added:
+        values[START] = [*(dict(start) for start in present.start_with), *added]
+        keys = [*(key for key in keys if key != START), START]
+    comments = [f"added to {folder.name}, and not in its present space: {flow(dict(params))}" for params in lost]
+    changed = _add_comments(_replace_keys(rename(text, name), keys, values, folder.name), comments)
+    wanted = present.to_json_dict()
+    if added:
+        wanted[START] = values[START]
+    if _has_values(changed, folder, {"name": name} | {key: wanted.get(key) for key in keys}):
+        return changed
+    everything = write_keys(present, present.to_json_dict())
+    return file_text({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
+
+
+def rename(text: str, name: str) -> str:
+    """Return the text of a sweep file with another name."""
+    line = f"name: {flow(name)}"
+    if _NAME.search(text):
+        return _NAME.sub(lambda _: line, text, count=1)
+    return _after_comments(text, line)
+
+
+def _after_comments(text: str, line: str) -> str:
+    lines = text.splitlines()
+    at = next((number for number, one in enumerate(lines) if not one.startswith("#")), len(lines))
+    return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
+
+
+def _add_comments(text: str, comments: Sequence[str]) -> str:
+    if comments and not text.endswith("\n"):
+        text += "\n"
+    return text + "".join(f"# {comment}\n" for comment in comments)
+
+
+def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> list[str]:
+    """Return the keys of the resolved file whose values are no longer those of the text."""
+    was = before.to_json_dict()
+    now = present.to_json_dict()
+    changed_by_people = {key for event in log.read_changes(folder.log) for key in event.settings}
+    kept = {"name"}
+    if before.chosen:  # the method, and perhaps the rule, were chosen by `auto`
+        kept |= {"method", "early_terminate"} - changed_by_people
+    keys = []
+    for key in dict.fromkeys([*was, *now]):
+        if key not in kept and was.get(key) != now.get(key):
+            keys.append(key)
+    return keys
+
+
+def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], list[Params]]:
+    """Return the configurations that people have added: those in the present space, and the others."""
+    found: dict[str, Params] = {}
+    for event in log.read_additions(folder.log):
+        for params in event.configurations:
+            found[configuration(params)] = params
+    starts = {configuration(start) for start in present.start_with}
+    added: list[Value] = []
+    lost = []
+    for key, params in found.items():
+        document = Document("")
+        read_start_with([params], present.space, (), document)
+        if document.found:
+            lost.append(params)
+        elif key not in starts:
+            added.append(dict(params))
+    return added, lost
+
+
+def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], name: str) -> str:
+    """Return a text with other values of these top-level keys; keys without a value are removed."""
+    for key in keys:
+        names = ("metric", "metrics") if key == "metrics" else (key,)
+        block = ""
+        for written in names:
+            if written in values:
+                block = f"# changed in {name}\n{file_text({written: values[written]}, [])}"
+        text = _replace_block(text, names, block)
+    return text
+
+
+def _replace_block(text: str, names: Sequence[str], block: str) -> str:
+    """Return a text with another block in the place of the first of these keys, or at its end."""
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    for at, line in enumerate(lines):
+        if any(re.match(rf"{re.escape(name)}\s*:", line) for name in names):
+            end = _find_end(lines, at)
+            return "".join([*lines[:at], block, *lines[end:]])
+    return "".join([*lines, block])
+
+
+def _find_end(lines: Sequence[str], start: int) -> int:
+    """Return the line after the block of the key in a line; comments and empty lines behind it are not part of it."""
+    end = start + 1
+    for at in range(start + 1, len(lines)):
+        line = lines[at]
+        if line[0] not in " \t-#\r\n":
+            break
+        if line[0] in " \t-" and line.strip():
+            end = at + 1
+    return end
+
+
+def _has_values(text: str, folder: ResultsFolder, wanted: Mapping[str, Value]) -> bool:
+    """Return whether a text is a sweep file that resolves to these values of these keys."""
+    try:
+        found = sweep_files.parse_file(text, folder.spec, ()).to_json_dict()
+    except InputError:
+        return False
+    return all(found.get(key) == value for key, value in wanted.items())

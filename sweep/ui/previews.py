@@ -1,0 +1,44 @@
+"""The command line of an act before it is done, and what it would take."""
+
+from __future__ import annotations
+
+from sweep.errors import InputError, SweepError
+from sweep.store.folder import ResultsFolder
+from sweep.ui import acts
+from sweep.ui.acts import Act, Given
+
+
+def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
+    """Return the command line of an act, or why it is none yet, and a note on what it would take."""
+    try:
+        command = acts.show_command(acts.make_arguments(act, given, place))
+    except InputError as error:
+        return {"command": "", "wrong": str(error), "note": ""}
+    note = ""
+    if act.command == "confirm":
+        note = _describe_confirming(given, folder)
+    return {"command": command, "wrong": "", "note": note}
+
+
+def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
+    """Return what a confirmation will train at most, or why it will be refused."""
+    from sweep.render.plans import describe_confirming  # slow imports, for this act alone
+    from sweep.runner import resuming
+    from sweep.runner.confirming import plan_confirmation
+
+    try:
+        sweep = resuming.reopen_to_confirm(
+            folder.path.parent,
+            folder.name,
+            _read_number(given, "seeds"),
+            _read_number(given, "finalists"),
+            given.get("budget", "").strip() or None,
+        )
+        return describe_confirming(plan_confirmation(sweep), folder.name)
+    except SweepError as error:
+        return str(error)
+
+
+def _read_number(given: Given, name: str) -> int | None:
+    text = given.get(name, "").strip()
+    return int(text) if text else None
