@@ -268,6 +268,20 @@ class Standing:
         return sum(self.ended.values())
 
     @property
+    def spec(self) -> Spec | None:
+        """The sweep file with all changes so far; None if it is not known."""
+        return None if self._present is None else self._present.spec
+
+    @property
+    def note(self) -> str:
+        """The note that a person has written on the sweep; "" without one."""
+        return self._ledger.note
+
+    def list_marked_trials(self) -> list[TrialState]:
+        """Return the trials to which a person has given a star or a note."""
+        return [trial for trial in self._ledger.trials.values() if trial.starred or trial.note]
+
+    @property
     def gpu_hours(self) -> float:
         """GPU-hours of training so far."""
         return self._gpu_s / 3600
@@ -538,7 +552,8 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                self._pruned[trial.done] += 1
+                if not event.asked:  # by the stopping rule, not by a person
+                    self._pruned[trial.done] += 1
                 self._lost[trial.done] += 1
             case _:
                 self._lost[trial.done] += 1

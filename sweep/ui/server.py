@@ -24,7 +24,7 @@ from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
 from sweep.store.object_store import store_of
 from sweep.text import printable
-from sweep.ui import access, acts, drafts, shells, trial_facts
+from sweep.ui import access, acts, drafts, prefilling, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
 from sweep.ui.jobs import Jobs
@@ -114,6 +114,7 @@ def make_app(page: Page) -> web.Application:
             web.get("/{name}/-/report.html", _save_report),
             web.get("/{name}/-/output.json", _send_output),
             web.get("/{name}/-/acts.json", _send_acts),
+            web.get("/{name}/-/lines.json", _send_form_lines),
             web.get("/{name}/-/events", _stream_sweep),
             web.post("/{name}/-/acts/{act}", _act),
             web.get("/{name}/{trial:[0-9]{1,9}}", _show_trial),
@@ -524,6 +525,12 @@ class _StreamReader:
 async def _send_acts(request: web.Request) -> web.Response:
     _open_folder(request, request.match_info["name"])
     return _json(list(request.app[PAGE].offered.values()))
+
+
+async def _send_form_lines(request: web.Request) -> web.Response:
+    """Send the lines for the forms of a sweep, as far as a page that shows it has made its log read."""
+    followed = _find_watch(request).sweep
+    return _json(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:

@@ -52,7 +52,9 @@ def _commands() -> acts.Commands:
         ("note", {"text": "second try; $(rm -rf /)"}, "note a 'second try; $(rm -rf /)'"),
         ("note_trial", {"trial": "3", "text": "--remove"}, "note -- a 3 --remove"),
         ("star", {"trial": "3"}, "star a 3"),
-        ("star", {"trial": "3", "remove": "yes"}, "star a 3 --remove"),
+        ("remove_star", {"trial": "3"}, "star a 3 --remove"),
+        ("remove_note", {}, "note a ''"),
+        ("remove_note_trial", {"trial": "3"}, "note a 3 ''"),
     ],
 )
 def test_the_command_line_of_an_act(name: str, given: dict[str, str], line: str) -> None:

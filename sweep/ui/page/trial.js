@@ -38,8 +38,8 @@ openStream(`${ROOT}${encodeURIComponent(SWEEP)}/-/events`, {
     if (numbers.some((number) => data.includes(`"trial":${number},`))) takeSoon();
   },
 });
-openActs({ sweep: SWEEP, trial: TRIAL }).catch((error) => hear(error.message));
-takeTrial();
+acts.ended = takeTrial;
+openActs({ sweep: SWEEP, trial: TRIAL }).catch((error) => hear(error.message)).then(takeTrial);
 
 // At most once in two seconds: the tables of the whole sweep are read for it.
 function takeSoon() {
@@ -67,10 +67,13 @@ function showTrial(content) {
   const [first] = trials;
   if (first.status !== acts.trial && acts.trial) hear(`trial ${TRIAL} is ${first.status}`);
   acts.trial = first.status;
-  acts.shown = "";
+  acts.mark = { starred: first.starred, note: first.note };
   showActs();
+  showMarks(first);
   find("beside-number").max = String(content.trial.known - 1);
   find("state").replaceChildren(statusMark(first.status));
+  const scores = content.data.objectives.filter((one) => one.values[0] !== null);
+  tell(find("score"), scores.map((one) => `${one.name} ${inScore(one.values[0])}`).join(", "));
   tell(find("reason"), [first.reason, counted(first.epochs, "epoch"), inTime(first.duration_s)].filter(Boolean).join(" · "));
   const open = [...find("trial").querySelectorAll("details")].map((one) => one.open);
   find("trial").replaceChildren(
@@ -89,6 +92,15 @@ function showTrial(content) {
   find("trial").removeAttribute("aria-busy");
   drawCurves(content.data, trials);
   document.documentElement.dataset.ready = "yes";
+}
+
+// The star and the note that a person has put on it.
+function showMarks(trial) {
+  const done = { sweep: SWEEP, trial: trial.trial };
+  find("star").hidden = !trial.starred;
+  find("star").replaceChildren(make("span", { class: "starred" }, "★ starred "), placedButton("remove_star", done, acts.mark, "remove") ?? "");
+  find("note").hidden = !trial.note;
+  find("note").replaceChildren(make("span", { class: "note" }, "note"), ...noteParts(trial.note, done, acts.mark).filter(Boolean));
 }
 
 function scoresOf(trial) {
