@@ -355,7 +355,7 @@ class Standing:
 
     def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
-        epochs = sorted({*self.outline.decisions, *self._pruned})
+        epochs = sorted({*self.outline.decisions, *+self._pruned})
         statuses = []
         for epoch in epochs:
             statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
@@ -552,8 +552,7 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                if not event.asked:  # by the stopping rule, not by a person
-                    self._pruned[trial.done] += 1
+                self._pruned[trial.done] += not event.asked  # by the stopping rule, not by a person
                 self._lost[trial.done] += 1
             case _:
                 self._lost[trial.done] += 1
