@@ -104,11 +104,11 @@ def test_a_driver_that_is_killed_is_said(visit: Visit, project: Path) -> None:
             visitor.open("/lives")
             visitor.has_text("#state", "^running$")
         one.has_text("#workers", "trial 5")
-        one.has_text("#silence", "Not heard of the driver for 1[2-9] s; its process lives")
+        one.has_text("#silence", "No news of the sweep for 1[2-9] s, but its process runs")
         os.kill(driver.pid, signal.SIGKILL)
         for visitor in (one, other):
             visitor.has_text("#state", "^killed$")
-            visitor.has_text("#silence", "Its driver was killed .*python -m sweep resume lives")
+            visitor.has_text("#silence", "Its process was killed .*python -m sweep resume lives")
     assert other.page.evaluate("theme.dark")
     assert one.page.evaluate("document.title") == "killed · lives"
 
@@ -165,7 +165,7 @@ def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path
     assert (ended["status"], ended["asked"]) == ("pruned", True)
     one.open("/real")
     one.has_text("#state", "^running$")
-    press_act(one, "stop", "stop real")
+    press_act(one, "stop", "stop real", {})
     one.has_text("#state", "interrupted|stopped on request")
     assert events_of(folder)[-1]["event"] == "session_ended"
     press_act(one, "extend", "resume real --set budget.epochs=60 --detach", {"changes": "budget.epochs=60"})
@@ -179,7 +179,8 @@ def test_acts_that_are_not_offered_are_not_there(visit: Visit) -> None:
     one.wait("acts.shown")
     names = set(one.page.evaluate("[...document.querySelectorAll('[data-act]')].map((act) => act.dataset.act)"))
     assert {"resume", "extend", "retry", "confirm", "retrain", "export"} <= names
-    assert not names & {"stop", "stop_now", "stop_trial"}
+    assert not names & {"stop_now", "stop_trial"}
+    assert one.page.is_disabled("[data-act=stop]")  # it keeps its place
     one.page.click(".more summary")
     one.page.keyboard.press("Escape")
     assert not one.page.evaluate("document.querySelector('.more').open")

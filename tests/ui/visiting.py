@@ -89,7 +89,7 @@ def press_act(one: Visitor, name: str, line: str, fields: Mapping[str, str] | No
     The page must show the command line before and after. ``fields`` are filled in; a flag is "yes".
     """
     before = one.page.locator("#jobs .job").count()
-    button = one.page.locator(f"#buttons button[data-act={name}]")
+    button = one.page.locator(f"#buttons button[data-act={name}], #note button[data-placed={name}]")
     button.wait_for(state="attached")
     if not button.is_visible():
         one.page.click(".more summary")

@@ -7,23 +7,31 @@ const PRINTED = 60;
 // `marks`: on the live page, {star, note}: functions of the row that return the elements of a cell, and {text} of it.
 const table = { rows: [], columns: [], sorted: { name: "rank", falling: false }, focus: 0, visible: true, printing: false, marks: null };
 
-const MOST_PARAMS = 8; // parameters that have a column at first
+const MOST_PARAMS = 8; // parameters that have a column at first, where there is room
+const LEAST_PARAMS = 2;
 
-// The columns that matter most, in their order: they fit on a screen. All others follow where they are asked for.
-function listColumns() {
+// The columns that matter most, in their order, with so many parameters. All others follow where they are asked for.
+function listColumns(most) {
   const names = DATA.table.columns;
   const params = PARAMS.map((field) => names.find((name) => name === `param.${field.name}`) ?? field.name).filter((name) => names.includes(name));
   const scores = OBJECTIVES.map((field) => field.name);
-  const first = ["rank", "sweep", "trial", "star", "status", ...scores, "verdict", ...params.slice(0, MOST_PARAMS), "note"];
+  const first = ["rank", "sweep", "trial", "star", "status", ...scores, "verdict", ...params.slice(0, most), "note"];
   const present = first.filter((name) => names.includes(name) || (table.marks && name in table.marks));
   if (!document.getElementById("all-columns").checked) return present;
   return [...present, ...names.filter((name) => !present.includes(name))];
 }
 
-// Columns and rows of the present document; sorted as before.
+// Columns and rows of the present document; sorted as before. There are as many columns as fit.
 function fillTable() {
+  const all = document.getElementById("all-columns").checked;
+  for (let most = MOST_PARAMS; most >= LEAST_PARAMS; most--) {
+    fillColumns(listColumns(most));
+    if (all || table.box.scrollWidth <= table.box.clientWidth) return;
+  }
+}
+
+function fillColumns(shown) {
   const names = DATA.table.columns;
-  const shown = listColumns();
   const folded = names.filter((name) => !shown.includes(name));
   document.getElementById("fold").hidden = !folded.length && !document.getElementById("all-columns").checked;
   table.columns = shown.map((name) => {

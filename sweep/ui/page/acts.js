@@ -3,7 +3,7 @@
 
 // `mark`: the star and the note of what the page shows. `lines`: by act, lines for its form. `ended`: called after an
 // act was carried out.
-const acts = { offered: [], address: "", done: {}, state: "", trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
+const acts = { offered: [], done: {}, state: "", trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
 
 // The acts of a sweep that are not below "More", in this order. Each has its place, whether it is possible now or not,
 // so that none stands where another one was a moment ago. What stops something is last, and apart.
@@ -12,14 +12,9 @@ const AT_THE_NOTE = ["remove_note", "remove_note_trial"]; // stand beside the no
 
 // `done`: to what, {sweep, trial}.
 async function openActs(done) {
-  pointActs(done);
-  acts.offered = await getJson(`${acts.address}.json`);
-  showActs();
-}
-
-function pointActs(done) {
-  acts.address = `${ROOT}${encodeURIComponent(done.sweep)}/-/acts`;
   acts.done = done;
+  acts.offered = await getJson(`${ROOT}${encodeURIComponent(done.sweep)}/-/acts.json`);
+  showActs();
 }
 
 function scopeOf(done) {
@@ -113,6 +108,7 @@ function placedButton(name, done, mark, text) {
   const act = acts.offered.find((one) => one.name === name);
   if (!act) return null;
   const button = make("button", { type: "button", class: "placed", "data-placed": name, "aria-label": named(act, done), title: named(act, done) }, text);
+  for (const kind of find("command") ? ["focus", "pointerenter"] : []) button.addEventListener(kind, () => previewAct(act, done));
   button.addEventListener("click", (event) => {
     event.stopPropagation();
     const asked = { act, done, mark };
@@ -139,10 +135,10 @@ function showWrong(text) {
 }
 
 // The command line of an act that asks for nothing, or what it begins with.
-async function previewAct(act) {
+async function previewAct(act, done = acts.done) {
   const given = Object.fromEntries(act.fields.map((field) => [field.name, field.required ? field.hint || "..." : ""]));
   try {
-    const found = await post(`${acts.address}/${act.name}`, { ...targets(acts.done), ...given, preview: "yes" });
+    const found = await post(addressOf(act, done), { ...targets(done), ...given, preview: "yes" });
     tell(find("command"), found.command || found.wrong);
   } catch (error) {
     tell(find("command"), error.message);

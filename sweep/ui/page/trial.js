@@ -7,6 +7,7 @@ const BESIDE = new URLSearchParams(location.search).get("beside");
 const QUERY = BESIDE && /^\d+$/.test(BESIDE) ? `?beside=${BESIDE}` : "";
 
 modes.brush = "none"; // nothing to select here
+ranges.changed = paintCurves;
 const page = { known: null, opened: false, waiting: 0 };
 
 find("theme").addEventListener("click", () => {
