@@ -104,7 +104,7 @@ def test_the_sweep_files_of_the_folder_are_listed_and_opened(tmp_path: Path) -> 
     (tmp_path / "folder.yaml").mkdir()
     assert list_files(tmp_path) == ["new.yaml", "old.yml"]
     assert read_file(tmp_path, "old.yml") == "name: old.yml\n"
-    with pytest.raises(UnknownNameError, match="did you mean 'new.yaml'"):
+    with pytest.raises(UnknownNameError, match=r"did you mean 'new\.yaml'"):
         read_file(tmp_path, "nev.yaml")
     assert has_other_text(tmp_path, "new.yaml", "other")
     assert not has_other_text(tmp_path, "new.yaml", "name: new.yaml\n")
