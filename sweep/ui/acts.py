@@ -61,10 +61,10 @@ _SETTINGS = Field(
     name="settings",
     label="Parameters, one a line",
     kind="lines",
-    hint="learning_rate=3e-3",
+    hint="NAME=VALUE",
     required=True,
 )
-_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="budget.hours=8")
+_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="KEY=VALUE")
 _NOTE = Field(name="text", label="Note", required=True)
 
 ACTS: tuple[Act, ...] = (
@@ -194,7 +194,7 @@ ACTS: tuple[Act, ...] = (
                 name="changes",
                 label="Keys of the sweep file, one a line",
                 kind="lines",
-                hint="parameters.units.values=[8, 16, 32]",
+                hint="KEY=VALUE",
                 required=True,
             ),
         ),

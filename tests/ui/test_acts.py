@@ -70,7 +70,7 @@ def test_another_results_folder_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "mistake"),
     [
-        ("add", {"settings": "  \n"}, "Parameters, one a line: is empty; as in learning_rate=3e-3"),
+        ("add", {"settings": "  \n"}, "Parameters, one a line: is empty; as in NAME=VALUE"),
         ("extend", {"run_cap": "many"}, "Configurations in all: is 'many', expected a whole number"),
         ("extend", {"run_cap": "-3"}, "is '-3', expected a whole number"),
         ("note", {"text": "a\0b"}, "has a character that no command line can have"),

@@ -72,7 +72,7 @@ def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> N
         assert one.page.evaluate("window.canvas === document.querySelector('#curves canvas')")
         driver.write(epoch(5, 6, now), end(5, Status.COMPLETED, now))
         one.has_text("#events", "trial 5 is completed after 6 epochs")
-        one.page.click("#chosen a >> text=both side by side")
+        one.page.click("#chosen a >> text=compare the two")
         one.page.wait_for_selector("html[data-ready]", state="attached")
         assert one.page.inner_text("h1") in ("trial 1", "trial 4")
         assert one.page.locator("tr.differs").count() > 3
@@ -118,7 +118,7 @@ def test_the_page_says_when_its_server_is_gone(browser: Any, project: Path) -> N
         one = Visitor(browser, address)
         one.open("/done")
         one.has_text("#state", "finished")
-    one.has_text("#link", "The server of this page does not answer since")
+    one.has_text("#link", "The server of this page has not answered for")
     one.context.close()
 
 

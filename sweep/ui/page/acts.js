@@ -63,8 +63,9 @@ function showActs() {
   const apart = known.filter(isApart).map((act) => actButton(act));
   if (apart.length) shown.push(make("span", { class: "apart" }, apart));
   replaceHeld(find("buttons"), shown);
-  const possible = [...first, ...others].find(isPossible);
-  if (possible) previewAct(possible);
+  const possible = known.filter(isPossible);
+  const plain = possible.find((act) => !act.fields.length) ?? possible[0];
+  if (plain) previewAct(plain);
 }
 
 // Replaces elements, and keeps the focus on the act that had it.
@@ -168,7 +169,7 @@ async function askFor(act, back, asked = { done: acts.done, mark: acts.mark }) {
     make("h2", { id: "asking-title" }, named(act, done)),
     act.asks ? make("p", {}, act.asks) : null,
     ...inputs.map((input) => input.label),
-    make("p", { class: "note" }, "It runs"),
+    make("p", { class: "note" }, "This command is run:"),
     line,
     wrong,
     make("div", { class: "tools" }, make("button", { type: "submit", class: "strong" }, named(act, done)), cancel),
@@ -216,7 +217,7 @@ function fieldInput(field, text, lines) {
     const input = make("input", { type: "checkbox", id });
     return { label: make("label", { class: "check", for: id }, input, field.label), read: () => (input.checked ? "yes" : "") };
   }
-  const hint = field.kind === "lines" ? lines.hints?.[0] ?? field.hint : field.hint;
+  const hint = field.kind === "lines" && lines.canBeTaken ? lines.hints[0] ?? field.hint : field.hint;
   const attributes = { id, placeholder: hint, required: field.required, autocomplete: "off", spellcheck: "false" };
   const input = field.kind === "lines" ? make("textarea", { ...attributes, rows: "5", wrap: "off" }) : make("input", { ...attributes, type: field.kind === "number" ? "number" : "text", min: field.kind === "number" ? "1" : null });
   input.value = text;
@@ -238,7 +239,7 @@ function offeredLines(input, lines) {
     });
     return make("li", {}, button);
   });
-  return make("div", { class: "offered" }, make("p", { class: "note" }, lines.about), make("ul", { class: "plain-list" }, items));
+  return make("div", { class: "offered" }, make("p", { class: "note" }, lines.about), make("ul", { class: "plain-list", tabindex: lines.canBeTaken ? null : "0" }, items));
 }
 
 async function doAct(act, given, asked = { done: acts.done }) {

@@ -96,7 +96,7 @@ function showChosen(settled) {
   const address = (trial) => `${ROOT}${encodeURIComponent(DATA.sweeps[TRIALS.sweep[trial]].name)}/${TRIALS.trial[trial]}`;
   const links = chosen.map((trial) => make("a", { href: address(trial) }, `trial ${TRIALS.trial[trial]}`));
   if (chosen.length === 2 && TRIALS.sweep[chosen[0]] === TRIALS.sweep[chosen[1]]) {
-    links.push(make("a", { href: `${address(chosen[0])}?beside=${TRIALS.trial[chosen[1]]}` }, "both side by side"));
+    links.push(make("a", { href: `${address(chosen[0])}?beside=${TRIALS.trial[chosen[1]]}` }, "compare the two"));
   }
   line.replaceChildren(make("span", { class: "note" }, "selected:"), ...links);
 }

@@ -62,7 +62,7 @@ function showShelf() {
   }
   list.removeAttribute("aria-busy");
   find("empty").hidden = shown.length > 0;
-  tell(find("empty"), shelf.rows.length ? "No sweep fits the filter." : "No sweeps yet. Start one with: python -m sweep run FILE, or write a file here: New sweep.");
+  tell(find("empty"), shelf.rows.length ? "No sweep matches the filter." : "No sweeps yet. Start one with: python -m sweep run FILE, or write a file here: New sweep.");
   tell(find("count"), shelf.rows.length > shown.length ? `${shown.length} of ${shelf.rows.length} sweeps` : `${shelf.rows.length} sweeps`);
   showSelected();
 }

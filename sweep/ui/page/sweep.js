@@ -249,10 +249,10 @@ function showBest(facts) {
   const { best } = facts;
   const links = best.trials.slice(0, 8).flatMap((number, at) => [at ? ", " : "", trialLink(number)]);
   const mean = best.trials.length > 1 ? " on average of " : ", ";
-  const key = JSON.stringify(best);
+  const key = JSON.stringify([best, facts.state]);
   if (line.dataset.key === key) return;
   line.dataset.key = key;
-  line.replaceChildren(make("span", { class: "note" }, "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
+  line.replaceChildren(make("span", { class: "note" }, facts.state === "ended" ? "best " : "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
 }
 
 function showWorkers(facts) {
@@ -315,7 +315,7 @@ function showFailures(facts) {
       return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
-  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of these trials, and further below."));
 }
 
 // A text about a trial, in which the trial's name is a link.
