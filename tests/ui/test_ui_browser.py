@@ -127,7 +127,7 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.open("/killed/3")
     assert SCRIPT in one.page.inner_text("pre")
     one.page.fill("#beside-number", "1")
-    one.page.click("text=Compare")
+    one.page.click("#beside button")
     one.wait("document.querySelectorAll('tr.differs').length > 3")
     one.open("/killed/999", ready=False)
     one.has_text("#trial", "has no trial 999")
