@@ -51,7 +51,10 @@ def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
 def _list_parameters(spec: Spec) -> Iterator[str]:
     domains = _read_mapping(spec.to_json_dict()["parameters"])
     for name in spec.space.varying:
-        yield f"{name}={flow(domains[name])}"
+        block = dict(_read_mapping(domains[name]))
+        if block.get("distribution") == "categorical":  # as one would write it
+            del block["distribution"]
+        yield f"{name}={flow(block)}"
 
 
 def _list_keys(spec: Spec) -> Iterator[str]:

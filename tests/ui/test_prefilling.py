@@ -20,8 +20,8 @@ def test_a_sweep_that_begins_offers_what_its_file_has() -> None:
     assert lines.configuration == ()
     assert lines.parameters == (
         "learning_rate={distribution: log_uniform_values, min: 0.0001, max: 0.1}",
-        "units={distribution: categorical, values: [8, 16, 32]}",
-        "optimizer={distribution: categorical, values: [adam, sgd]}",
+        "units={values: [8, 16, 32]}",
+        "optimizer={values: [adam, sgd]}",
     )
     assert lines.keys[:4] == (
         "parameters.learning_rate.min=0.0001",
