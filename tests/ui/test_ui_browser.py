@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from browsers import needs_chromium
 from living import FILE, SCRIPT, driver_process, driving, end, epoch, finished, make_sweep, start, trial
-from visiting import Visit, Visitor, events_of, press_act, serving
+from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
@@ -137,6 +137,7 @@ def test_a_trial_that_failed(visit: Visit) -> None:
 
 def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path) -> None:
     """On Ray, from the page alone; `test_ui_browser_acts.py` has all acts."""
+    (project / "scored.py").write_text(TRAINABLE.replace("range(6)", "range(2000)"))  # trials do not end meanwhile
     one = visit()
     one.open("/-/new?from=done", ready=False)
     one.has_text("#verdict", "mistake")
@@ -145,7 +146,7 @@ def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path
     one.has_text("#mistakes", r"line 14 bugdet: unknown key; did you mean 'budget'")
     assert one.page.locator("#numbers .wrong").inner_text().strip() == "14"
     assert one.page.locator("#run").is_disabled()
-    one.page.fill("#text", text.replace("epochs: 6", "epochs: 40") + "resources: {max_concurrent: 1}\n")
+    one.page.fill("#text", text.replace("epochs: 6", "epochs: 2000") + "resources: {max_concurrent: 1}\n")
     one.has_text("#verdict", "real: no mistake; random: 40 trials")
     one.page.fill("#file", "real.yaml")
     one.page.click("#plan")

@@ -8,7 +8,7 @@ const QUERY = BESIDE && /^\d+$/.test(BESIDE) ? `?beside=${BESIDE}` : "";
 
 modes.brush = "none"; // nothing to select here
 ranges.changed = paintCurves;
-const page = { known: null, opened: false, waiting: 0 };
+const page = { known: null, first: null, opened: false, waiting: 0 };
 
 find("theme").addEventListener("click", () => {
   const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
@@ -40,7 +40,10 @@ openStream(`${ROOT}${encodeURIComponent(SWEEP)}/-/events`, {
   },
 });
 acts.ended = takeTrial;
-openActs({ sweep: SWEEP, trial: TRIAL }).catch((error) => hear(error.message)).then(takeTrial);
+openActs({ sweep: SWEEP, trial: TRIAL })
+  .then(() => page.first && showMarks(page.first))
+  .catch((error) => hear(error.message));
+takeTrial();
 
 // At most once in two seconds: the tables of the whole sweep are read for it.
 function takeSoon() {
@@ -69,6 +72,7 @@ function showTrial(content) {
   if (first.status !== acts.trial && acts.trial) hear(`trial ${TRIAL} is ${first.status}`);
   acts.trial = first.status;
   acts.mark = { starred: first.starred, note: first.note };
+  page.first = first;
   showActs();
   showMarks(first);
   find("beside-number").max = String(content.trial.known - 1);
