@@ -79,6 +79,7 @@ class Names:
     number: Number | None
     said: str
     zero: str = ""
+    known: tuple[str, ...] = ()  # names that are known without looking into the model; others are taken as well
 
     def takes(self, value: Value) -> bool:
         if isinstance(value, str) or (isinstance(value, list) and value):
@@ -91,6 +92,11 @@ class Names:
 
 Bounds: TypeAlias = Number | Flag | Words | Names
 
+OPTIMIZERS = (
+    *("adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "lamb", "lion", "muon"),
+    *("nadam", "rmsprop", "schedule_free_adamw", "sgd"),
+)
+"""The optimizers of Keras; a newer one may have more."""
 SCHEDULES = (
     *("constant", "step", "piecewise", "linear", "polynomial", "exponential"),
     *("cosine", "cosine_restarts", "one_cycle", "plateau"),
@@ -128,7 +134,7 @@ OVERRIDABLE: Mapping[str, Bounds] = {
     **dict.fromkeys(("lr_restarts", "lr_drops"), Number(0, whole=True, zero="none")),
     "lr_patience": Number(0, whole=True),
     "lr_drop_epochs": Names(None, "a list of epochs such as [30, 60]"),
-    "optimizer": Names(None, "an optimizer of Keras by name, or module:Name"),
+    "optimizer": Names(None, "an optimizer of Keras by name, or module:Name", known=OPTIMIZERS),
     **dict.fromkeys(("weight_decay", "adam_weight_decay"), _OFF),
     **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho"), _SHARE),
     "momentum": _SHARE_OFF,

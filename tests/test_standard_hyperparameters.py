@@ -43,3 +43,14 @@ def test_a_value_read_as_the_standard_one_is_held_to_its_bounds_and_one_of_the_a
         hp.number("clipnorm", standard=True)
     with pytest.raises(ValueError, match="lr_schedule is 'mine', expected one of constant"):
         hp.text("lr_schedule", standard=True)
+
+
+@pytest.mark.keras
+def test_the_names_that_are_known_are_those_of_keras() -> None:
+    import keras
+
+    from sweep.ui.completion import ACTIVATIONS
+    from trainables.recipe.optimizers import OPTIMIZERS
+
+    assert set(standard_hyperparameters.OPTIMIZERS) <= set(OPTIMIZERS)
+    assert all(callable(keras.activations.get(name)) for name in ACTIVATIONS)

@@ -302,6 +302,20 @@ class Standing:
         return sum(self.ended.values())
 
     @property
+    def spec(self) -> Spec | None:
+        """The sweep file with all changes so far; None if it is not known."""
+        return None if self._present is None else self._present.spec
+
+    @property
+    def note(self) -> str:
+        """The note that a person has written on the sweep; "" without one."""
+        return self._ledger.note
+
+    def list_marked_trials(self) -> list[TrialState]:
+        """Return the trials to which a person has given a star or a note."""
+        return [trial for trial in self._ledger.trials.values() if trial.starred or trial.note]
+
+    @property
     def gpu_hours(self) -> float:
         """GPU-hours of training so far."""
         return self._gpu_s / 3600
@@ -390,7 +404,7 @@ class Standing:
 
     def rungs(self) -> list[RungStatus]:
         """Return the epochs at which trials can be or were pruned, ascending."""
-        epochs = sorted({*self.outline.decisions, *self._pruned})
+        epochs = sorted({*self.outline.decisions, *+self._pruned})
         statuses = []
         for epoch in epochs:
             statuses.append(RungStatus(epoch, self._reached[epoch], self._pruned[epoch]))
@@ -616,7 +630,7 @@ class Standing:
             case Status.INFEASIBLE:
                 self._fail(event)
             case Status.PRUNED:
-                self._pruned[trial.done] += 1
+                self._pruned[trial.done] += not event.asked  # by the stopping rule, not by a person
                 self._lost[trial.done] += 1
             case _:
                 self._lost[trial.done] += 1

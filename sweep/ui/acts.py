@@ -52,7 +52,8 @@ class Act:
     scope: Literal["sweep", "trial"] = "sweep"
     states: tuple[str, ...] = ("running", "killed", "ended")  # of the sweep
     trials: tuple[str, ...] = ()  # statuses of the trial; () for all
-    asks: str = ""  # said before it is done, where something is lost
+    needs: Literal["", "star", "no star", "note"] = ""  # what the sweep or the trial must have for it
+    asks: str = ""  # said before it is done, where something is lost or ends
 
 
 NOT_RUNNING = ("killed", "ended")
@@ -60,10 +61,10 @@ _SETTINGS = Field(
     name="settings",
     label="Parameters, one a line",
     kind="lines",
-    hint="learning_rate=3e-3",
+    hint="NAME=VALUE",
     required=True,
 )
-_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="budget.hours=8")
+_CHANGES = Field(name="changes", label="Keys of the sweep file, one a line", kind="lines", hint="KEY=VALUE")
 _NOTE = Field(name="text", label="Note", required=True)
 
 ACTS: tuple[Act, ...] = (
@@ -72,6 +73,7 @@ ACTS: tuple[Act, ...] = (
         label="Stop {sweep} after the running epochs",
         command="stop",
         states=("running",),
+        asks="The running epochs are trained to their end, and then the sweep ends. It can be resumed.",
     ),
     Act(
         name="stop_now",
@@ -192,12 +194,19 @@ ACTS: tuple[Act, ...] = (
                 name="changes",
                 label="Keys of the sweep file, one a line",
                 kind="lines",
-                hint="parameters.units.values=[8, 16, 32]",
+                hint="KEY=VALUE",
                 required=True,
             ),
         ),
     ),
     Act(name="note", label="Note on {sweep}", command="note", words=("{sweep}", "{text}"), fields=(_NOTE,)),
+    Act(
+        name="remove_note",
+        label="Remove the note on {sweep}",
+        command="note",
+        words=("{sweep}", ""),
+        needs="note",
+    ),
     Act(
         name="note_trial",
         label="Note on trial {trial} of {sweep}",
@@ -207,13 +216,29 @@ ACTS: tuple[Act, ...] = (
         scope="trial",
     ),
     Act(
+        name="remove_note_trial",
+        label="Remove the note on trial {trial} of {sweep}",
+        command="note",
+        words=("{sweep}", "{trial}", ""),
+        scope="trial",
+        needs="note",
+    ),
+    Act(
         name="star",
         label="Star trial {trial} of {sweep}",
         command="star",
         words=("{sweep}", "{trial}"),
-        options=(("--remove", "{remove}"),),
-        fields=(Field(name="remove", label="remove its star", kind="flag"),),
         scope="trial",
+        needs="no star",
+    ),
+    Act(
+        name="remove_star",
+        label="Remove the star of trial {trial} of {sweep}",
+        command="star",
+        words=("{sweep}", "{trial}"),
+        options=(("--remove",),),
+        scope="trial",
+        needs="star",
     ),
 )
 

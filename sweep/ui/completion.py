@@ -6,8 +6,9 @@ A pure function of the text, the cursor and what is known of the trainable. Noth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -17,7 +18,7 @@ from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.search_methods import METHODS
 from sweep.spec.sweep_file import SERVER_KEYS
 from sweep.spec.validation import KeyPath, flow
-from sweep.standard_hyperparameters import STANDARD, Flag, Words, expected, get_standard_bounds, is_standard
+from sweep.standard_hyperparameters import STANDARD, Flag, Names, Words, expected, get_standard_bounds, is_standard
 from sweep.ui.outline import Outline, read_outline, remove_quotes
 
 Json: TypeAlias = dict[str, Any]
@@ -50,12 +51,14 @@ class Known:
     """What is known beyond the text.
 
     ``parameters`` are the hyperparameters that the trainable reads, None if that is not known; ``metrics`` the metrics
-    that it reports, as far as its source says so; ``sweeps`` the names in the results folder.
+    that it reports, as far as its source says so; ``sweeps`` the names in the results folder; ``trainables`` those that
+    a sweep file may name, each with where it was found.
     """
 
     parameters: frozenset[str] | None = None
     metrics: Sequence[str] = ()
     sweeps: Sequence[str] = ()
+    trainables: Mapping[str, str] = field(default_factory=dict)
 
 
 NOTHING = Known()
@@ -64,13 +67,16 @@ LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epo
 """Parameters that sweep itself reads."""
 
 
-def propose(text: str, cursor: int, known: Known = NOTHING) -> Completion:
+def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = False) -> Completion:
     """Return what may stand at an offset of a text."""
-    return propose_in(read_outline(text, cursor), known)
+    return propose_in(read_outline(text, cursor), known, asked=asked)
 
 
-def propose_in(outline: Outline, known: Known = NOTHING) -> Completion:
-    """Return what may stand at the cursor of an outline."""
+def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
+    """Return what may stand at the cursor of an outline.
+
+    If a person has ``asked`` for it, a word that is complete or misspelt is also followed by those that it may become.
+    """
     place = outline.place
     if place is None:
         return Completion(start=outline.cursor, end=outline.cursor)
@@ -86,7 +92,8 @@ def propose_in(outline: Outline, known: Known = NOTHING) -> Completion:
         found += _list_first_items(outline, known)
     if place.needs_space:
         found = [replace(one, insert=f" {one.insert}") for one in found]
-    chosen = _choose_by_text(found, outline.typed)
+    choose = _choose_by_likeness if asked else _choose_by_text
+    chosen = choose(found, outline.typed)
     return Completion(start=place.start, end=place.end, proposals=tuple(chosen[:MOST]))
 
 
@@ -99,6 +106,30 @@ def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     containing = [once[label] for label in labels if word in label.lower() and not label.lower().startswith(word)]
     chosen = beginning + containing
     return [] if len(chosen) == 1 and chosen[0].insert == typed else chosen
+
+
+LIKE = 0.6
+"""How like a word another one must be to be meant, from 0 to 1."""
+
+
+def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]:
+    """Return those that the typed text may become; for a complete or a misspelt word, also those that are like it."""
+    matching = _choose_by_text(found, typed)
+    word = typed.strip().lower()
+    is_part = any(one.label.lower() != word for one in matching)
+    is_complete = any(one.label.lower() == word for one in found)
+    if is_part and not is_complete:
+        return matching
+    once = {one.label: one for one in reversed(found)}
+    likeness = {}
+    for label in dict.fromkeys(one.label for one in found):
+        likeness[label] = SequenceMatcher(None, word, label.lower()).ratio()
+    ordered = sorted(likeness, key=lambda label: -likeness[label])
+    like = [once[label] for label in ordered if likeness[label] >= LIKE]
+    rest = [once[label] for label in ordered if likeness[label] < LIKE]
+    if like and not is_complete:
+        return like
+    return like + rest
 
 
 # ---- the schema -----------------------------------------------------------------------------------------------------
@@ -377,6 +408,9 @@ def _list_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterato
     names, about = _find_names(path, outline, known)
     for name in names:
         yield _make_plain(name, about)
+    if path == ("trainable",):
+        for name, where in known.trainables.items():
+            yield Proposal(label=name, insert=name, about=where)
     match path:
         case ("start_with", int(), str(name)) | ("baseline" | "prior", str(name)) | ("prior", str(name), "value"):
             yield from _list_choices(name, outline)
@@ -407,28 +441,56 @@ def _list_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal
         case () if name:
             words = _list_words(name)
             if words:
-                yield _make_plain({"values": words}, "All that this hyperparameter may be.")
+                yield _make_plain({"values": words}, _describe_words(name))
             yield from (Proposal(label=form, insert=form, about=about) for form, about in FORMS)
         case ("values",):
-            if words := _list_words(name):
-                yield _make_plain(words, "All that this hyperparameter may be.")
+            words = _list_words(name)
+            if words:
+                yield _make_plain(words, _describe_words(name))
         case ("value",) | ("values", int()):
-            for word in _list_words(name):
-                yield _make_plain(word, expected(get_standard_bounds(name)))
+            yield from _list_single_values(name)
         case ("when", str(other)) | ("when", str(other), int()):
             yield from _list_choices(other, outline)
 
 
+ACTIVATIONS = (
+    *("relu", "gelu", "silu", "elu", "selu", "leaky_relu", "tanh", "sigmoid", "softplus", "softsign", "mish"),
+    *("hard_silu", "hard_sigmoid", "relu6", "softmax", "exponential", "linear"),
+)
+"""Activations of Keras, for parameters that are named after them."""
+
+
+def _list_single_values(name: str) -> Iterator[Proposal]:
+    """Yield values that a hyperparameter may have: words, and a number that has a meaning of its own."""
+    about = expected(get_standard_bounds(name)) if is_standard(name) else _describe_words(name)
+    for word in _list_words(name):
+        yield _make_plain(word, about)
+    if is_standard(name):
+        zero = get_standard_bounds(name).zero
+        if zero:
+            yield _make_plain(0, f"0 means: {zero}.")
+
+
 def _list_words(name: str) -> list[str | bool]:
-    """Return all that a standard hyperparameter may be; [] for numbers, and for other hyperparameters."""
+    """Return the words that a hyperparameter may be, as far as they are known; [] for numbers and others."""
     if not is_standard(name):
-        return []
+        is_activation = name.rpartition(".")[2].rpartition("_")[2] == "activation"
+        return list(ACTIVATIONS) if is_activation else []
     match get_standard_bounds(name):
         case Words(words):
             return list(words)
+        case Names(known=known):
+            return list(known)
         case Flag():
             return [True, False]
     return []
+
+
+def _describe_words(name: str) -> str:
+    """Say whether a hyperparameter may be other words, too."""
+    if is_standard(name) and not isinstance(get_standard_bounds(name), Names):
+        return "All that this hyperparameter may be."
+    return "All that Keras has by name."
 
 
 def _list_choices(name: str, outline: Outline) -> Iterator[Proposal]:

@@ -7,15 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweep.documents.mistakes import Mistake, describe_problems
-from sweep.errors import InputError, RefusedError
+from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.runner import planning, sweep_files
 from sweep.store.disk import replacing
+from sweep.text import did_you_mean
 from sweep.ui.completion import Proposal, propose, propose_in
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.outline import read_outline
 from sweep.ui.places import list_names
 
 FILE = "sweep.yaml"  # what an unnamed draft is called
+FOLDER = "the modules of the folder"  # which are looked through for trainables
+MOST_FILES = 200  # sweep files of a folder that are listed
+LARGEST = 1_000_000  # bytes of a sweep file that is opened
 _PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
 
 TEMPLATE = """\
@@ -57,22 +61,28 @@ class DraftProposals:
     before: int
     after: int
     proposals: tuple[Proposal, ...]
-    unread: str  # a trainable whose source is being read; there may be more proposals then
+    unread: str  # a trainable whose source is being read, or `FOLDER`; there may be more proposals then
 
 
-def complete_draft(before: str, after: str, trainables: KnownTrainables, results: Path) -> DraftProposals:
+def complete_draft(
+    before: str, after: str, trainables: KnownTrainables, results: Path, *, asked: bool = False
+) -> DraftProposals:
     """Return what may stand at the cursor between two parts of a text. It must not take long."""
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
     known, has_more = trainables.find(trainable)
     if outline.place is not None and outline.place.path[:1] == ("warm_start",):
         known = replace(known, sweeps=list_names(results))
-    found = propose_in(outline, known)
+    unread = trainable if has_more else ""
+    if outline.place is not None and outline.place.path == ("trainable",):
+        unread = FOLDER if trainables.found is None else ""
+        known = replace(known, trainables=trainables.found or {})
+    found = propose_in(outline, known, asked=asked)
     return DraftProposals(
         before=_count_units(before[found.start :]),
         after=_count_units(after[: found.end - len(before)]),
         proposals=found.proposals,
-        unread=trainable if has_more else "",
+        unread=unread,
     )
 
 
@@ -114,17 +124,54 @@ def _find_key(path: str, text: str) -> int:
     return next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 0)
 
 
+def list_files(folder: Path) -> list[str]:
+    """Return the names of the sweep files of a folder, those that were changed last first."""
+    found = []
+    for path in folder.iterdir():
+        if is_plain_name(path.name) and path.is_file():
+            found.append((path.stat().st_mtime, path.name))
+    return [name for _, name in sorted(found, reverse=True)[:MOST_FILES]]
+
+
+def read_file(folder: Path, file: str) -> str:
+    """Return the text of a sweep file of a folder. Raises `InputError` if it is none, or leads out of the folder."""
+    path = _find_file(folder, file)
+    if not path.is_file():
+        raise UnknownNameError.one(file, f"no such file in {folder}", did_you_mean(file, list_files(folder)))
+    if path.stat().st_size > LARGEST:
+        raise InputError.one(file, f"has {path.stat().st_size:,} bytes, expected at most {LARGEST:,}")
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def is_plain_name(file: str) -> bool:
+    """Return whether a name is that of a sweep file in the same folder, and nothing else."""
+    return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", file) is not None
+
+
+def _find_file(folder: Path, file: str) -> Path:
+    """Return the path of a sweep file, there or not. Raises `InputError` for names that lead out of the folder."""
+    if not is_plain_name(file):
+        raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
+    path = folder / file
+    if path.resolve().parent != folder.resolve():
+        raise InputError.one(file, "is a link to another folder", "copy the file into this one")
+    return path
+
+
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
     """Write a draft into a folder. Raises `InputError` for a name that is no plain file name of a sweep file.
 
     Raises `RefusedError` if another file has this name, unless it is to be replaced.
     """
-    is_plain = re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", file)
-    if not is_plain:
-        raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
-    path = folder / file
-    if path.exists() and not replace and path.read_bytes() != text.encode():
+    path = _find_file(folder, file)
+    if not replace and has_other_text(folder, file, text):
         raise RefusedError.one(file, "exists with another text", "give the new one another name")
     with replacing(path) as aside:
         aside.write_bytes(text.encode())
     return path
+
+
+def has_other_text(folder: Path, file: str, text: str) -> bool:
+    """Return whether a file of this name is there with another text. Raises `InputError` like `save_draft`."""
+    path = _find_file(folder, file)
+    return path.exists() and path.read_bytes() != text.encode()

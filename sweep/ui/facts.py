@@ -84,6 +84,15 @@ class FailureFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MarkFacts:
+    """What a person has put on a trial."""
+
+    trial: int
+    starred: bool
+    note: str  # "" without one
+
+
+@dataclass(frozen=True, kw_only=True)
 class BestFacts:
     """The best completed configuration so far."""
 
@@ -124,7 +133,9 @@ class LiveFacts:
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
     events: tuple[EventFacts, ...]  # the latest, the last one first
-    note: str  # what is not known, and why; or what is left since a sweep that has ended was changed
+    note: str  # that a person has written on the sweep; "" without one
+    marks: tuple[MarkFacts, ...]  # of the trials that have a star or a note
+    unknown: str  # what is not known, and why; or what is left since a sweep that has ended was changed
 
 
 def describe_standing(
@@ -135,7 +146,7 @@ def describe_standing(
     read: float,
     line: int,
     events: tuple[EventFacts, ...],
-    note: str = "",
+    unknown: str = "",
     driven_since: float | None = None,
     to_resume: str = "",
 ) -> LiveFacts:
@@ -176,7 +187,9 @@ def describe_standing(
         rungs=tuple(_list_rungs(standing)),
         failures=tuple(_list_failures(standing)),
         events=events,
-        note=note or ("" if running else _describe_to_come(standing, to_resume)),
+        note=standing.note,
+        marks=tuple(_list_marks(standing)),
+        unknown=unknown or ("" if running else _describe_to_come(standing, to_resume)),
     )
 
 
@@ -276,6 +289,11 @@ def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
         yield FailureFacts(
             status=status.value, kind=kind, count=failure.count, trial=failure.trial, reason=failure.reason
         )
+
+
+def _list_marks(standing: Standing) -> Iterator[MarkFacts]:
+    for trial in standing.list_marked_trials():
+        yield MarkFacts(trial=trial.number, starred=trial.starred, note=trial.note)
 
 
 def describe_event(event: Event | Record, line: int, standing: Standing) -> EventFacts:

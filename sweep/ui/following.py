@@ -86,7 +86,7 @@ class FollowedSweep:
 
     def __init__(self, folder: ResultsFolder) -> None:
         self.folder = folder
-        self.outline, self.note = _read_outline(folder)
+        self.outline, self._unknown = _read_outline(folder)
         self.running = folder.is_running()
         self.replaced = 0  # how often the log was replaced, as by a repair
         self._begin()
@@ -146,18 +146,18 @@ class FollowedSweep:
             read=self._reader.share,
             line=self._line,
             events=tuple(self._events),
-            note=self.note,
+            unknown=self._unknown,
             driven_since=self.folder.driven_since,
             to_resume=self.folder.to_resume,
         )
 
 
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
-    """Return the outline of a sweep, and a note if its file cannot be read, as it may be with another version's."""
+    """Return the outline of a sweep, and what is unknown if its file cannot be read, as one of another version."""
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
     except (InputError, StoreError) as error:
         first = str(error).partition("\n")[0]
         metric, goal = next(iter(folder.read_info().objectives), ("", ""))
-        note = f"how much is left is not known, for the resolved sweep file cannot be read: {first}"
-        return Outline(name=folder.name, metric=metric, goal=goal), note
+        unknown = f"how much is left is not known, for the resolved sweep file cannot be read: {first}"
+        return Outline(name=folder.name, metric=metric, goal=goal), unknown

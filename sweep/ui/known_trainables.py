@@ -18,6 +18,7 @@ from sweep.inspection.source import OURS, get_top_package
 from sweep.runner import sweep_files
 from sweep.spec.sweep_file import TARGET
 from sweep.ui.completion import NOTHING, Known
+from sweep.ui.trainable_seeker import TrainableSeeker
 
 KEPT = 20  # trainables
 AGAIN_S = 5.0  # after which a trainable that was not found is looked for again
@@ -51,6 +52,9 @@ class KnownTrainables:
     def __init__(self) -> None:
         self._read: dict[str, _Read] = {}
         self._reading: set[str] = set()
+        self._seeker = TrainableSeeker()
+        self.found: Mapping[str, str] | None = None
+        """The trainables that a sweep file may name, each with where it was found; None before the first look."""
 
     def find(self, trainable: str) -> tuple[Known, bool]:
         """Return what is known of ``module:Name``, and whether its source has to be read for more."""
@@ -58,6 +62,10 @@ class KnownTrainables:
         if found is None:
             return NOTHING, re.fullmatch(TARGET, trainable) is not None
         return found.known, not found.is_fresh
+
+    def look_around(self, folder: Path) -> None:
+        """Look for trainables in a folder and among those of this package; it may take seconds."""
+        self.found = self._seeker.list_trainables(folder)
 
     def read(self, trainable: str, file: str) -> None:
         """Read the source of a trainable that a file names, unless another thread does; it may take seconds."""

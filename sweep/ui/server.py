@@ -24,7 +24,7 @@ from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, free_name, told_apart
 from sweep.store.object_store import store_of
 from sweep.text import printable
-from sweep.ui import access, acts, drafts, shells, trial_facts
+from sweep.ui import access, acts, drafts, prefilling, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
 from sweep.ui.duplicates import duplicate_file
@@ -109,6 +109,8 @@ def make_app(page: Page) -> web.Application:
             web.post("/-/new/complete", _complete_draft),
             web.post("/-/new/plan", _plan_draft),
             web.post("/-/new/run", _run_draft),
+            web.post("/-/new/save", _save_draft),
+            web.get("/-/new/files.json", _send_draft_files),
             web.get("/-/jobs/{job:[0-9]{1,9}}", _send_job),
             web.get("/{name}", _show_sweep),
             web.get("/{name}/-/status.json", _send_status),
@@ -116,6 +118,7 @@ def make_app(page: Page) -> web.Application:
             web.get("/{name}/-/report.html", _save_report),
             web.get("/{name}/-/output.json", _send_output),
             web.get("/{name}/-/acts.json", _send_acts),
+            web.get("/{name}/-/lines.json", _send_form_lines),
             web.get("/{name}/-/events", _stream_sweep),
             web.post("/{name}/-/acts/{act}", _act),
             web.get("/{name}/{trial:[0-9]{1,9}}", _show_trial),
@@ -528,6 +531,12 @@ async def _send_acts(request: web.Request) -> web.Response:
     return _json(list(request.app[PAGE].offered.values()))
 
 
+async def _send_form_lines(request: web.Request) -> web.Response:
+    """Send the lines for the forms of a sweep, as far as a page that shows it has made its log read."""
+    followed = _find_watch(request).sweep
+    return _json(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
+
+
 async def _read_fields(request: web.Request) -> dict[str, str]:
     """Return the fields of a request, all of them texts."""
     try:
@@ -570,8 +579,29 @@ async def _show_draft(request: web.Request) -> web.Response:
         folder = _open_folder(request, source)
         name = free_name(page.results, folder.name)
         text, file = await page.reading.run(duplicate_file, folder, name), f"{name}.yaml"
+    opened = request.query.get("file")
+    if opened is not None:
+        text, file = drafts.read_file(page.folder, opened), opened
     page.begin(page.reading.run(drafts.prepare_proposals))
-    return _draw(request, "draft", "new sweep", text=text, file=file, folder=page.folder)
+    page.begin(page.reading.run(page.trainables.look_around, page.folder))
+    title = "new sweep" if opened is None else file
+    return _draw(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
+
+
+async def _send_draft_files(request: web.Request) -> web.Response:
+    page = request.app[PAGE]
+    return _json(await page.reading.run(drafts.list_files, page.folder))
+
+
+async def _save_draft(request: web.Request) -> web.Response:
+    """Save a draft; where another text would be lost, only say so until the request has ``replace``."""
+    page, given = request.app[PAGE], await _read_fields(request)
+    file, text = given.get("file", ""), given.get("text", "")
+    replace = bool(given.get("replace"))
+    is_saved = replace or not drafts.has_other_text(page.folder, file, text)
+    if is_saved:
+        drafts.save_draft(page.folder, file, text, replace=replace)
+    return _json({"file": file, "saved": is_saved})
 
 
 async def _check_draft(request: web.Request) -> web.Response:
@@ -583,8 +613,12 @@ async def _check_draft(request: web.Request) -> web.Response:
 async def _complete_draft(request: web.Request) -> web.Response:
     """Send what may stand at the cursor by what is known now; what the trainable reads is found out meanwhile."""
     page, given = request.app[PAGE], await _read_fields(request)
-    found = drafts.complete_draft(given.get("before", ""), given.get("after", ""), page.trainables, page.results)
-    if found.unread:
+    before, after = given.get("before", ""), given.get("after", "")
+    asked = given.get("why") == "wanted"
+    found = drafts.complete_draft(before, after, page.trainables, page.results, asked=asked)
+    if asked or found.unread == drafts.FOLDER:
+        page.begin(page.reading.run(page.trainables.look_around, page.folder))
+    if found.unread not in ("", drafts.FOLDER):
         page.begin(page.reading.run(page.trainables.read, found.unread, given.get("file", "")))
     return _json(found)
 

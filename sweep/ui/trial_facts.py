@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POINTS = 40_000  # of the curves of both trials together
 ELSEWHERE = (
     *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
-    *("objective", "epochs", "duration_s", "train_s", "overhead_s", "data_reads"),
+    *("objective", "epochs", "duration_s", "train_s", "overhead_s", "data_reads", "starred", "note"),
 )
 """Columns that have a place of their own on the page."""
 
@@ -42,6 +42,8 @@ class TrialFacts:
     status: str
     reason: str
     error: str  # traceback; "" without one
+    starred: bool  # by a person
+    note: str  # by a person
     params: Mapping[str, Value]
     metrics: Mapping[str, float]  # as last reported
     best: Mapping[str, float]
@@ -116,6 +118,8 @@ def _describe_trial(
         status=trial.status.value,
         reason=trial.status_reason,
         error=str(row.get("error") or ""),
+        starred=trial.starred,
+        note=trial.note,
         params=trial.params,
         metrics=trial.metrics,
         best=trial.best,

@@ -10,7 +10,7 @@ import pytest
 from browsers import launched, needs_chromium
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
-from sweep.events import Status
+from sweep.events import Event, Status
 from sweep.render.report import page as report
 from sweep.store.folder import ResultsFolder
 
@@ -204,6 +204,67 @@ def test_it_is_worked_with_by_the_keyboard(opened: Open, tmp_path: Path) -> None
     assert {"theme", "clear", "colour", "only", "metric", "curves", "parallel", "timeline", "contour-x"} <= reached
     labels = one.page.evaluate("plots.map((plot) => plot.box.getAttribute('aria-label'))")
     assert all(labels)
+
+
+def near_and_far() -> list[Event]:
+    """Twelve trials, of which one stays at chance level."""
+    events: list[Event] = []
+    for n in range(12):
+        scores = [0.1] * 5 if n == 7 else [0.9 + n / 1000 + epoch / 100 for epoch in range(5)]
+        events += trial(n, {"lr": 10.0 ** -(n % 4), "units": [8, 16, 32][n % 3]}, scores, Status.COMPLETED)
+    return events
+
+
+LEGEND = "[...document.querySelectorAll('#legend li')].map((item) => item.textContent)"
+COLOURS_AS_THE_LEGEND_SAYS = """() => TRIALS.trial.every((_, trial) => {
+  const [low, high] = OBJECTIVES[0].range;
+  const share = Math.max(0, Math.min(1, (OBJECTIVES[0].values[trial] - low) / (high - low)));
+  const steps = theme.legend.length;
+  return Math.abs(theme.group(trial) - Math.min(steps - 1, Math.floor(share * steps))) <= 1e-9;
+})"""
+
+
+def test_one_trial_at_chance_level_flattens_no_chart(opened: Open, tmp_path: Path) -> None:
+    one = opened(written(tmp_path, near_and_far()))
+    one.all_in_view()
+    curves = "plots.find((plot) => plot instanceof CurvePlot)"
+    history = "plots.find((plot) => plot instanceof HistoryPlot)"
+    for plot in (curves, history):
+        assert one.page.evaluate(f"{plot}.y.value(0)") > 0.85
+        line = one.page.evaluate(f"{plot}.outsideLine.textContent")
+        assert line == "1 trial lies outside of this range. Show all values"
+    assert one.page.evaluate(f"[...{history}.beyond]").index(-1) == 7
+    legend = one.page.evaluate(LEGEND)
+    assert (legend[0], legend[-1]) == ("≤ 0.94", "0.951")  # of the last epoch
+    assert one.page.evaluate(COLOURS_AS_THE_LEGEND_SAYS)
+    one.page.evaluate(f"{curves}.outsideLine.querySelector('button').click()")
+    for plot in (curves, history):
+        assert one.page.evaluate(f"{plot}.y.value(0)") < 0.1
+        assert one.page.evaluate(f"{plot}.outsideLine.textContent") == "All values are shown. Show the usual range"
+    assert one.page.evaluate(LEGEND)[0] == "0.1"
+    assert one.page.evaluate(COLOURS_AS_THE_LEGEND_SAYS)
+    one.page.evaluate(f"{history}.outsideLine.querySelector('button').click()")
+    assert one.page.evaluate(f"{curves}.y.value(0)") > 0.85
+    one.page.select_option("#colour", label="units")
+    assert one.page.evaluate(LEGEND) == ["8", "16", "32"]
+    assert one.page.evaluate("[0, 1, 2].map(theme.group)") == [0, 1, 2]
+
+
+def test_the_columns_that_matter_fit(opened: Open, tmp_path: Path) -> None:
+    one = opened(written(tmp_path, mixed(), objectives=BOTH))
+    heads = "[...document.querySelectorAll('#ranking th')].map((cell) => cell.textContent)"
+    shown = one.page.evaluate(heads)
+    assert shown[:5] == ["rank", "trial", "status", "acc", "loss"]
+    assert {"lr", "units"} <= set(shown)
+    assert "epochs" not in shown
+    sizes = one.page.evaluate("[table.box.scrollWidth, table.box.clientWidth]")
+    assert sizes[0] <= sizes[1]
+    one.page.check("#all-columns")
+    assert set(one.page.evaluate(heads)) == set(one.page.evaluate("DATA.table.columns"))
+    one.page.click("#ranking th >> text=epochs")
+    assert one.page.locator("#ranking th[aria-sort=ascending]").inner_text() == "epochs"
+    one.page.uncheck("#all-columns")
+    assert one.page.evaluate("table.sorted.name") == "rank"
 
 
 @pytest.mark.parametrize("kind", ["dark", "phone", "print", "several"])

@@ -105,7 +105,7 @@ def test_its_data_is_the_logs(tmp_path: Path) -> None:
 def test_all_of_a_sweep_is_told(tmp_path: Path) -> None:
     html = page([written(tmp_path, mixed())])
     assert "25 completed, 4 pruned, 4 diverged, 2 failed, 1 running" in html
-    assert "its driver was killed" in html
+    assert "its process was killed" in html
     assert re.search(r"The best was lr=[0-9.]+.* with acc 0\.8200", html)
     assert "What is &lt;/script&gt;" in html
     assert html.count("<details><summary>trial") == 6
@@ -134,7 +134,7 @@ def test_ten_thousand_epochs_are_thinned_and_said_to_be(tmp_path: Path, monkeypa
     events = [event for n in range(20) for event in trial(n, {"x": n}, [0.1] * 50, Status.COMPLETED)]
     html = page([written(tmp_path, events)])
     assert "Of each trial 10 epochs at most are drawn" in html
-    assert "without loss" in html
+    assert "Left out, because there are too many points: loss." in html
 
 
 def test_the_library_is_the_published_one() -> None:

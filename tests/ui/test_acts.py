@@ -52,7 +52,9 @@ def _commands() -> acts.Commands:
         ("note", {"text": "second try; $(rm -rf /)"}, "note a 'second try; $(rm -rf /)'"),
         ("note_trial", {"trial": "3", "text": "--remove"}, "note -- a 3 --remove"),
         ("star", {"trial": "3"}, "star a 3"),
-        ("star", {"trial": "3", "remove": "yes"}, "star a 3 --remove"),
+        ("remove_star", {"trial": "3"}, "star a 3 --remove"),
+        ("remove_note", {}, "note a ''"),
+        ("remove_note_trial", {"trial": "3"}, "note a 3 ''"),
     ],
 )
 def test_the_command_line_of_an_act(name: str, given: dict[str, str], line: str) -> None:
@@ -68,7 +70,7 @@ def test_another_results_folder_is_named() -> None:
 @pytest.mark.parametrize(
     ("name", "given", "mistake"),
     [
-        ("add", {"settings": "  \n"}, "Parameters, one a line: is empty; as in learning_rate=3e-3"),
+        ("add", {"settings": "  \n"}, "Parameters, one a line: is empty; as in NAME=VALUE"),
         ("extend", {"run_cap": "many"}, "Configurations in all: is 'many', expected a whole number"),
         ("extend", {"run_cap": "-3"}, "is '-3', expected a whole number"),
         ("note", {"text": "a\0b"}, "has a character that no command line can have"),

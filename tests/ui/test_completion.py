@@ -13,8 +13,8 @@ from sweep.spec import parse_spec
 from sweep.spec.blocks import Training
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.search_methods import METHODS
-from sweep.standard_hyperparameters import STANDARD
-from sweep.ui.completion import NOTHING, Completion, Known, Proposal, propose
+from sweep.standard_hyperparameters import OPTIMIZERS, SCHEDULES, STANDARD
+from sweep.ui.completion import ACTIVATIONS, NOTHING, Completion, Known, Proposal, propose
 
 CURSOR = "¦"
 KNOWN = Known(
@@ -286,3 +286,69 @@ def test_long_lines_take_no_longer(text: str) -> None:
 
 def test_very_long_texts_are_left_alone() -> None:
     assert propose("epo" + 400_000 * "\n", 3).proposals == ()
+
+
+# ---- what a person asks for -----------------------------------------------------------------------------------------
+
+
+def labels_asked_for(marked: str, known: Known = NOTHING) -> list[str]:
+    at = marked.index(CURSOR)
+    return [one.label for one in propose(marked.replace(CURSOR, "", 1), at, known, asked=True).proposals]
+
+
+ASKED = {
+    "a misspelt key": ("metod¦", "method"),
+    "a misspelt key that has a colon": ("metod¦: grid", "method"),
+    "a misspelt value": ("method: gird¦", "grid"),
+    "a misspelt hyperparameter": ("parameters:\n  lerning_rate¦: {min: 0.1, max: 1.0}", "learning_rate"),
+    "a misspelt optimizer": ("parameters: {optimizer: {values: [sdg¦]}}", "sgd"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_misspelt_word_is_mended_from_its_end(name: str) -> None:
+    marked, meant = ASKED[name]
+    assert labels(marked) == []
+    assert labels_asked_for(marked)[0] == meant
+
+
+def test_a_complete_word_is_followed_by_what_may_stand_instead() -> None:
+    assert labels("method: grid¦") == []
+    found = labels_asked_for("method: grid¦")
+    assert found[0] == "grid"
+    assert set(found) == set(METHODS) | {"bayes"}
+    found = labels_asked_for("parameters: {optimizer: {value: adam¦}}")
+    assert found[0] == "adam"
+    assert {"adamw", "adamax", "nadam"} <= set(found[:5])
+    assert {"sgd", "lion"} <= set(found)
+
+
+def test_a_part_of_a_word_is_completed_as_while_it_is_typed() -> None:
+    assert labels_asked_for("early_termi¦") == labels("early_termi¦") == ["early_terminate"]
+    assert labels_asked_for("a: b¦c¦d".replace("¦d", "d")) == []
+
+
+@pytest.mark.parametrize(
+    ("marked", "words"),
+    [
+        ("parameters: {optimizer: {values: [¦]}}", OPTIMIZERS),
+        ("parameters: {lr_schedule: {value: ¦}}", SCHEDULES),
+        ("parameters: {nesterov: {value: ¦}}", ("true", "false")),
+        ("parameters: {dense_activation: {values: [¦]}}", ACTIVATIONS),
+        ("parameters: {clipnorm: {value: ¦}}", ("0",)),
+        ("parameters: {units: {value: ¦}}", ()),
+    ],
+)
+def test_values_of_hyperparameters(marked: str, words: tuple[str, ...]) -> None:
+    assert labels(marked) == list(words)
+
+
+def test_a_hyperparameter_is_offered_with_all_its_words() -> None:
+    assert labels("parameters:\n  optimizer: ¦")[0] == f"{{values: [{', '.join(OPTIMIZERS)}]}}"
+
+
+def test_trainables_that_were_found_are_offered() -> None:
+    known = Known(trainables={"my_model:MyModel": "In my_model.py.", "trainables.digits_cnn:DigitsCNN": "Ours."})
+    assert labels("trainable: ¦", known) == [*known.trainables]
+    assert labels("trainable: digits¦", known) == ["trainables.digits_cnn:DigitsCNN"]
+    assert labels_asked_for("trainable: my_model:MyModle¦", known) == ["my_model:MyModel"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from living import FILE
 
-from sweep.errors import InputError, RefusedError
-from sweep.ui.drafts import TEMPLATE, check_draft, save_draft
+from sweep.errors import InputError, RefusedError, UnknownNameError
+from sweep.ui.drafts import TEMPLATE, check_draft, has_other_text, list_files, read_file, save_draft
 
 MODULE = """
 def train(hp, report):
@@ -47,9 +48,10 @@ def test_whatever_is_typed_gives_mistakes(project: Path, text: str) -> None:
     assert all(0 <= one.line <= text.count("\n") + 1 for one in found.mistakes)
 
 
-@pytest.mark.parametrize(
-    "file", ["", "../a.yaml", "/a.yaml", "a/b.yaml", ".a.yaml", "-a.yaml", "a.py", "a\n.yaml", "a\\b.yaml"]
-)
+ELSEWHERE = ["", "../a.yaml", "/a.yaml", "a/b.yaml", ".a.yaml", "-a.yaml", "a.py", "a\n.yaml", "a\\b.yaml"]
+
+
+@pytest.mark.parametrize("file", ELSEWHERE)
 def test_a_draft_is_saved_under_a_plain_name_alone(tmp_path: Path, file: str) -> None:
     with pytest.raises(InputError, match="expected a plain name"):
         save_draft(tmp_path, file, "text")
@@ -63,3 +65,40 @@ def test_another_file_is_not_replaced(tmp_path: Path) -> None:
         save_draft(tmp_path, "a.yaml", "two\n")
     save_draft(tmp_path, "a.yaml", "two\n", replace=True)
     assert (tmp_path / "a.yaml").read_text() == "two\n"
+
+
+@pytest.mark.parametrize("file", ELSEWHERE)
+def test_a_file_is_opened_by_a_plain_name_alone(tmp_path: Path, file: str) -> None:
+    (tmp_path / "a.yaml").write_text("secret\n")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    with pytest.raises(InputError, match="expected a plain name"):
+        read_file(inner, file)
+    with pytest.raises(InputError, match="expected a plain name"):
+        has_other_text(inner, file, "")
+
+
+def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("secret\n")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "a.yaml").symlink_to(tmp_path / "secret.yaml")
+    with pytest.raises(InputError, match="is a link to another folder"):
+        read_file(inner, "a.yaml")
+    with pytest.raises(InputError, match="is a link to another folder"):
+        save_draft(inner, "a.yaml", "mine\n", replace=True)
+    assert (tmp_path / "secret.yaml").read_text() == "secret\n"
+
+
+def test_the_sweep_files_of_the_folder_are_listed_and_opened(tmp_path: Path) -> None:
+    for age, name in enumerate(["new.yaml", "old.yml", ".hidden.yaml", "notes.txt"]):
+        (tmp_path / name).write_text(f"name: {name}\n")
+        os.utime(tmp_path / name, (1_700_000_000 - age, 1_700_000_000 - age))
+    (tmp_path / "folder.yaml").mkdir()
+    assert list_files(tmp_path) == ["new.yaml", "old.yml"]
+    assert read_file(tmp_path, "old.yml") == "name: old.yml\n"
+    with pytest.raises(UnknownNameError, match=r"did you mean 'new\.yaml'"):
+        read_file(tmp_path, "nev.yaml")
+    assert has_other_text(tmp_path, "new.yaml", "other")
+    assert not has_other_text(tmp_path, "new.yaml", "name: new.yaml\n")
+    assert not has_other_text(tmp_path, "third.yaml", "other")

@@ -11,7 +11,7 @@ import pytest
 from living import FILE, begin, driving, end, epoch, finished, make_sweep, some_trials, start, trial
 from msgspec import structs
 
-from sweep.events import SessionEnded, Status
+from sweep.events import NoteWritten, SessionEnded, Status, TrialStarred
 from sweep.ui import following
 from sweep.ui.facts import QUIET_AT_START_S, QUIET_EPOCHS, QUIET_S, LiveFacts
 from sweep.ui.following import FollowedSweep, LineIndex
@@ -99,6 +99,34 @@ def test_a_sweep_that_ended_says_why(tmp_path: Path) -> None:
     assert (facts.state, facts.reason, facts.share) == ("ended", "finished", 1.0)
 
 
+def test_notes_and_stars_are_shown_until_they_are_removed(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path, "one", some_trials(T))
+    sweep = FollowedSweep(folder)
+    with driving(folder) as driver:
+        driver.write(NoteWritten(text="wider next", request="a", time=T))
+        driver.write(NoteWritten(trial=1, text="good", request="b", time=T))
+        driver.write(TrialStarred(trial=2, request="c", time=T))
+        facts = read_all(sweep)
+        assert facts.note == "wider next"
+        assert [(one.trial, one.starred, one.note) for one in facts.marks] == [(1, False, "good"), (2, True, "")]
+        driver.write(NoteWritten(text="", request="d", time=T), NoteWritten(trial=1, text="", request="e", time=T))
+        driver.write(TrialStarred(trial=2, starred=False, request="f", time=T))
+        facts = read_all(sweep)
+    assert (facts.note, facts.marks) == ("", ())
+
+
+def test_without_a_rule_a_trial_that_was_stopped_makes_no_rung(tmp_path: Path) -> None:
+    text = FILE.replace("early_terminate: {type: asha, min_iter: 2, eta: 3}\n", "")
+    events = [begin(T), *trial(0, T + 5), start(1, T + 5), epoch(1, 1, T + 6)]
+    folder = make_sweep(tmp_path, "one", events, text)
+    with driving(folder) as driver:
+        stopped = end(1, Status.PRUNED, T + 7, reason="stopped on request")
+        driver.write(type(stopped)(**{**_fields(stopped), "asked": True}))
+    facts = read_all(FollowedSweep(folder))
+    assert facts.counts["pruned"] == 1
+    assert facts.rungs == ()
+
+
 def test_trials_that_wait_are_listed_at_their_rung(tmp_path: Path) -> None:
     text = FILE.replace("{type: asha, min_iter: 2, eta: 3}", "{type: asha_promotion, min_iter: 2, eta: 3}")
     waiting = [begin(T), start(0, T), epoch(0, 1, T), epoch(0, 2, T)]
@@ -131,7 +159,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path, "one", some_trials(T))
     folder.write_info(folder.read_info().changed(spec={}))
     facts = read_all(FollowedSweep(folder))
-    assert "lacks spec" in facts.note
+    assert "lacks spec" in facts.unknown
     assert (facts.metric, facts.done, facts.total) == ("val_accuracy", 8, None)
 
 

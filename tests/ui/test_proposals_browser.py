@@ -98,7 +98,7 @@ def test_proposals_that_are_asked_for(browser: Any, address: str) -> None:
     editor.press("Control+Space")
     editor.visitor.wait("[...document.querySelectorAll('#proposals code')].some((one) => one.textContent === 'depth')")
     assert editor.chosen == "depth"
-    assert "proposals, the first is depth" in editor.page.evaluate("find('heard').textContent")
+    assert "suggestions, the first is depth" in editor.page.evaluate("find('heard').textContent")
     editor.press("Escape")
     assert not editor.has_list()
     editor.press("Tab")  # that Escape closed the list alone
@@ -130,7 +130,66 @@ def test_no_list_covers_what_is_not_asked_for(browser: Any, address: str) -> Non
     editor.page.wait_for_timeout(600)
     assert not editor.has_list()  # it is typed
     editor.press("Control+Home", "Control+Space")
-    editor.visitor.wait("find('heard').textContent === 'no proposals here'")
+    editor.visitor.has_exactly("#no-proposals", "No suggestions here.")
+    assert editor.page.is_visible("#no-proposals")
+    assert editor.page.evaluate("find('heard').textContent") == "No suggestions here."
+    editor.press("Escape")
+    assert not editor.page.is_visible("#no-proposals")
+    editor.close()
+
+
+def test_a_word_is_mended_from_its_end(browser: Any, address: str) -> None:
+    editor = Editor(browser, address, "trainable: typed:train\nmetod")
+    editor.press("Control+Space")
+    editor.wait_for_list()
+    assert editor.chosen == "method"
+    editor.press("Enter")
+    editor.type("grid")
+    editor.press("Control+Space")
+    editor.wait_for_list()
+    assert editor.labels[0] == "grid"
+    assert "random" in editor.labels
+    editor.press("Enter")  # it is typed: a new line
+    assert editor.text.endswith("method: grid\n")
+    editor.close()
+
+
+def test_the_trainables_of_the_folder_are_proposed(browser: Any, address: str) -> None:
+    editor = Editor(browser, address, "trainable: ")
+    editor.press("Control+Space")
+    editor.wait_for_list()
+    assert editor.chosen == "typed:train"
+    assert "trainables.digits_cnn:DigitsCNN" in editor.labels
+    editor.close()
+
+
+def test_a_file_is_opened_changed_and_overwritten(browser: Any, address: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\n")
+    editor = Editor(browser, address, "name: other\n")
+    editor.page.select_option("#open", "mine.yaml")
+    editor.page.click("dialog button[value=cancel]")  # what was typed would be lost
+    assert editor.text == "name: other\n"
+    editor.page.select_option("#open", "mine.yaml")
+    editor.page.click("dialog button[type=submit]")
+    editor.visitor.has_exactly("h1", "mine.yaml")
+    assert editor.text == "name: mine\n"
+    assert editor.page.input_value("#file") == "mine.yaml"
+    editor.page.fill("#text", "name: mine\nseed: 1\n")
+    editor.page.click("#save")
+    editor.visitor.has_text("dialog", "Overwrite mine.yaml\\?")
+    editor.press("Enter")  # nothing is lost by a key that was pressed once too often
+    editor.visitor.wait("!document.querySelector('dialog').open")
+    assert path.read_text() == "name: mine\n"
+    editor.page.click("#save")
+    editor.page.click("dialog button[type=submit]")
+    editor.visitor.has_exactly("#saved", "mine.yaml is saved")
+    assert path.read_text() == "name: mine\nseed: 1\n"
+    editor.page.fill("#file", "../mine.yaml")
+    editor.page.click("#save")
+    editor.visitor.has_text("#jobs", "expected a plain name")
+    assert [trouble[-17:] for trouble in editor.visitor.troubles] == ["400 (Bad Request)"]
+    editor.visitor.troubles.clear()
     editor.close()
 
 

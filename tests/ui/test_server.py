@@ -502,6 +502,42 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
     visit(work)
 
 
+def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
+    (project / "mine.yaml").write_text("name: mine\n")
+
+    async def work(client: Client) -> None:
+        assert await read(client, "/-/new/files.json") == ["mine.yaml"]
+        text = await (await client.get("/-/new?file=mine.yaml")).text()
+        assert "name: mine" in text
+        assert 'value="mine.yaml"' in text
+        assert (await client.get("/-/new?file=../secret.yaml")).status == 400
+        assert (await client.get("/-/new?file=none.yaml")).status == 404
+        given = {"file": "mine.yaml", "text": "name: yours\n"}
+        assert await (await post(client, "/-/new/save", given)).json() == {"file": "mine.yaml", "saved": False}
+        assert (project / "mine.yaml").read_text() == "name: mine\n"
+        answer = await post(client, "/-/new/save", {**given, "replace": "yes"})
+        assert await answer.json() == {"file": "mine.yaml", "saved": True}
+        assert (project / "mine.yaml").read_text() == "name: yours\n"
+        answer = await post(client, "/-/new/save", {**given, "file": "../mine.yaml", "replace": "yes"})
+        assert answer.status == 400
+
+    visit(work)
+
+
+def test_forms_get_lines_while_a_page_shows_the_sweep(project: Path) -> None:
+    async def work(client: Client) -> None:
+        nothing = {"configuration": [], "parameters": [], "keys": []}
+        assert await read(client, "/one/-/lines.json") == nothing
+        stream = await client.get("/one/-/events")
+        await Stream(stream).next("facts")
+        lines = await read(client, "/one/-/lines.json")
+        assert lines["configuration"][0].startswith("learning_rate=")
+        assert "parameters.units.values=[8, 16, 32]" in lines["keys"]
+        stream.close()
+
+    visit(work)
+
+
 @pytest.mark.slow
 def test_a_real_command_is_run(project: Path) -> None:
     async def work(client: Client) -> None:

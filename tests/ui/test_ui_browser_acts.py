@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 import pytest
 from browsers import needs_chromium
-from living import FILE, begin, make_sweep, params_of, trial
+from living import FILE, begin, driving, make_sweep, params_of, trial
 from visiting import Visit, events_of, fill, press_act
 from waiting import until
 
-from sweep.events import Event, SessionEnded, Status
+from sweep.events import Event, NoteWritten, SessionEnded, Status, TrialStarred
 from sweep.store.folder import ResultsFolder
 from sweep.ui.acts import ACTS, Act
 
@@ -97,6 +97,7 @@ ROWS: Mapping[str, Row] = {
     "stop": Row(
         line="stop runs",
         sweep="runs",
+        fields={},
         logged=lambda new: has_ended(new, "stopped on request"),
         state="stopped on request",
     ),
@@ -213,11 +214,30 @@ ROWS: Mapping[str, Row] = {
         logged=lambda new: is_note(new, 2),
         says=r"noted on trial 2: tried; \$\(it\)",
     ),
+    "remove_note": Row(
+        line="note over ''",
+        sweep="over",
+        logged=lambda new: [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", None)],
+        says="removed the note on the sweep",
+    ),
+    "remove_note_trial": Row(
+        line="note over 0 ''",
+        sweep="over",
+        trial=0,
+        logged=lambda new: [(one["text"], one.get("trial")) for one in kinds(new, "note_written")] == [("", 0)],
+        says="removed the note on trial 0",
+    ),
+    "remove_star": Row(
+        line="star over 0 --remove",
+        sweep="over",
+        trial=0,
+        logged=lambda new: [(one["trial"], one["starred"]) for one in kinds(new, "trial_starred")] == [(0, False)],
+        says="took the star of trial 0 away",
+    ),
     "star": Row(
         line="star over 1",
         sweep="over",
         trial=1,
-        fields={},
         logged=lambda new: (
             [(one["trial"], one.get("starred", True)) for one in kinds(new, "trial_starred")] == [(1, True)]
         ),
@@ -253,9 +273,13 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     now = time.time()
     (tmp_path / "scored.py").write_text(TRAINABLE)
     results = tmp_path / "results"
-    make_sweep(
-        results, "over", [*ended_trials(now, 4), SessionEnded(time=now, reason="finished", finished=True)], SHORT
-    )
+    marks: list[Event] = [
+        NoteWritten(text="first try", request="a", time=now),
+        NoteWritten(trial=0, text="slow", request="b", time=now),
+        TrialStarred(trial=0, request="c", time=now),
+    ]
+    ended = SessionEnded(time=now, reason="finished", finished=True)
+    make_sweep(results, "over", [*ended_trials(now, 4), *marks, ended], SHORT)
     make_sweep(results, "halted", [*ended_trials(now, 3), SessionEnded(time=now, reason="interrupted")], SHORT)
     return tmp_path
 
@@ -318,7 +342,7 @@ def press_and_check(act: Act, row: Row, visit: Visit, project: Path) -> None:
     if row.state:
         one.has_text("#state", f"^{row.state}$")
     if row.state and row.trial is None:
-        one.page.wait_for_selector("[data-act=resume]")
+        one.page.wait_for_selector("[data-act=resume]:enabled")
     if row.says:
         one.open(f"/{row.sweep}")
         one.has_text("#events", row.says)
@@ -350,3 +374,107 @@ def test_a_configuration_is_added_from_a_point_in_a_chart(visit: Visit, project:
     one.has_text("#events", "added ")
     (event,) = kinds(events_of(folder), "configurations_enqueued")
     assert event["configurations"] == [{"learning_rate": rate, "units": 8, "optimizer": "sgd"}]
+
+
+PLACES = """() => {
+  const seen = [...document.querySelectorAll("#buttons [data-act]")].filter((one) => one.checkVisibility());
+  const row = (one) => Math.round((one.offsetTop - find("buttons").offsetTop) / 50);
+  return Object.fromEntries(seen.map((one) => [one.dataset.act, `${one.offsetLeft} in row ${row(one)}`]));
+}"""
+TOP = "(selector) => document.querySelector(selector).getBoundingClientRect().top + scrollY"
+BOTTOM = "(selector) => document.querySelector(selector).getBoundingClientRect().bottom + scrollY"
+PHONE = {"viewport": {"width": 390, "height": 850}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.mark.parametrize("size", [{"viewport": {"width": 1280, "height": 800}}, PHONE], ids=["desktop", "phone"])
+def test_acts_keep_their_places_and_the_answer_comes_first(
+    visit: Visit, project: Path, size: Mapping[str, Any]
+) -> None:
+    folder = ResultsFolder(project / "results" / "halted")
+    one = visit(**size)
+    with driving(folder) as driver:
+        driver.write(begin(time.time()))
+        one.open("/halted")
+        one.has_text("#state", "^running$")
+        one.page.wait_for_selector("[data-act=stop]:enabled")
+        assert one.page.is_disabled("[data-act=resume]")
+        before = one.page.evaluate(PLACES)
+        assert {"resume", "add", "change", "stop"} <= before.keys()
+        assert len({*before.values()}) == len(before)
+        one.page.click("[data-act=stop]")
+        one.has_exactly("dialog output", "python -m sweep stop halted")
+        one.page.keyboard.press("Enter")  # a key that was pressed once too often
+        one.wait("!document.querySelector('dialog').open")
+        assert not one.page.locator(".job").count()
+    one.page.wait_for_selector("[data-act=resume]:enabled")
+    assert one.page.is_disabled("[data-act=stop]")
+    assert one.page.evaluate(PLACES) == before
+    answer = one.page.evaluate(BOTTOM, "#answer")
+    assert answer <= one.page.evaluate(TOP, "#buttons")
+    assert answer < size["viewport"]["height"] / 1.5
+    assert one.page.evaluate(BOTTOM, "[data-act=stop]") < size["viewport"]["height"]
+    top = one.page.evaluate(TOP, "#answer")
+    press_act(one, "note", "note halted 'to be seen'", {"text": "to be seen"})
+    one.has_text("#note", "to be seen")
+    assert one.page.evaluate(TOP, "#answer") == top  # what an act says is below
+
+
+def test_stars_and_notes_stand_where_they_are_set(visit: Visit, project: Path) -> None:
+    folder = ResultsFolder(project / "results" / "over")
+    before = len(events_of(folder))
+    row = "#ranking tr:has([aria-label*='rial 1 of over'])"
+    one = visit()
+    one.open("/over")
+    one.has_exactly("#note .note-text", "first try")
+    one.page.click(f"{row} [data-placed=star]")
+    one.page.wait_for_selector(f"{row} [data-placed=remove_star]")
+    one.page.click(f"{row} [data-placed=note_trial]")
+    fill(one, "text", "wider?")
+    one.page.click("dialog button[type=submit]")
+    one.page.wait_for_selector(f"{row} .note-text >> text=wider?")
+    one.open("/over/1")
+    one.has_text("#star", "starred")
+    one.has_exactly("#note .note-text", "wider?")
+    one.page.click("#note [data-placed=note_trial]")
+    assert one.page.input_value("#field-text") == "wider?"  # to be changed
+    fill(one, "text", "wider!")
+    one.page.click("dialog button[type=submit]")
+    one.has_exactly("#note .note-text", "wider!")
+    one.page.click("#star [data-placed=remove_star]")
+    one.wait("find('star').hidden")
+    one.page.click("#note [data-placed=remove_note_trial]")
+    one.wait("find('note').hidden")
+    one.open("/", ready=False)
+    one.page.click("li:has-text('over') [data-placed=note]")
+    assert one.page.input_value("#field-text") == "first try"
+    fill(one, "text", "second try")
+    one.page.click("dialog button[type=submit]")
+    one.page.wait_for_selector("li:has-text('over') .note-text >> text=second try")
+    one.page.click("li:has-text('over') [data-placed=remove_note]")
+    one.wait("!document.querySelector('.note-text')")
+    new = new_events(folder, before)
+    assert [one["event"] for one in new] == [
+        *("trial_starred", "note_written", "note_written", "trial_starred"),
+        *("note_written", "note_written", "note_written"),
+    ]
+
+
+def test_forms_are_filled_in_with_what_the_sweep_has(visit: Visit) -> None:
+    one = visit()
+    one.open("/over")
+    one.has_text("#best", "trial 1")
+    one.page.click("[data-act=add]")
+    given = one.page.input_value("#field-settings").split("\n")
+    assert given[0].startswith("learning_rate=")  # of the best trial
+    assert given[1:] == ["units=16", "optimizer=sgd"]
+    one.has_text(".offered", r"units=\{values: \[8, 16, 32\]\}")
+    one.page.keyboard.press("Escape")
+    one.page.click("[data-act=change]")
+    assert one.page.input_value("#field-changes") == ""
+    assert one.page.get_attribute("#field-changes", "placeholder") == "parameters.learning_rate.min=0.0001"
+    one.page.click(".offered button >> text=parameters.units.values=[8, 16, 32]")
+    one.page.click(".offered button >> text=run_cap=4")
+    assert one.page.input_value("#field-changes") == "parameters.units.values=[8, 16, 32]\nrun_cap=4"
+    one.has_exactly(
+        "dialog output", "python -m sweep change over --set 'parameters.units.values=[8, 16, 32]' --set run_cap=4"
+    )

@@ -100,10 +100,10 @@ def test_killed_and_resumed_under_an_open_page(visit: Visit, project: Path) -> N
         one.page.evaluate("window.opened = 'before'")
         os.kill(driver.pid, signal.SIGKILL)
         one.has_text("#state", "^killed$")
-    one.has_text("#silence", "Its driver was killed .* ago. Nothing is lost: python -m sweep resume real")
+    one.has_text("#silence", "Its process was killed .* ago. Nothing is lost: python -m sweep resume real")
     assert one.page.evaluate("document.title") == "killed · real"
-    assert one.page.locator("[data-act=resume]").is_visible()
-    assert not one.page.locator("[data-act=stop]").count()
+    assert one.page.locator("[data-act=resume]").is_enabled()
+    assert one.page.locator("[data-act=stop]").is_disabled()
     let_go_on(project)
     with started(project, "resume", "real", "--inline", "-q") as driver:
         one.has_text("#events", "the sweep was resumed")

@@ -89,7 +89,8 @@ def press_act(one: Visitor, name: str, line: str, fields: Mapping[str, str] | No
     The page must show the command line before and after. ``fields`` are filled in; a flag is "yes".
     """
     before = one.page.locator("#jobs .job").count()
-    button = one.page.locator(f"#buttons button[data-act={name}]")
+    place = f"#note [data-placed={name}]" if name.startswith("remove_note") else f"#buttons [data-act={name}]"
+    button = one.page.locator(place)
     button.wait_for(state="attached")
     if not button.is_visible():
         one.page.click(".more summary")

@@ -144,6 +144,29 @@ function extremes(values) {
   return low <= high ? [low, high] : [0, 1];
 }
 
+// Whether axes show all values, or only those that matter; `changed` draws anew what depends on it.
+const ranges = { whole: false, changed: () => redraw() };
+
+const FEWEST = 5; // values from which one can be said to lie far from the others
+const FAR = 2; // times the length of the middle half, beyond it
+
+// The range of the values that matter. Without what is far worse than the middle half, or without a goal far from it on
+// either side, where this would take more than half of the axis: one trial at chance level would flatten all others.
+function usualRange(values, goal = "", log = false) {
+  const known = Float64Array.from(values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0))).sort();
+  if (known.length < FEWEST) return extremes(known);
+  const forward = log ? Math.log10 : (value) => value;
+  const quantile = (share) => forward(known[Math.round(share * (known.length - 1))]);
+  const [from, to] = [quantile(0.25), quantile(0.75)];
+  const away = FAR * (to - from);
+  const isNear = (value) => (goal === "maximize" || forward(value) <= to + away) && (goal === "minimize" || forward(value) >= from - away);
+  const near = known.filter(isNear);
+  const all = [known[0], known[known.length - 1]];
+  const kept = [near[0], near[near.length - 1]];
+  const isFlattened = forward(all[1]) - forward(all[0]) > 2 * (forward(kept[1]) - forward(kept[0]));
+  return isFlattened ? kept : all;
+}
+
 // Without the outermost twentieths where these would take most of the axis.
 function robust(values) {
   const known = Float64Array.from(values.filter((value) => value !== null && Number.isFinite(value))).sort();
@@ -158,12 +181,28 @@ function robust(values) {
   return [low, high];
 }
 
+// An objective with its two axes, of which `ranges` says which one is drawn.
+function makeObjective(one) {
+  const all = extremes(one.values);
+  const usual = usualRange(one.values, one.goal, one.log);
+  const isLog = ([low, high]) => one.log && high / low >= 100;
+  const scales = { all: numberScale(...all, one.log), usual: numberScale(...usual, isLog(usual)) };
+  return {
+    ...one,
+    numeric: true,
+    all,
+    isCut: usual[0] !== all[0] || usual[1] !== all[1],
+    get range() {
+      return ranges.whole ? all : usual;
+    },
+    get scale() {
+      return ranges.whole ? scales.all : scales.usual;
+    },
+  };
+}
+
 function readFields() {
-  OBJECTIVES = DATA.objectives.map((one) => {
-    const known = one.values.filter((value) => value !== null && Number.isFinite(value));
-    const [low, high] = one.log ? extremes(known) : robust(known);
-    return { ...one, numeric: true, scale: numberScale(low, high, one.log) };
-  });
+  OBJECTIVES = DATA.objectives.map(makeObjective);
   PARAMS = DATA.params.map((one) => {
     if (one.labels) return { ...one, numeric: false, scale: choiceScale(one.labels) };
     const [low, high] = extremes(one.values);
@@ -171,7 +210,7 @@ function readFields() {
     const values = new Set(one.values.filter((value) => value !== null));
     const few = one.listed && values.size <= 6;
     if (few) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
-    return { ...one, numeric: true, few, scale };
+    return { ...one, numeric: true, few, scale, range: [low, high], all: [low, high] };
   });
   FIELDS = [...OBJECTIVES, ...PARAMS];
 }

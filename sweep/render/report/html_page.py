@@ -186,7 +186,7 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
         yield "took", duration(account.lasted_s)
     if history.note:
         yield "note", printable(history.note)
-    yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
+    yield "ended", "it is running" if account.running else history.ended or "its process was killed"
 
 
 def _describe_end_marks(accounts: Sequence[ReportData]) -> str:

@@ -52,14 +52,14 @@ class CurvePlot extends LinePlot {
   }
 
   options() {
-    const values = CURVES.metrics[this.metric] ?? new Float32Array();
     const tails = [...CURVES.tails.values()].flat();
-    const sample = values.length > 50000 ? values.filter((_, at) => at % Math.ceil(values.length / 50000) === 0) : values;
-    const known = [...sample, ...tails.map((one) => one.metrics[this.metric] ?? NaN)];
-    const objective = OBJECTIVES.find((field) => field.name === this.metric);
-    const [low, high] = extremes(known);
-    const log = low > 0 && objective?.goal !== "maximize" && high / low >= 100;
-    this.y = numberScale(...(log ? [low, high] : robust(known)), log);
+    const goal = OBJECTIVES.find((field) => field.name === this.metric)?.goal;
+    const lasts = this.lastValues();
+    const all = this.wholeExtent();
+    const usual = this.usualExtent(usualRange(lasts, goal), lasts);
+    this.cut = usual[0] > all[0] || usual[1] < all[1];
+    const [low, high] = ranges.whole ? all : usual;
+    this.y = numberScale(low, high, low > 0 && goal !== "maximize" && high / low >= 100);
     let last = 1;
     for (const epoch of CURVES.epochs) if (epoch > last) last = epoch;
     for (const { epoch } of tails) if (epoch > last) last = epoch;
@@ -68,10 +68,49 @@ class CurvePlot extends LinePlot {
     return super.options();
   }
 
+  // The last value of each trial; NaN where it has none.
+  lastValues() {
+    if (!CURVES.metrics[this.metric]) return [];
+    return TRIALS.trial.map((_, trial) => {
+      const values = curveOf(trial, this.metric)[1];
+      for (let at = values.length - 1; at >= 0; at--) if (Number.isFinite(values[at])) return values[at];
+      return NaN;
+    });
+  }
+
+  // The range of all points.
+  wholeExtent() {
+    const tails = [...CURVES.tails.values()].flat();
+    const [values, later] = [CURVES.metrics[this.metric] ?? [], tails.map((one) => one.metrics[this.metric] ?? NaN)];
+    const known = [extremes(values), extremes(later)].filter((_, at) => [values, later][at].some(Number.isFinite));
+    return known.length ? extremes(known.flat()) : [0, 1];
+  }
+
+  // The range of the curves that end in a range, without the outermost of their points.
+  usualExtent([low, high], lasts) {
+    const step = Math.ceil((CURVES.metrics[this.metric]?.length ?? 0) / 50000) || 1;
+    const found = [];
+    for (const trial of TRIALS.trial.keys()) {
+      if (!(lasts[trial] >= low && lasts[trial] <= high)) continue;
+      const values = curveOf(trial, this.metric)[1];
+      for (let at = trial % step; at < values.length; at += step) found.push(values[at]);
+    }
+    return robust(found);
+  }
+
+  get isCut() {
+    return this.cut;
+  }
+
+  get outside() {
+    return this.beyond.reduce((sum, is) => sum + is, 0);
+  }
+
   place(trials = null) {
     if (!trials) {
       this.paths = new Array(N).fill(null);
       this.coarse = new Array(N).fill(null);
+      this.beyond = new Uint8Array(N);
     }
     if (!CURVES.metrics[this.metric]) return;
     for (const trial of trials ?? TRIALS.trial.keys()) {
@@ -88,9 +127,11 @@ class CurvePlot extends LinePlot {
     if (!known) return null;
     const path = new Float32Array(2 * known);
     let next = 0;
+    this.beyond[trial] = 0;
     for (let at = 0; at < values.length; at++) {
       if (!Number.isFinite(values[at])) continue;
       const place = this.y.at(values[at]);
+      if (place < 0 || place > 1) this.beyond[trial] = 1;
       path[next++] = this.across(this.x.at(epochs[at]));
       path[next++] = Number.isNaN(place) ? NaN : this.down(Math.max(-5, Math.min(6, place)));
     }
@@ -184,6 +225,15 @@ class ParallelPlot extends LinePlot {
 
   rebind() {
     this.fields = this.fields.map((field) => this.again(field));
+  }
+
+  get isCut() {
+    return this.fields.some((field) => field.isCut);
+  }
+
+  get outside() {
+    const isOutside = (trial) => this.places.some((places) => places[trial] < 0 || places[trial] > 1);
+    return TRIALS.trial.filter((_, trial) => isOutside(trial)).length;
   }
 
   // One below the other, axes need more height.

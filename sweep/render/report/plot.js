@@ -38,6 +38,12 @@ const Dots = echarts.graphic.extendShape({
         ctx.lineTo(x + r, y + r);
         ctx.moveTo(x + r, y - r);
         ctx.lineTo(x - r, y + r);
+      } else if (kind === "below" || kind === "above") {
+        const base = kind === "below" ? y - 2 * r : y + 2 * r;
+        ctx.moveTo(x - r, base);
+        ctx.lineTo(x + r, base);
+        ctx.lineTo(x, y);
+        ctx.closePath();
       } else if (kind === "box") {
         ctx.rect(x - r, y - r, 2 * r, 2 * r);
       } else {
@@ -124,6 +130,7 @@ class Plot {
     this.fill(GROWN, []);
     this.outdated = false;
     this.place();
+    this.tellOutside();
     this.base();
     this.stale = true;
     this.current = undefined;
@@ -155,12 +162,46 @@ class Plot {
     }
     for (const trial of trials) this.grown.add(trial);
     this.place(trials);
+    this.tellOutside();
     this.fill(GROWN, this.shapes([...this.grown], this.faded ? "faded" : "plain"));
   }
 
   close() {
     this.chart?.dispose();
     this.chart = null;
+    this.outsideLine?.remove();
+  }
+
+  // The number of trials that lie outside of the axes, and whether axes with all values would be others.
+  get outside() {
+    return 0;
+  }
+
+  get isCut() {
+    return false;
+  }
+
+  // Below the chart: that trials lie outside of it, and a button that shows all.
+  tellOutside() {
+    this.outsideLine?.remove();
+    this.outsideLine = null;
+    if (!this.isCut) return;
+    const line = document.createElement("p");
+    line.className = "note outside";
+    const { outside } = this;
+    const told = `${outside} ${outside === 1 ? "trial lies" : "trials lie"} outside of this range.`;
+    line.append(ranges.whole ? "All values are shown. " : `${told} `);
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = ranges.whole ? "Show the usual range" : "Show all values";
+    button.addEventListener("click", () => {
+      ranges.whole = !ranges.whole;
+      ranges.changed();
+      this.outsideLine?.querySelector("button").focus();
+    });
+    line.append(button);
+    this.box.after(line);
+    this.outsideLine = line;
   }
 
   setMode() {

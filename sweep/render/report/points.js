@@ -24,6 +24,7 @@ class PointPlot extends Plot {
   // Points of choices lie a little beside each other; lost trials at the edge of what is worst.
   place() {
     this.at = new Float32Array(2 * N);
+    this.beyond = new Int8Array(N); // -1 for trials below the axis, 1 for those above it
     const worst = this.down_.goal === "minimize" ? 1 : 0;
     for (let trial = 0; trial < N; trial++) {
       let x = this.x.at(this.across_.values[trial]);
@@ -31,11 +32,33 @@ class PointPlot extends Plot {
       if (this.x.labels) x += this.jitter(trial) / this.x.labels.length;
       else if (this.across_.few && N > 40) x += 0.06 * this.jitter(trial);
       if (this.y.labels) y += this.jitter(trial + 7) / this.y.labels.length;
+      if (this.down_.goal) this.beyond[trial] = y < 0 ? -1 : Number(y > 1);
+      if (this.across_.goal && (x < 0 || x > 1)) {
+        this.beyond[trial] ||= x < 0 ? -1 : 1;
+        x = Math.max(0, Math.min(1, x));
+      }
       if (Number.isNaN(y) && LOST.has(TRIALS.status[trial]) && this.down_.goal) y = worst;
       const known = !Number.isNaN(x) && !Number.isNaN(y);
       this.at[2 * trial] = known ? this.across(x) : NaN;
       this.at[2 * trial + 1] = known ? this.down(this.down_.goal ? Math.max(0, Math.min(1, y)) : y) : NaN;
     }
+  }
+
+  get isCut() {
+    return Boolean(this.across_.isCut || this.down_.isCut);
+  }
+
+  get outside() {
+    return this.beyond.reduce((sum, side, trial) => sum + (side !== 0 && !Number.isNaN(this.at[2 * trial])), 0);
+  }
+
+  // A mark by the status, or for what lies outside of the axis an arrow to where it is.
+  kindOf(trial) {
+    const status = TRIALS.status[trial];
+    if (LOST.has(status)) return "cross";
+    if (this.beyond[trial]) return this.beyond[trial] < 0 ? "below" : "above";
+    if (status === PRUNED || OPEN.has(status)) return "ring";
+    return N > 3000 ? "box" : "disc";
   }
 
   jitter(trial) {
@@ -46,9 +69,7 @@ class PointPlot extends Plot {
     const grouped = new Map();
     for (const trial of order) {
       if (Number.isNaN(this.at[2 * trial])) continue;
-      const status = TRIALS.status[trial];
-      const kind = status === PRUNED || OPEN.has(status) ? "ring" : LOST.has(status) ? "cross" : N > 3000 ? "box" : "disc";
-      const key = `${kind} ${mode === "faded" ? -1 : theme.group(trial)}`;
+      const key = `${this.kindOf(trial)} ${mode === "faded" ? -1 : theme.group(trial)}`;
       if (!grouped.has(key)) grouped.set(key, []);
       grouped.get(key).push(this.at[2 * trial], this.at[2 * trial + 1]);
     }
@@ -58,7 +79,7 @@ class PointPlot extends Plot {
     for (const [key, xy] of grouped) {
       const [kind, group] = key.split(" ");
       const colour = group < 0 ? theme.faint : theme.palette[group];
-      const filled = kind === "disc" || kind === "box";
+      const filled = kind !== "ring" && kind !== "cross";
       const outline = mode === "current" ? { stroke: theme.ink, lineWidth: 2 } : { stroke: null };
       const style = filled ? { fill: colour, ...outline } : { fill: null, stroke: mode === "current" ? theme.ink : colour, lineWidth: mode === "current" ? 2.4 : 1.4 };
       const shape = new Dots({ shape: { xy, r, kind }, style: { ...style, opacity } });

@@ -4,23 +4,50 @@
 const ROW = 30; // pixels, as in the style sheet
 const PRINTED = 60;
 
-const table = { rows: [], sorted: { column: 0, falling: false }, focus: 0, visible: true, printing: false };
+// `marks`: on the live page, {star, note}: functions of the row that return the elements of a cell, and {text} of it.
+const table = { rows: [], columns: [], sorted: { name: "rank", falling: false }, focus: 0, visible: true, printing: false, marks: null };
 
-// Columns and rows of the present document; sorted as before.
+const MOST_PARAMS = 8; // parameters that have a column at first, where there is room
+const LEAST_PARAMS = 2;
+
+// The columns that matter most, in their order, with so many parameters. All others follow where they are asked for.
+function listColumns(most) {
+  const names = DATA.table.columns;
+  const params = PARAMS.map((field) => names.find((name) => name === `param.${field.name}`) ?? field.name).filter((name) => names.includes(name));
+  const scores = OBJECTIVES.map((field) => field.name);
+  const first = ["rank", "sweep", "trial", "star", "status", ...scores, "verdict", ...params.slice(0, most), "note"];
+  const present = first.filter((name) => names.includes(name) || (table.marks && name in table.marks));
+  if (!document.getElementById("all-columns").checked) return present;
+  return [...present, ...names.filter((name) => !present.includes(name))];
+}
+
+// Columns and rows of the present document; sorted as before. There are as many columns as fit.
 function fillTable() {
-  const { columns } = DATA.table;
-  const sorted = table.columns?.[table.sorted.column];
-  table.columns = columns;
-  if (sorted !== undefined) table.sorted.column = Math.max(0, columns.indexOf(sorted));
-  table.numeric = columns.map((_, at) => DATA.table.rows.every((row) => row[at] === "" || !Number.isNaN(parseFloat(row[at]))));
-  const head = columns.map((name, at) => {
+  const all = document.getElementById("all-columns").checked;
+  for (let most = MOST_PARAMS; most >= LEAST_PARAMS; most--) {
+    fillColumns(listColumns(most));
+    if (all || table.box.scrollWidth <= table.box.clientWidth) return;
+  }
+}
+
+function fillColumns(shown) {
+  const names = DATA.table.columns;
+  const folded = names.filter((name) => !shown.includes(name));
+  document.getElementById("fold").hidden = !folded.length && !document.getElementById("all-columns").checked;
+  table.columns = shown.map((name) => {
+    const at = names.indexOf(name);
+    const numeric = at >= 0 && !(table.marks && name in table.marks) && DATA.table.rows.every((row) => row[at] === "" || !Number.isNaN(parseFloat(row[at])));
+    return { name, at, numeric };
+  });
+  if (!shown.includes(table.sorted.name)) table.sorted = { name: "rank", falling: false };
+  const head = table.columns.map(({ name, numeric }) => {
     const cell = document.createElement("th");
     const button = document.createElement("button");
     cell.scope = "col";
-    cell.className = table.numeric[at] ? "number" : "";
+    cell.className = numeric ? "number" : "";
     button.type = "button";
     button.append(isolate(name));
-    button.addEventListener("click", () => sortBy(at));
+    button.addEventListener("click", () => sortBy(name));
     cell.append(button);
     return cell;
   });
@@ -40,6 +67,7 @@ function openTable() {
   table.body.addEventListener("mouseover", (event) => rowOf(event) >= 0 && setCurrent(DATA.table.trials[rowOf(event)][0]));
   table.body.addEventListener("mouseleave", () => setCurrent(-1));
   document.getElementById("only").addEventListener("change", arrange);
+  document.getElementById("all-columns").addEventListener("change", fillTable);
   new IntersectionObserver((entries) => {
     table.visible = entries[entries.length - 1].isIntersecting;
     if (table.visible) showRows();
@@ -62,22 +90,29 @@ function rowOf(event) {
   return row ? Number(row.dataset.row) : -1;
 }
 
-function sortBy(column) {
+function sortBy(name) {
   const { sorted } = table;
-  sorted.falling = sorted.column === column ? !sorted.falling : false;
-  sorted.column = column;
+  sorted.falling = sorted.name === name ? !sorted.falling : false;
+  sorted.name = name;
   arrange();
 }
 
+// The text of a cell, by which it is sorted.
+function cellText(row, { name, at }) {
+  return table.marks?.[name] ? table.marks[name](row).text : DATA.table.rows[row][at];
+}
+
 function arrange() {
-  const { column, falling } = table.sorted;
-  const cells = DATA.table.rows;
-  const key = table.numeric[column]
-    ? (row) => (cells[row][column] === "" ? Infinity : parseFloat(cells[row][column]))
-    : (row) => cells[row][column];
+  const { name, falling } = table.sorted;
+  const column = table.columns.find((one) => one.name === name);
+  const key = (row) => {
+    const text = cellText(row, column);
+    if (!column.numeric) return text;
+    return text === "" ? Infinity : parseFloat(text);
+  };
   const only = document.getElementById("only").checked && selection.mask;
-  table.rows = cells.map((_, row) => row).filter((row) => !only || chosenIn(row));
-  if (column !== 0 || falling) {
+  table.rows = DATA.table.rows.map((_, row) => row).filter((row) => !only || chosenIn(row));
+  if (name !== "rank" || falling) {
     const sign = falling ? -1 : 1;
     table.rows.sort((one, other) => {
       const [a, b] = [key(one), key(other)];
@@ -85,7 +120,8 @@ function arrange() {
     });
   }
   table.box.querySelectorAll("th").forEach((cell, at) => {
-    cell.setAttribute("aria-sort", at === column ? (falling ? "descending" : "ascending") : "none");
+    const isSorted = table.columns[at].name === name;
+    cell.setAttribute("aria-sort", isSorted ? (falling ? "descending" : "ascending") : "none");
   });
   table.focus = Math.min(table.focus, Math.max(table.rows.length - 1, 0));
   showRows();
@@ -126,14 +162,23 @@ function rowElement(at) {
   element.classList.toggle("chosen", chosen);
   element.classList.toggle("odd", at % 2 === 1);
   element.classList.toggle("current", selection.current >= 0 && table.of[selection.current] === row);
-  DATA.table.rows[row].forEach((text, column) => {
-    const cell = document.createElement("td");
-    if (table.numeric[column]) cell.className = "number";
-    else if (text.length > 24) cell.title = text;
-    cell.append(isolate(text));
-    element.append(cell);
-  });
+  for (const column of table.columns) element.append(cellElement(row, column));
+  if (at !== table.focus) for (const button of element.querySelectorAll("button")) button.tabIndex = -1;
   return element;
+}
+
+function cellElement(row, column) {
+  const cell = document.createElement("td");
+  if (table.marks?.[column.name]) {
+    cell.className = "mark";
+    cell.append(...table.marks[column.name](row).elements);
+    return cell;
+  }
+  const text = cellText(row, column);
+  if (column.numeric) cell.className = "number";
+  else if (text.length > 16) cell.title = text;
+  cell.append(isolate(text));
+  return cell;
 }
 
 function selectRow(row, event) {

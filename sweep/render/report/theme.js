@@ -51,22 +51,38 @@ function grouped(codes, names, colours) {
   theme.legend = names.map((name, at) => [name, theme.palette[at]]).filter((_, at) => used.has(at));
 }
 
-// By place in the order of values, not by the value: one outlier would leave all others one colour.
+// By the value, on the scale that the axes have too; what lies outside of it has the colour of its end.
 function stepped(field, colours) {
-  const known = field.values.filter((value) => value !== null && Number.isFinite(value)).sort((a, b) => a - b);
+  if (field.few) {
+    byValue(field, colours);
+    return;
+  }
+  const last = colours.length - 1;
   const falling = field.goal === "minimize";
-  const bounds = colours.slice(1).map((_, at) => known[Math.floor(((at + 1) * known.length) / colours.length)]);
+  const { scale, all } = field;
+  const [low, high] = field.range;
+  const [from, to] = [scale.at(low), scale.at(high)];
+  const length = to - from || 1;
   theme.palette = [...colours, theme.faint];
   theme.group = (trial) => {
-    const value = field.values[trial];
-    if (value === null || !Number.isFinite(value)) return colours.length;
-    let step = 0;
-    while (step < bounds.length && value >= bounds[step] && value > known[0]) step++;
-    return falling ? colours.length - 1 - step : step;
+    const place = scale.at(field.values[trial]);
+    if (Number.isNaN(place)) return colours.length;
+    const share = Math.max(0, Math.min(1, (place - from) / length));
+    const step = Math.min(last, Math.floor(share * colours.length));
+    return falling ? last - step : step;
   };
-  const ends = falling ? [known[known.length - 1], known[0]] : [known[0], known[known.length - 1]];
-  theme.legend = known.length
-    ? colours.map((colour, at) => [at === 0 ? figure(ends[0]) : at === colours.length - 1 ? figure(ends[1]) : "", colour])
-    : [];
+  const isKnown = field.values.some((value) => value !== null && Number.isFinite(value));
+  const ends = [`${all[0] < low ? "≤ " : ""}${figure(low)}`, `${all[1] > high ? "≥ " : ""}${figure(high)}`];
+  if (falling) ends.reverse();
+  const labels = new Map([[0, ends[0]], [Math.ceil(last / 2), figure(scale.value(from + length / 2))], [last, ends[1]]]);
+  theme.legend = isKnown ? colours.map((colour, at) => [labels.get(at) ?? "", colour]) : [];
   theme.legend.ramp = true;
+}
+
+// A few values, each with a colour of its own.
+function byValue(field, colours) {
+  const values = [...new Set(field.values.filter((value) => value !== null))].sort((a, b) => a - b);
+  const step = (colours.length - 1) / Math.max(values.length - 1, 1);
+  const codes = field.values.map((value) => values.indexOf(value));
+  grouped(codes, values.map(figure), values.map((_, at) => colours[Math.round(at * step)]));
 }

@@ -14,7 +14,7 @@ function openStream(address, handlers) {
   stream.addEventListener("open", heard);
   stream.addEventListener("error", () => {
     lost ||= Date.now();
-    if (stream.readyState === EventSource.CLOSED) showLink("The server of this page does not know this browser any more. Start it again with: python -m sweep ui, and open the address that it prints.");
+    if (stream.readyState === EventSource.CLOSED) showLink("The server of this page does not let this browser in any more; it may have been started again. Run python -m sweep ui and open the address that it prints.");
   });
   for (const [kind, handle] of Object.entries(handlers)) {
     stream.addEventListener(kind, (event) => {
@@ -25,7 +25,7 @@ function openStream(address, handlers) {
   const clock = setInterval(() => {
     const gone = lost ? (Date.now() - lost) / 1000 : 0;
     if (gone < PATIENCE || stream.readyState === EventSource.CLOSED) return;
-    showLink(`The server of this page does not answer since ${inTime(gone)}. The sweep is not touched by that; the page goes on by itself when the server does.`);
+    showLink(`The server of this page has not answered for ${inTime(gone)}. The sweep itself is not affected, and the page continues when the server answers again.`);
   }, 1000);
   return {
     close() {

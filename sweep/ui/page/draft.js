@@ -2,10 +2,11 @@
 // A sweep file that is written here: checked while it is typed, priced, and run.
 
 const text = find("text");
-const draft = { lines: 0, wrong: new Set(), checking: 0, number: 0 };
+const draft = { lines: 0, wrong: new Set(), checking: 0, number: 0, kept: text.value };
 
 openPlainTheme();
 text.addEventListener("input", () => {
+  tell(find("saved"), "");
   showNumbers();
   checkSoon();
 });
@@ -19,9 +20,11 @@ find("file").addEventListener("input", () => {
 find("plan").addEventListener("click", planDraft);
 find("run").addEventListener("click", runDraft);
 if (document.body.dataset.readOnly) {
-  find("plan").disabled = true;
-  find("run").disabled = true;
+  for (const id of ["plan", "run", "save"]) find(id).disabled = true;
 }
+find("save").addEventListener("click", () => saveDraft().catch((error) => showDraftError(error)));
+find("open").addEventListener("change", openFile);
+listFiles();
 showNumbers();
 check();
 showRunLine();
@@ -102,7 +105,13 @@ async function planDraft() {
 
 async function runDraft() {
   find("hint").hidden = true;
-  await attempt("Run", "-/new/run", {}, (facts) => {
+  try {
+    if (!(await saveDraft())) return;
+  } catch (error) {
+    showDraftError(error);
+    return;
+  }
+  await attempt("Run", "-/new/run", { replace: "yes" }, (facts) => {
     const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
     if (facts.exit_code === 0 && name) find("jobs").prepend(make("p", {}, make("a", { class: "button", href: `${ROOT}${encodeURIComponent(name)}` }, `Watch ${name}`)));
   });
@@ -112,10 +121,77 @@ async function attempt(title, address, more, ended) {
   try {
     followJob(await post(`${ROOT}${address}`, { text: text.value, file: find("file").value, ...more }), title, ended);
   } catch (error) {
-    hear(error.message);
-    find("jobs").hidden = false;
-    find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, error.message));
+    showDraftError(error);
   }
+}
+
+function showDraftError(error) {
+  hear(error.message);
+  find("jobs").hidden = false;
+  find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, error.message));
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+// Saves the text; where the file has another one, a person is asked first. Returns whether it was saved.
+async function saveDraft() {
+  const content = { file: find("file").value, text: text.value };
+  let found = await post(`${ROOT}-/new/save`, content);
+  if (!found.saved) {
+    const asks = `${content.file} is there with another text, which will be lost.`;
+    if (!(await ask(`Overwrite ${content.file}?`, asks, "Overwrite"))) return false;
+    found = await post(`${ROOT}-/new/save`, { ...content, replace: "yes" });
+  }
+  draft.kept = content.text;
+  tell(find("saved"), `${content.file} is saved`);
+  listFiles();
+  return true;
+}
+
+// Asks a question in the dialog; returns whether the answer is yes.
+function ask(heading, words, yes) {
+  const dialog = find("asking");
+  const back = document.activeElement;
+  return new Promise((answer) => {
+    const confirm = make("button", { type: "submit", class: "strong" }, yes);
+    const cancel = make("button", { type: "button", value: "cancel", autofocus: true }, "Cancel");
+    const form = make("form", { class: "asking", method: "dialog" }, make("h2", { id: "asking-title" }, heading), make("p", {}, words), make("div", { class: "tools" }, confirm, cancel));
+    let said = false;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      said = true;
+      dialog.close();
+    });
+    cancel.addEventListener("click", () => dialog.close());
+    dialog.onclose = () => {
+      back?.focus();
+      answer(said);
+    };
+    dialog.replaceChildren(form);
+    dialog.showModal();
+  });
+}
+
+async function listFiles() {
+  try {
+    const files = await getJson(`${ROOT}-/new/files.json`);
+    const options = files.map((file) => make("option", { value: file }, file));
+    find("open").replaceChildren(find("open").options[0], ...options);
+    find("opening").hidden = !files.length;
+  } catch (error) {
+    hear(error.message);
+  }
+}
+
+async function openFile() {
+  const file = find("open").value;
+  if (!file) return;
+  const isLost = text.value !== draft.kept;
+  if (isLost && !(await ask(`Open ${file}?`, "What was typed here is not saved, and will be lost.", `Open ${file}`))) {
+    find("open").value = "";
+    return;
+  }
+  location.assign(`${ROOT}-/new?file=${encodeURIComponent(file)}`);
 }
 
 async function showRunLine() {

@@ -1,7 +1,10 @@
 "use strict";
 // The parts of the report: what says something is replaced by the new text, what draws stays and gets new data.
 
-// Puts the parts of a new report into the page; the answer has a place of its own, near the top.
+// Parts that have a place of their own: the answer is what a person came for, and is near the top.
+const PLACES = { answer: "answer-place", question: "facts-place", facts: "facts-place" };
+
+// Puts the parts of a new report into the page.
 function mergeParts(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html").body;
   const counts = new Map();
@@ -15,9 +18,13 @@ function mergeParts(html) {
     if (name === "noscript") continue;
     kept.add(part.dataset.key);
     const before = document.querySelector(`[data-key="${CSS.escape(part.dataset.key)}"]`);
-    if (name === "answer") {
-      if (!before) find("answer-place").replaceChildren(part);
-      else mergePart(before, part);
+    if (before && name in PLACES) {
+      mergePart(before, part);
+      continue;
+    }
+    if (name in PLACES) {
+      if (name === "answer") find(PLACES[name]).replaceChildren(part);
+      else find(PLACES[name]).append(part);
       continue;
     }
     const there = before ? mergePart(before, part) : part;
@@ -89,7 +96,7 @@ function showChosen(settled) {
   const address = (trial) => `${ROOT}${encodeURIComponent(DATA.sweeps[TRIALS.sweep[trial]].name)}/${TRIALS.trial[trial]}`;
   const links = chosen.map((trial) => make("a", { href: address(trial) }, `trial ${TRIALS.trial[trial]}`));
   if (chosen.length === 2 && TRIALS.sweep[chosen[0]] === TRIALS.sweep[chosen[1]]) {
-    links.push(make("a", { href: `${address(chosen[0])}?beside=${TRIALS.trial[chosen[1]]}` }, "both side by side"));
+    links.push(make("a", { href: `${address(chosen[0])}?beside=${TRIALS.trial[chosen[1]]}` }, "compare the two"));
   }
   line.replaceChildren(make("span", { class: "note" }, "selected:"), ...links);
 }

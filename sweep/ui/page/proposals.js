@@ -30,7 +30,7 @@ async function askForProposals(why) {
   const at = text.selectionEnd;
   if (at !== text.selectionStart) return;
   try {
-    const found = await post(`${ROOT}-/new/complete`, { before: text.value.slice(0, at), after: text.value.slice(at), file: find("file").value });
+    const found = await post(`${ROOT}-/new/complete`, { before: text.value.slice(0, at), after: text.value.slice(at), file: find("file").value, why });
     if (number !== offered.number || text.selectionEnd !== at) return;
     showProposals(found, why);
     if (found.unread) offered.waiting = setTimeout(() => number === offered.number && askForProposals(why), READING);
@@ -43,8 +43,8 @@ function showProposals(found, why) {
   const isWanted = why === "wanted";
   const isShown = found.proposals.length > 0 && (why !== "typing" || found.before > 0);
   if (!isShown) {
-    if (isWanted) hear(found.unread ? `reading ${found.unread}` : "no proposals here");
     hideList();
+    if (isWanted) showNothing(found.unread ? `Reading ${found.unread} ...` : "No suggestions here.");
     return;
   }
   Object.assign(offered, { list: found.proposals, before: found.before, after: found.after });
@@ -57,7 +57,16 @@ function showProposals(found, why) {
   placeList();
   markChosen();
   const first = offered.list[0].label;
-  hear(`${offered.list.length} ${offered.list.length > 1 ? "proposals" : "proposal"}, the first is ${first}`);
+  hear(`${offered.list.length} ${offered.list.length > 1 ? "suggestions" : "suggestion"}, the first is ${first}`);
+}
+
+// That there is nothing to propose is said where the list would be, until something else is done.
+function showNothing(text) {
+  const box = find("no-proposals");
+  tell(box, text);
+  box.hidden = false;
+  placeBox(box, 0);
+  hear(text);
 }
 
 function proposalItem(one, at) {
@@ -80,19 +89,22 @@ function markChosen() {
   chosen.scrollIntoView({ block: "nearest" });
 }
 
-// Below the word, and within the editor's width.
 function placeList() {
-  const list = find("proposals");
-  if (list.hidden) return;
+  if (!find("proposals").hidden) placeBox(find("proposals"), offered.before);
+  if (!find("no-proposals").hidden) placeBox(find("no-proposals"), 0);
+}
+
+// Below the word that begins so many characters before the cursor, and within the editor's width.
+function placeBox(box, characters) {
   const { text } = offered;
   const style = getComputedStyle(text);
-  const before = text.value.slice(0, text.selectionEnd - offered.before).split("\n");
+  const before = text.value.slice(0, text.selectionEnd - characters).split("\n");
   const height = parseFloat(style.lineHeight);
   const left = text.offsetLeft + parseFloat(style.paddingLeft) + before.at(-1).length * measureLetter(style) - text.scrollLeft;
   const top = text.offsetTop + parseFloat(style.paddingTop) + before.length * height - text.scrollTop;
-  const room = list.offsetParent.clientWidth - list.offsetWidth;
-  list.style.left = `${Math.max(0, Math.min(left, room))}px`;
-  list.style.top = `${Math.max(height, Math.min(top, text.offsetTop + text.offsetHeight))}px`;
+  const room = box.offsetParent.clientWidth - box.offsetWidth;
+  box.style.left = `${Math.max(0, Math.min(left, room))}px`;
+  box.style.top = `${Math.max(height, Math.min(top, text.offsetTop + text.offsetHeight))}px`;
 }
 
 function measureLetter(style) {
@@ -109,6 +121,10 @@ function chooseByKey(event) {
     askForProposals("wanted");
     return;
   }
+  if (!find("no-proposals").hidden) {
+    closeProposals();
+    if (event.key === "Escape") event.preventDefault();
+  }
   if (find("proposals").hidden) return;
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 6, PageUp: -6 };
   if (event.key in steps) {
@@ -117,7 +133,7 @@ function chooseByKey(event) {
   } else if (event.key === "Escape") {
     event.preventDefault();
     closeProposals();
-    hear("proposals closed");
+    hear("suggestions closed");
   } else if ((event.key === "Enter" || event.key === "Tab") && !event.shiftKey && !event.ctrlKey && !event.metaKey) {
     if (isTyped(offered.chosen)) closeProposals();
     else {
@@ -156,6 +172,7 @@ function takeProposal(at) {
 function hideList() {
   offered.list = [];
   find("proposals").hidden = true;
+  find("no-proposals").hidden = true;
   offered.text.removeAttribute("aria-activedescendant");
   offered.text.removeAttribute("aria-controls");
 }

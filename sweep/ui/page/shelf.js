@@ -8,6 +8,7 @@ openStream(`${ROOT}-/events`, {
   shelf: (data) => {
     shelf.rows = JSON.parse(data);
     showShelf();
+    openShelfActs();
   },
   problem: (data) => showLink(JSON.parse(data)),
 });
@@ -18,17 +19,31 @@ find("compare").addEventListener("click", () => {
   location.assign(`${ROOT}-/compare?${query}`);
 });
 
-// Notes that a version of sweep may keep, as one text.
-function notesOf(row) {
-  const notes = row.notes ?? row.note ?? [];
-  const list = Array.isArray(notes) ? notes : [notes];
-  return list.map((note) => (typeof note === "string" ? note : note?.text ?? "")).filter(Boolean).join(" · ");
+// What can be done is the same for all sweeps; of it, the list offers notes.
+async function openShelfActs() {
+  const known = shelf.rows.find((row) => row.state !== "damaged");
+  if (shelf.hasActs || !known) return;
+  shelf.hasActs = true;
+  try {
+    acts.offered = await getJson(`${ROOT}${encodeURIComponent(known.name)}/-/acts.json`);
+  } catch (error) {
+    hear(error.message);
+  }
+  shelf.items.clear();
+  showShelf();
 }
+
+// A note that was written is shown at once, before the list is read again.
+acts.ended = (act, done, given) => {
+  const row = shelf.rows.find((one) => one.name === done.sweep);
+  if (row) row.note = markAfter({ note: row.note }, act, given).note;
+  showShelf();
+};
 
 function isShown(row) {
   const word = stateWord(row.state);
   if (find("state").value && find("state").value !== word) return false;
-  const text = [row.name, row.state, word, row.question, row.metric, notesOf(row)].join(" ").toLowerCase();
+  const text = [row.name, row.state, word, row.question, row.metric, row.note].join(" ").toLowerCase();
   return find("filter").value.toLowerCase().split(/\s+/).every((part) => text.includes(part));
 }
 
@@ -47,7 +62,7 @@ function showShelf() {
   }
   list.removeAttribute("aria-busy");
   find("empty").hidden = shown.length > 0;
-  tell(find("empty"), shelf.rows.length ? "No sweep fits the filter." : "No sweeps yet. Start one with: python -m sweep run FILE, or write a file here: New sweep.");
+  tell(find("empty"), shelf.rows.length ? "No sweep matches the filter." : "No sweeps yet. Start one with: python -m sweep run FILE, or write a file here: New sweep.");
   tell(find("count"), shelf.rows.length > shown.length ? `${shown.length} of ${shelf.rows.length} sweeps` : `${shelf.rows.length} sweeps`);
   showSelected();
 }
@@ -107,12 +122,15 @@ function rowParts(row, checked) {
     make("span", { class: "top-score" }, make("strong", {}, best), row.verdict ? make("span", { class: "note" }, row.verdict) : null),
     make("span", { class: "rest note" }, facts.join(" · ")),
   ];
-  const notes = notesOf(row);
-  const words = [row.question, notes && `note: ${notes}`, row.reason, row.other_data, row.other_code].filter(Boolean);
-  if (word === "killed") words.push(`its driver was killed; go on with: ${commandLine(`resume ${row.name}`)}`);
+  const words = [row.question, row.reason, row.other_data, row.other_code].filter(Boolean);
+  if (word === "killed") words.push(`its process was killed; go on with: ${commandLine(`resume ${row.name}`)}`);
   if (words.length) lines.push(make("span", { class: "words note" }, words.join(" · ")));
+  const mark = { note: row.note ?? "" };
+  const noted = word === "damaged" ? [] : noteParts(mark.note, { sweep: row.name }, mark).filter(Boolean);
+  if (mark.note) lines.push(make("span", { class: "words noted" }, make("span", { class: "note" }, "note"), noted));
   if (!document.body.dataset.readOnly && word !== "damaged") {
-    lines.push(make("a", { class: "copy note", href: `${ROOT}-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate"));
+    const copy = make("a", { href: `${ROOT}-/new?from=${encodeURIComponent(row.name)}`, "aria-label": `duplicate ${row.name}` }, "duplicate");
+    lines.push(make("span", { class: "copy note" }, mark.note ? null : noted, copy));
   }
   return lines;
 }

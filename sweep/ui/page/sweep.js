@@ -12,7 +12,9 @@ if (document.body.dataset.state) find("state").append(statusMark(document.body.d
 openPlainSwitch();
 listen("");
 openActs({ sweep: NAME }).catch((error) => hear(error.message));
-acts.prefill = prefillSettings;
+acts.lines = readFormLines;
+acts.ended = noteAct;
+table.marks = { star: starCell, note: noteCell };
 setInterval(showClock, 1000);
 showOutput();
 
@@ -156,7 +158,10 @@ function showFacts(facts) {
   live.facts = facts;
   live.skew = Date.now() / 1000 - facts.now;
   acts.state = facts.state;
+  acts.mark.note = facts.note;
   showActs();
+  showNote(facts);
+  showMarks(before, facts);
   showClock();
   showProgress(facts);
   showBest(facts);
@@ -200,9 +205,9 @@ function showClock() {
 function showSilence(facts, now) {
   const line = find("silence");
   const silent = facts.heard === null ? 0 : now - facts.heard;
-  let text = facts.note;
-  if (facts.state === "killed") text = `Its driver was killed ${inTime(silent)} ago. Nothing is lost: ${commandLine(`resume ${NAME}`)}`;
-  else if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) text = `Not heard of the driver for ${inTime(silent)}; its process lives. Epochs may take that long.`;
+  let text = facts.unknown;
+  if (facts.state === "killed") text = `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${commandLine(`resume ${NAME}`)}`;
+  else if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) text = `No news of the sweep for ${inTime(silent)}, but its process runs. Epochs may take that long.`;
   line.hidden = !text;
   line.classList.toggle("wrong", facts.state === "killed");
   tell(line, text);
@@ -243,10 +248,10 @@ function showBest(facts) {
   const { best } = facts;
   const links = best.trials.slice(0, 8).flatMap((number, at) => [at ? ", " : "", trialLink(number)]);
   const mean = best.trials.length > 1 ? " on average of " : ", ";
-  const key = JSON.stringify(best);
+  const key = JSON.stringify([best, facts.state]);
   if (line.dataset.key === key) return;
   line.dataset.key = key;
-  line.replaceChildren(make("span", { class: "note" }, "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
+  line.replaceChildren(make("span", { class: "note" }, facts.state === "ended" ? "best " : "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
 }
 
 function showWorkers(facts) {
@@ -309,7 +314,7 @@ function showFailures(facts) {
       return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
-  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of the trials, and below."));
+  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of these trials, and further below."));
 }
 
 // A text about a trial, in which the trial's name is a link.
@@ -355,12 +360,80 @@ function announce(before, facts) {
   else if (facts.failures.length > before.failures.length) hear(`a trial ended without a result: ${facts.failures[0].reason}`);
 }
 
-// A configuration to add: that of the one selected trial, to be changed.
-function prefillSettings(act) {
-  if (act.name !== "add" || !report.open || selection.count !== 1) return {};
+// ---- what a person has put on it ------------------------------------------------------------------------------------
+
+function showNote(facts) {
+  const line = find("note");
+  line.hidden = !facts.note;
+  if (line.dataset.note === facts.note && line.dataset.offered === String(acts.offered.length)) return;
+  Object.assign(line.dataset, { note: facts.note, offered: acts.offered.length });
+  if (facts.note) line.replaceChildren(make("span", { class: "note" }, "note"), ...noteParts(facts.note, acts.done, acts.mark).filter(Boolean));
+}
+
+const UNMARKED = { starred: false, note: "" };
+function markOf(number) {
+  return live.marks?.get(number) ?? UNMARKED;
+}
+
+function showMarks(before, facts) {
+  live.marks = new Map(facts.marks.map((one) => [one.trial, one]));
+  if (report.open && JSON.stringify(before?.marks) !== JSON.stringify(facts.marks)) showRows();
+}
+
+// What was carried out is shown at once, before the log is read again.
+function noteAct(act, done, given) {
+  if (!live.facts || !["note", "star"].includes(act.command)) return;
+  const facts = { ...live.facts };
+  if (done.trial === undefined) {
+    facts.note = markAfter(acts.mark, act, given).note;
+  } else {
+    const mark = { ...markAfter(markOf(done.trial), act, given), trial: done.trial };
+    facts.marks = [...facts.marks.filter((one) => one.trial !== done.trial), mark];
+  }
+  const before = live.facts;
+  live.facts = facts;
+  acts.mark.note = facts.note;
+  showNote(facts);
+  showMarks(before, facts);
+}
+
+// In the ranking: of a configuration with several trials, the first one with a star or a note, or else the first.
+function markedTrial(row, holds) {
+  const numbers = DATA.table.trials[row].map((at) => TRIALS.trial[at]);
+  return numbers.find((number) => holds(markOf(number))) ?? numbers[0];
+}
+
+function starCell(row) {
+  const number = markedTrial(row, (mark) => mark.starred);
+  const mark = markOf(number);
+  const button = placedButton(mark.starred ? "remove_star" : "star", { sweep: NAME, trial: number }, mark, mark.starred ? "★" : "☆");
+  return { text: mark.starred ? "*" : "", elements: [button ?? (mark.starred ? "★" : "")] };
+}
+
+function noteCell(row) {
+  const number = markedTrial(row, (mark) => mark.note);
+  const mark = markOf(number);
+  const parts = noteParts(mark.note, { sweep: NAME, trial: number }, mark).filter(Boolean);
+  return { text: mark.note, elements: [make("span", { class: "noted", title: mark.note || null }, parts)] };
+}
+
+// ---- what forms are filled in with ----------------------------------------------------------------------------------
+
+// For a configuration to add: that of the one selected trial, or else of the best one, to be changed. For a change: the
+// present values of what may change.
+async function readFormLines(act) {
+  const lines = await getJson(`${BASE}/lines.json`).catch(() => null);
+  if (!lines) return {};
+  if (act.name !== "add") return { hints: lines.keys, canBeTaken: true, about: "What may change, as it is now. Take a line and change it:" };
+  const filled = selectedSettings() ?? lines.configuration;
+  return { filled: filled.join("\n"), hints: lines.parameters, canBeTaken: false, about: "What each parameter may be:" };
+}
+
+function selectedSettings() {
+  if (!report.open || selection.count !== 1) return null;
   const trial = selection.order[0];
-  const lines = PARAMS.filter((field) => shown(field, trial) !== "not set").map((field) => `${field.name}=${field.labels ? field.labels[field.values[trial]] : field.values[trial]}`);
-  return { settings: lines.join("\n") };
+  const set = PARAMS.filter((field) => shown(field, trial) !== "not set");
+  return set.map((field) => `${field.name}=${field.labels ? field.labels[field.values[trial]] : field.values[trial]}`);
 }
 
 async function showOutput() {

@@ -7,7 +7,8 @@ const BESIDE = new URLSearchParams(location.search).get("beside");
 const QUERY = BESIDE && /^\d+$/.test(BESIDE) ? `?beside=${BESIDE}` : "";
 
 modes.brush = "none"; // nothing to select here
-const page = { known: null, opened: false, waiting: 0 };
+ranges.changed = paintCurves;
+const page = { known: null, first: null, opened: false, waiting: 0 };
 
 find("theme").addEventListener("click", () => {
   const dark = getComputedStyle(document.documentElement).getPropertyValue("--scheme").trim() === "dark";
@@ -38,7 +39,10 @@ openStream(`${ROOT}${encodeURIComponent(SWEEP)}/-/events`, {
     if (numbers.some((number) => data.includes(`"trial":${number},`))) takeSoon();
   },
 });
-openActs({ sweep: SWEEP, trial: TRIAL }).catch((error) => hear(error.message));
+acts.ended = takeTrial;
+openActs({ sweep: SWEEP, trial: TRIAL })
+  .then(() => page.first && showMarks(page.first))
+  .catch((error) => hear(error.message));
 takeTrial();
 
 // At most once in two seconds: the tables of the whole sweep are read for it.
@@ -67,10 +71,14 @@ function showTrial(content) {
   const [first] = trials;
   if (first.status !== acts.trial && acts.trial) hear(`trial ${TRIAL} is ${first.status}`);
   acts.trial = first.status;
-  acts.shown = "";
+  acts.mark = { starred: first.starred, note: first.note };
+  page.first = first;
   showActs();
+  showMarks(first);
   find("beside-number").max = String(content.trial.known - 1);
   find("state").replaceChildren(statusMark(first.status));
+  const scores = content.data.objectives.filter((one) => one.values[0] !== null);
+  tell(find("score"), scores.map((one) => `${one.name} ${inScore(one.values[0])}`).join(", "));
   tell(find("reason"), [first.reason, counted(first.epochs, "epoch"), inTime(first.duration_s)].filter(Boolean).join(" · "));
   const open = [...find("trial").querySelectorAll("details")].map((one) => one.open);
   find("trial").replaceChildren(
@@ -89,6 +97,15 @@ function showTrial(content) {
   find("trial").removeAttribute("aria-busy");
   drawCurves(content.data, trials);
   document.documentElement.dataset.ready = "yes";
+}
+
+// The star and the note that a person has put on it.
+function showMarks(trial) {
+  const done = { sweep: SWEEP, trial: trial.trial };
+  find("star").hidden = !trial.starred;
+  find("star").replaceChildren(make("span", { class: "starred" }, "★ starred "), placedButton("remove_star", done, acts.mark, "remove") ?? "");
+  find("note").hidden = !trial.note;
+  find("note").replaceChildren(make("span", { class: "note" }, "note"), ...noteParts(trial.note, done, acts.mark).filter(Boolean));
 }
 
 function scoresOf(trial) {

@@ -1,0 +1,91 @@
+"""Finds the trainables that a sweep file may name, by the syntax of modules, which are not run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_FILES = 300  # of a folder, that are looked at
+LARGEST = 500_000  # bytes of a module that is looked at
+OURS = "trainables"
+BASE = "KerasTrainable"
+METHODS = ("data", "model")  # of a `KerasTrainable`
+
+
+class TrainableSeeker:
+    """Lists trainables; a module that has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change, names
+
+    def list_trainables(self, folder: Path) -> dict[str, str]:
+        """Return the trainables of a folder and of this package as ``module:Name``, each with where it was found."""
+        found = {}
+        for module, path in _list_modules(folder):
+            for name in self._list_names(path):
+                found[f"{module}:{name}"] = f"In {path.relative_to(folder)}."
+        for module, path in _list_our_modules():
+            for name in self._list_names(path):
+                found.setdefault(f"{module}:{name}", "One that comes with sweep.")
+        return found
+
+    def _list_names(self, path: Path) -> tuple[str, ...]:
+        """Return the names of the trainables of a module; none if it cannot be read."""
+        try:
+            facts = path.stat()
+            known = self._known.get(path)
+            if known is not None and known[0] == facts.st_mtime_ns:
+                return known[1]
+            names: tuple[str, ...] = ()
+            if facts.st_size <= LARGEST:
+                names = tuple(find_trainables(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, SyntaxError):
+            return ()
+        self._known[path] = facts.st_mtime_ns, names
+        return names
+
+
+def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of a folder and of the packages in it, by name."""
+    paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
+    for path in paths[:MOST_FILES]:
+        parts = path.relative_to(folder).with_suffix("").parts
+        is_module = all(part.isidentifier() and not part.startswith("__") for part in parts)
+        if is_module and parts[0] not in (OURS, "sweep"):
+            yield ".".join(parts), path
+
+
+def _list_our_modules() -> Iterator[tuple[str, Path]]:
+    spec = importlib.util.find_spec(OURS)
+    for place in (spec.submodule_search_locations if spec is not None else None) or ():
+        for path in sorted(Path(place).glob("*.py")):
+            if not path.stem.startswith("_"):
+                yield f"{OURS}.{path.stem}", path
+
+
+def find_trainables(text: str) -> Iterator[str]:
+    """Yield the names of a module's trainables: classes that derive from one, and functions ``train(hp, report)``.
+
+    Raises `SyntaxError` if the text is no Python.
+    """
+    classes = {BASE}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and _is_trainable_class(node, classes):
+            classes.add(node.name)
+            if not node.name.startswith("_") and node.name != BASE:
+                yield node.name
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            names = [argument.arg for argument in node.args.args]
+            if len(names) == 2 and names[1] == "report":
+                yield node.name
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == OURS:
+            classes |= {alias.asname or alias.name for alias in node.names}
+
+
+def _is_trainable_class(node: ast.ClassDef, classes: set[str]) -> bool:
+    """Return whether a class derives from one of some classes, or has the methods of a `KerasTrainable`."""
+    bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
+    return bool(bases & classes) or (bool(bases) and methods.issuperset(METHODS))
