@@ -104,13 +104,13 @@ class Server:
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
         if self._kept.is_running and not self._kept.is_quiet:
-            _say(self._describe())
+            _say(self._describe_kept())
         _discard_streams()
         is_over.set()
         with suppress(OSError):
             messages.send_answer(request.connection, exit=code)
 
-    def _describe(self) -> str:
+    def _describe_kept(self) -> str:
         """Return the line that says that something is kept, for how long, and how to end it."""
         kept = "Ray"
         if len(self._kept.workers):

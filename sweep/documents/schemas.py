@@ -90,11 +90,11 @@ def find_schema(name: str) -> Json:
 def make_schema(title: str, kind: Any) -> Json:
     """Return the schema of a type, with the classes that it is made of under ``$defs``."""
     definitions: dict[str, Json] = {}
-    schema = _describe(kind, definitions)
+    schema = _make_schema(kind, definitions)
     return {"$schema": DRAFT, "title": title, **schema, "$defs": dict(sorted(definitions.items()))}
 
 
-def _describe(kind: Any, definitions: dict[str, Json]) -> Json:
+def _make_schema(kind: Any, definitions: dict[str, Json]) -> Json:
     """Return the schema of a type; add those of classes to the definitions."""
     if kind is float:
         definitions["number"] = NUMBER
@@ -119,14 +119,14 @@ def _describe_generic(kind: Any, definitions: dict[str, Json]) -> Json:
     if origin is Literal:
         return {"enum": list(parts)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_describe(part, definitions) for part in parts]}
+        return {"anyOf": [_make_schema(part, definitions) for part in parts]}
     if origin is tuple and parts[-1] is not Ellipsis:
-        items = [_describe(part, definitions) for part in parts]
+        items = [_make_schema(part, definitions) for part in parts]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": _describe(parts[1], definitions)}
+        return {"type": "object", "additionalProperties": _make_schema(parts[1], definitions)}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return {"type": "array", "items": _describe(parts[0], definitions)}
+        return {"type": "array", "items": _make_schema(parts[0], definitions)}
     raise TypeError(f"{kind} has no schema")
 
 
@@ -144,7 +144,7 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
         required.append("event")
     leaves_out_defaults = issubclass(kind, Record | Facts | Inputs)  # a line of a log; documents have all their keys
     for key, name, has_default in _list_keys(kind):
-        properties[key] = _describe(hints[name], definitions)
+        properties[key] = _make_schema(hints[name], definitions)
         if not (leaves_out_defaults and has_default):
             required.append(key)
     about = (kind.__doc__ or "").splitlines()[0]

@@ -182,7 +182,10 @@ class Session:
             tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
-        """Confirm the finalists of a search that a limit has ended, test the best models, and return the outcome."""
+        """Test the best models and return the outcome.
+
+        If a limit has ended the search, its finalists are confirmed before that, in a session of their own.
+        """
         cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:

@@ -177,7 +177,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
             return {}
         dropped = {}
         for trial, pause in self._paused.items():
-            dropped[trial] = self._describe(trial, pause.epoch)
+            dropped[trial] = self._explain_end(trial, pause.epoch)
         return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
@@ -199,7 +199,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         pause = self._paused.get(trial)
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
-    def _describe(self, trial: int, epoch: int) -> str:
+    def _explain_end(self, trial: int, epoch: int) -> str:
         """Return why a paused trial never continued."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)

@@ -239,11 +239,11 @@ def _list_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) ->
             if (path == () and key in SERVER_KEYS) or (undecided and key not in constants):
                 continue
             if _is_allowed(node, key, given, path, outline):
-                about = _describe(inner) if key not in constants else _describe_constants(nodes, key)
+                about = _get_description(inner) if key not in constants else _describe_constants(nodes, key)
                 yield Proposal(label=key, insert=f"{key}: ", about=about, default=_find_default(inner))
 
 
-def _describe(node: Json) -> str:
+def _get_description(node: Json) -> str:
     return " ".join(str(node.get("description", "")).split())[:ABOUT]
 
 
@@ -361,7 +361,7 @@ def _list_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline
             yield from _list_enumerated(node, default)
             constants = _find_constants(node)
             if constants and "properties" in node:
-                yield _make_plain({**constants}, _describe(node))
+                yield _make_plain({**constants}, _get_description(node))
         if default:
             yield Proposal(label=default, insert=default, about="The default.", default=default)
         for example in schema.get("examples", ()):
@@ -374,7 +374,7 @@ def _list_enumerated(node: Json, default: str) -> Iterator[Proposal]:
         values = [True, False]
     for value in values:
         text = flow(value)
-        about = _describe_value(value) or _describe(node)
+        about = _describe_value(value) or _get_description(node)
         yield Proposal(label=text, insert=text, about=about, default=default if text == default else "")
 
 

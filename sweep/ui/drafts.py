@@ -79,8 +79,8 @@ def complete_draft(
         known = replace(known, trainables=trainables.found or {})
     found = propose_in(outline, known, asked=asked)
     return DraftProposals(
-        before=_count_units(before[found.start :]),
-        after=_count_units(after[: found.end - len(before)]),
+        before=_count_utf16_units(before[found.start :]),
+        after=_count_utf16_units(after[: found.end - len(before)]),
         proposals=found.proposals,
         unread=unread,
     )
@@ -91,7 +91,7 @@ def prepare_proposals() -> None:
     propose("", 0)
 
 
-def _count_units(text: str) -> int:
+def _count_utf16_units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

@@ -302,11 +302,11 @@ def describe_event(event: Event | Record, line: int, standing: Standing) -> Even
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
     kind = str(type(event).__struct_config__.tag)
-    text = _describe_steering(event, standing) if isinstance(event, SteeringEvent) else _describe(event, standing)
+    text = _describe_steering(event, standing) if isinstance(event, SteeringEvent) else _describe_event(event, standing)
     return EventFacts(line=line, time=time, kind=kind, text=text, trial=trial, status=status)
 
 
-def _describe(event: Event | Record, standing: Standing) -> str:
+def _describe_event(event: Event | Record, standing: Standing) -> str:
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"

@@ -86,7 +86,10 @@ def find_server(results: str) -> Server:
 
 @atexit.register
 def _end_servers() -> None:
-    """End the servers at once; where the kernel is killed, they notice it themselves."""
+    """End the page's processes that this kernel has started.
+
+    If the kernel is killed instead, each of them notices that its parent is gone, and ends.
+    """
     for server in servers.values():
         server.process.terminate()
     for server in servers.values():

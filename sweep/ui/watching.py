@@ -54,7 +54,7 @@ class LiveReport:
 
     @property
     def key(self) -> tuple[int, bool]:
-        """What tells two reports on one sweep apart."""
+        """What a report on a sweep depends on: a report with an equal key would be the same."""
         return self.line, self.running
 
 

@@ -113,7 +113,7 @@ class AuthorStep(Step):
         raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return what a slice contributes to the values of a turn of the step.
+        """Return what a slice contributes to the values of one turn: of updates of `train_step` applied at once.
 
         The second value, which other steps use to count metrics, does nothing here: `Batch.measure` has counted them.
         """

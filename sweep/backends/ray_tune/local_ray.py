@@ -66,7 +66,7 @@ def importing_in_advance(
     server: ForkServer | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[None]:
-    """Make the workers of a local Ray that is started inside the block import early what the trainable will import.
+    """Make the workers of a local Ray that starts inside the block import the trainable's libraries before a trial.
 
     With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import these modules
     themselves; this is left out if trials use GPUs or many cores each, because most of these processes would never get
