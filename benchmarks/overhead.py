@@ -4,7 +4,8 @@
     python benchmarks/overhead.py --only sweep,fit --json      # see --help
     python benchmarks/overhead.py --timeline 5                 # where the time until the first epoch goes
 
-Every row is a process of its own and its wall time is from its start to its exit. `fit` is the bare time of all
+`sweep_warm` is the same command after another one with `--keep-warm`, which is not counted. Every row is a process of
+its own and its wall time is from its start to its exit. `fit` is the bare time of all
 epochs in one compiled, warmed-up `Model.fit`; nothing is started, built or traced in it. `imports` is TensorFlow's
 import and the start of a local Ray, which any first epoch has to wait for. Memory is the sum of
 the resident pages of all processes of a row, shared ones counted in each.
@@ -29,7 +30,9 @@ import rivals
 import timeline
 
 ROOT = Path(__file__).parents[1]
-ROWS = ("sweep", *rivals.RIVALS)
+WARM = "sweep_warm"
+KEEPING = ("--keep-warm", "10m")
+ROWS = ("sweep", WARM, *rivals.RIVALS)
 EPOCHS = 5
 SAMPLE_S = 0.25
 
@@ -87,8 +90,13 @@ def main() -> None:
 def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
         folder = Path(scratch)
+        if row == WARM:
+            before = folder / "before"
+            before.mkdir()
+            warm_up = [*sweep_command(3, structures, epochs, before), *KEEPING]
+            subprocess.run([sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True)
         load, began = os.getloadavg()[0], time.perf_counter()
-        if row == "sweep":
+        if row in ("sweep", WARM):
             command, first = sweep_command(trials, structures, epochs, folder), lambda: _has_epoch(folder)
         else:
             marker = folder / "first"
@@ -103,6 +111,8 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
             prompt_s = time.time() - _last_end(folder)
             watch.stop()
             out.seek(0), err.seek(0)
+            if row == WARM:
+                subprocess.run([sys.executable, "-m", "sweep", "stop", "--warm"], cwd=ROOT, check=True)
             if code:
                 raise subprocess.CalledProcessError(code, command, stderr=err.read())
             if row in ("fit", "imports"):  # not from start to exit
