@@ -93,7 +93,7 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
         if row == WARM:
             before = folder / "before"
             before.mkdir()
-            warm_up = [*sweep_command(3, structures, epochs, before), *KEEPING]
+            warm_up = [*sweep_command(trials, structures, epochs, before), *KEEPING]
             subprocess.run([sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True)
         load, began = os.getloadavg()[0], time.perf_counter()
         if row in ("sweep", WARM):

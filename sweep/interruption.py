@@ -26,6 +26,14 @@ _OVER = b"\0"  # not the number of a signal
 _PATIENCE_S = 2.0  # for a terminal that accepts no output
 _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
 
+
+def tell_nobody(code: int) -> None:
+    """Do nothing; the usual `tell_exit`."""
+
+
+tell_exit: Callable[[int], None] = tell_nobody
+"""Called with the exit code before this process ends at once; a keeper passes it on to the command that it runs."""
+
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
 
@@ -222,6 +230,7 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     with suppress(Exception):  # a lost terminal must not prevent the exit
         tidy()
         os.write(terminal, f"{last_words}\n".encode())
+        tell_exit(CODE)
     os._exit(CODE)
 
 

@@ -8,6 +8,7 @@ after any kill.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -18,12 +19,13 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, NoReturn, TypeAlias
+from typing import IO, Any, NoReturn, TypeAlias
 
-from sweep import interruption
+from sweep import interruption, output
 from sweep.author_code import is_author_file
 from sweep.backends.ray_tune.kept_ray import KeptRay, keep_ray
 from sweep.command import run_command
@@ -35,6 +37,7 @@ FIRST_S = 30.0
 """Seconds after which a keeper ends that has got no command."""
 
 LOOK_S = 1.0
+_CONTAINER = Path("/sys/fs/cgroup")
 LEAST_MEMORY = 0.1
 """Share of the machine's memory that must be available while nothing runs."""
 
@@ -59,12 +62,13 @@ class Server:
         self._place = place
         self._kept = kept
         self._run_command = run
-        self._environment: dict[str, str] | None = None  # of the first command
-        self._installation: dict[str, int] = {}  # when it began
+        self._first: dict[str, Any] | None = None  # the first request, with which others must agree
+        self._log = os.dup(2)
         self._requests: SimpleQueue[Request] = SimpleQueue()
         self._lock = threading.Lock()  # protects the next two
         self._is_busy = False
         self._is_over = False
+        self._has_run = False
         self._until = time.monotonic() + FIRST_S
 
     def serve(self, listener: socket.socket) -> None:
@@ -78,6 +82,7 @@ class Server:
                     return
                 continue
             self._run(request)
+            self._has_run = True
             with self._lock:
                 self._is_busy = False
                 self._is_over = self._is_over or not self._kept.is_running
@@ -91,42 +96,58 @@ class Server:
         threading.Thread(target=_pass_signals, args=(request.connection, is_over), daemon=True).start()
         _connect_streams(request.streams)
         content = request.content
-        _take_terminal_variables(content["environment"])
+        _set_environment(content["environment"])
+        os.chdir(content["folder"])
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
+        self._kept.terminal = content["process"]
+        interruption.tell_exit = partial(_tell_exit, request.connection)
         try:
             code = self._run_command(content["arguments"], content["program"])
         except Exception:
             traceback.print_exc()
             code = 1
+        is_over.set()
         interruption.stop_handling_signals()
-        os.chdir(content["folder"])
+        interruption.tell_exit = interruption.tell_nobody
+        with suppress(OSError):  # the command has removed it
+            os.chdir(content["folder"])
+        self._clean_up()
+        if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
+            _say(self._describe_kept())
+        self._leave_streams()
+        _tell_exit(request.connection, code)
+
+    def _clean_up(self) -> None:
+        """Forget what a command has left in this process that the next one must not find."""
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
-        if self._kept.is_running and not self._kept.is_quiet:
-            _say(self._describe_kept())
-        _discard_streams()
-        is_over.set()
-        with suppress(OSError):
-            messages.send_answer(request.connection, exit=code)
+        if "tensorflow" in sys.modules:  # to test the best models, with the devices of this sweep
+            self._is_over = True
+
+    def _leave_streams(self) -> None:
+        """Write what this process says until the next command to its log."""
+        _connect_streams([os.open(os.devnull, os.O_RDWR), os.dup(self._log), os.dup(self._log)])
+        output.flush()  # what could not be written to the streams of the command
 
     def _describe_kept(self) -> str:
         """Return the line that says that something is kept, for how long, and how to end it."""
-        kept = "Ray"
+        kept = "Ray stays"
         if len(self._kept.workers):
-            kept = f"Ray and {counted(len(self._kept.workers), 'worker')}"
+            kept = f"Ray and {counted(len(self._kept.workers), 'worker')} stay"
         until = []
         if self._kept.keep_s:
             until.append(f"for {duration(self._kept.keep_s)}")
         if places.is_page_open(self._place):
             until.append("while the page is open")
         return (
-            f"warm     {kept} stay {' and '.join(until) or 'for a moment'} (process {os.getpid()}); end them with "
+            f"warm     {kept} {' and '.join(until) or 'for a moment'} (process {os.getpid()}); end it with "
             "python -m sweep stop --warm"
         )
 
     def _end_if_not_needed(self) -> bool:
-        is_needed = time.monotonic() < self._until or (self._kept.is_running and places.is_page_open(self._place))
+        is_lost = self._has_run and not self._kept.is_running
+        is_needed = not is_lost and (time.monotonic() < self._until or places.is_page_open(self._place))
         with self._lock:
             if not self._is_busy and (not is_needed or _is_memory_short()):
                 self._is_over = True
@@ -162,15 +183,14 @@ class Server:
         with self._lock:
             if self._is_busy or self._is_over:
                 reason = "it runs another sweep now" if self._is_busy else "it is about to end"
-                messages.send_answer(connection, reason=reason, is_busy=self._is_busy)
+                self._refuse(connection, reason)
                 refused = True
             else:
                 reason = self._find_hindrance(content)
                 refused = bool(reason)
                 if refused:
                     self._is_over = True
-                    _leave(self._place)
-                    messages.send_answer(connection, reason=reason)
+                    self._refuse(connection, reason)
                 else:
                     self._is_busy = True
         if refused:
@@ -183,22 +203,26 @@ class Server:
 
     def _find_hindrance(self, content: dict[str, Any]) -> str:
         """Return why the processes that are kept are of no use for a command; empty if they are."""
-        if self._environment is None:
-            self._environment = content["environment"]
-            self._installation = content["installation"]
+        if self._first is None:
+            self._first = content
             return ""
-        name = places.find_difference(self._environment, content["environment"])
+        name = places.find_difference(self._first["environment"], content["environment"])
         if name:
             return f"the environment variable {name} has another value"
-        if content["installation"] != self._installation:
+        for what, value in self._first["inherited"].items():
+            if content["inherited"].get(what) != value:
+                return f"{what} is another"
+        if content["installation"] != self._first["installation"]:
             return "the installed packages have changed"
         return ""
+
+    def _refuse(self, connection: socket.socket, reason: str) -> None:
+        messages.send_answer(connection, reason=reason, is_busy=self._is_busy, process=os.getpid())
 
     def _answer_question(self, connection: socket.socket, question: str) -> None:
         with self._lock:
             if question == "end" and not self._is_busy:
                 self._is_over = True
-                _leave(self._place)
             messages.send_answer(connection, process=os.getpid(), is_busy=self._is_busy)
 
 
@@ -217,13 +241,12 @@ def _pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
                 return
 
 
-def _take_terminal_variables(environment: dict[str, str]) -> None:
-    """Set the environment variables of the terminal as a command has them."""
-    for name in places.TERMINAL:
-        if name in environment:
-            os.environ[name] = environment[name]
-        else:
-            os.environ.pop(name, None)
+def _set_environment(environment: dict[str, str]) -> None:
+    """Set the environment variables as a command has them, whatever commands before have set; Ray's own stay."""
+    for name in os.environ.keys() - environment.keys():
+        if not name.startswith(("RAY_", "TUNE_")):
+            del os.environ[name]
+    os.environ.update(environment)
 
 
 def _connect_streams(streams: list[int]) -> None:
@@ -233,9 +256,10 @@ def _connect_streams(streams: list[int]) -> None:
         os.close(stream)
 
 
-def _discard_streams() -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    _connect_streams([nothing, os.dup(nothing), os.dup(nothing)])
+def _tell_exit(connection: socket.socket, code: int) -> None:
+    """Tell a command with which code it ends."""
+    with suppress(OSError):
+        messages.send_answer(connection, exit=code)
 
 
 def _forget_author_modules() -> None:
@@ -248,22 +272,35 @@ def _forget_author_modules() -> None:
 
 def _is_memory_short() -> bool:
     """Return whether other programs need the memory that is kept, where the system says so."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return False
-    values = {line.partition(":")[0]: int(line.split()[1]) for line in lines if len(line.split()) > 1}
-    return values.get("MemAvailable", 1) < LEAST_MEMORY * values.get("MemTotal", 1)
+    return _find_free_share() < LEAST_MEMORY
+
+
+def _find_free_share() -> float:
+    """Return the share of memory that is available: of the machine, or of this container if it has less; else 1."""
+    shares = [1.0]
+    with suppress(OSError, ValueError):
+        values = _read_numbers(Path("/proc/meminfo"))
+        shares.append(values["MemAvailable:"] / values["MemTotal:"])
+    with suppress(OSError, ValueError):  # there is none, or it has no limit ("max")
+        most = int((_CONTAINER / "memory.max").read_text())
+        used = int((_CONTAINER / "memory.current").read_text())
+        files = _read_numbers(_CONTAINER / "memory.stat")["inactive_file"]
+        shares.append((most - used + files) / most)
+    return min(shares)
+
+
+def _read_numbers(path: Path) -> dict[str, int]:
+    """Return the first number of each line of a file of the kernel's, by its first word."""
+    found = {}
+    for line in path.read_text().splitlines():
+        words = line.split()
+        found[words[0]] = int(words[1])
+    return found
 
 
 def _say(text: str) -> None:
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
-
-
-def _leave(place: Path) -> None:
-    """Make room for another keeper: commands that come now do not find this one."""
-    place.unlink(missing_ok=True)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
@@ -273,10 +310,28 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def main() -> None:
     """Serve at the place that the command line names, unless another process does."""
     place = Path(sys.argv[1])
+    with place.with_suffix(".lock").open("a") as lock:
+        deadline = time.monotonic() + FIRST_S
+        while not _lock(lock):
+            if place.exists() or time.monotonic() > deadline:
+                return
+            time.sleep(0.05)  # the one before is about to end
+        _serve(place)
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock a file; return False if another process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _serve(place: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     place.unlink(missing_ok=True)
     listener.bind(os.fspath(place))
-    inode = place.stat().st_ino
     listener.listen()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end)
@@ -284,9 +339,7 @@ def main() -> None:
     try:
         Server(place, kept).serve(listener)
     finally:
-        with suppress(OSError):
-            if place.stat().st_ino == inode:
-                _leave(place)
+        place.unlink(missing_ok=True)  # commands that come now do not find it
         kept.close()
         os._exit(0)
 

@@ -38,11 +38,7 @@ def failure() -> OSError | None:
 def prepare_streams() -> None:
     """Replace the standard streams: unencodable characters are escaped, closed streams discard what is printed."""
     _failures.clear()
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:  # otherwise the next opened file, such as a log, would receive what is printed
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    open_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:
@@ -55,6 +51,15 @@ def prepare_streams() -> None:
             io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=not buffered
         )
         setattr(sys, name, made)
+
+
+def open_closed_streams() -> None:
+    """Make closed standard streams discard what is printed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:  # otherwise the next opened file, such as a log, would receive what is printed
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
 
 
 def flush() -> None:

@@ -142,8 +142,16 @@ class ReadRecorder:
         self._reads.by_file = before.by_file
 
     def continue_session(self, name: str) -> None:
-        """Keep all that was read so far for the trials of another sweep, which may use the data that were read."""
+        """Keep all that was read so far for the trials of another sweep, which may use the data that were read.
+
+        Files that trials before have written are files like all others to them.
+        """
         self._session = name
+        for path in self._written:
+            if Path(path).is_file():
+                self._reads.files.setdefault(path, fingerprint_file(path))
+        self._written.clear()
+        self._excluded.clear()
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:

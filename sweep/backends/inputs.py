@@ -61,8 +61,8 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     files = {}
     for path, value in read.items():
         files[_make_relative(path, folders)] = value
-    for path in _expand(declared or (), folders):
-        files.setdefault(_make_relative(path, folders), fingerprint_file(path))
+    for path, value in collect_declared_inputs(job, declared).files.items():
+        files.setdefault(path, value)
     if declared is None:
         unknown = (*reads.unknown, *_list_unobserved_imports(job))
     else:
@@ -75,15 +75,27 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     )
 
 
-def collect_data_inputs(job: Job) -> Inputs:
-    """Return what the data come from that this process has loaded; a trial's own inputs have a fingerprint instead."""
+def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
+    """Return the files that the trainable names in ``depends_on``, as they are now."""
+    folders = _list_folder_names(job.working_folder, job.import_folders)
+    files = {}
+    for path in _expand(declared or (), folders):
+        files[_make_relative(path, folders)] = fingerprint_file(path)
+    return Inputs(files=files)
+
+
+def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
+    """Return what the data come from that this process has loaded.
+
+    The inputs of a trial have the fingerprint of its data instead. ``declared`` is that of `collect_inputs`.
+    """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)
     return Inputs(
         files={_make_relative(path, folders): value for path, value in reads.files.items()},
         folders={_make_relative(path, folders): value for path, value in reads.folders.items()},
         environment=dict(reads.environment),
-        unknown=tuple(reads.unknown),
+        unknown=tuple(reads.unknown) if declared is None else (),
     )
 
 

@@ -45,6 +45,7 @@ class Job:
     given: object = field(default=None, repr=False)  # the class or function itself, if no module has it
     working_folder: Path | None = None  # the driver's, in which trials begin if it exists on the node
     code: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the author's modules when the session began
+    digest: str = ""  # of all modules that the trainable imports, and of the versions of packages
     data_seed: int = 0  # seed for loading data and importing the author's modules
 
     @property

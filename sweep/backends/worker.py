@@ -152,6 +152,7 @@ class Worker:
         self._trainable: Trainable | None = None
         self.surroundings = Surroundings(job.working_folder, alone=node is not None)
         self._taken = 0  # number of trials accepted
+        self._declared: Inputs | None = None  # what `depends_on` names, when the first trial began
         self._has_earlier_trials = (
             False  # whether the trainable has had earlier trials, and may still hold memory for them
         )
@@ -187,7 +188,8 @@ class Worker:
         if inputs.list_changed_modules(job):
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
-        for read in (inputs.collect_inputs(job, declared), inputs.collect_data_inputs(job)):
+        read_by_data = inputs.collect_data_inputs(job, declared)
+        for read in (inputs.collect_inputs(job, declared), read_by_data, self._declared or Inputs()):
             hindrance = inputs.find_hindrance(read, job.working_folder, job.import_folders)
             if hindrance:
                 return hindrance
@@ -197,6 +199,8 @@ class Worker:
         """Train with the trainable of a worker of another sweep in this process, which has been closed."""
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
+        self._declared = earlier._declared
+        self._taken = earlier._taken
 
     def close(self) -> None:
         """Release the last trial and stop receiving the driver's messages."""
@@ -529,7 +533,9 @@ class Worker:
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest intact checkpoint if it has one."""
-        inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
+        declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
+        if self._declared is None:
+            self._declared = inputs.collect_declared_inputs(self.job, declared)
         trial.saver.finish(kept=False)
         trial.done = 0
         trial.trained_s = 0.0

@@ -147,7 +147,7 @@ def _take_keeping(given: dict[str, Any]) -> None:
     kept = get_kept_ray()
     if kept is not None:
         kept.keep_s = seconds or kept.keep_s
-        kept.is_quiet = given["quiet"]
+        kept.is_quiet = given["quiet"] or given["as_json"] or given["events"]
         return
     if seconds is None or given.get("detach"):  # then the process in the background gets the option
         return

@@ -95,7 +95,7 @@ def _run(
         for line in changed:
             click.echo(printable(line), err=True)
         if ui:
-            page.say_address_beside(results, spec.name, os.getpid())
+            page.say_address_beside(results, spec.name, _find_command_process())
         here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
@@ -105,7 +105,7 @@ def _run(
     for note in planning.list_notes(spec, source):
         click.echo(note, err=True)
     if ui:
-        page.say_address_beside(results, spec.name, os.getpid())
+        page.say_address_beside(results, spec.name, _find_command_process())
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
     conclude(outcome, how, as_json=as_json)
@@ -194,6 +194,14 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     for word in ("watch", "wait", "stop", "output"):
         click.echo(f"{word:<9}{printable(getattr(found, word))}")
     return driver.process
+
+
+def _find_command_process() -> int:
+    """Return the process that ends with this command: the one that a person has started, if a keeper runs it."""
+    from sweep.backends.ray_tune.kept_ray import get_kept_ray
+
+    kept = get_kept_ray()
+    return os.getpid() if kept is None else kept.terminal or os.getpid()
 
 
 def _import_early(spec: Spec, how: Options) -> None:

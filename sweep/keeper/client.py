@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sweep import interruption, output
 from sweep.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -30,8 +31,13 @@ START_S = 20.0
 END_S = 20.0
 """Seconds that a keeper may take to end its Ray."""
 
+ANSWER_S = 20.0
+"""Seconds that a keeper may take to say whether it runs a command."""
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.keeper_process import main; main()"
+"""Runs the keeper without the working folder in the search path, where the author may have a module with the name of a
+library's. The folder of sweep comes last, in case it is not installed."""
 
 
 def run_in_keeper(arguments: Sequence[str]) -> int | None:
@@ -42,10 +48,21 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """
     if not _may_be_kept(arguments):
         return None
+    output.open_closed_streams()
+    try:
+        return _run_in_keeper(arguments)
+    except KeyboardInterrupt:
+        _say(interruption.NOTHING_STARTED)
+        return interruption.CODE
+
+
+def _run_in_keeper(arguments: Sequence[str]) -> int | None:
     from sweep.keeper import place as places
 
     place = places.find_place()
     if place is None:
+        if _asks_to_be_kept(arguments):
+            _say("nothing is kept warm: there is no folder that only you can enter for the keeper's socket")
         return None
     wants = _asks_to_be_kept(arguments) or places.is_page_open(place)
     keeper = Keeper.find(place)
@@ -53,10 +70,12 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
         refusal = keeper.request(arguments)
         if refusal is None:
             return keeper.follow()
-        if refusal.get("is_busy") or not wants:
+        if refusal["is_busy"]:
             _say(f"the warm Ray of this folder is not used: {refusal['reason']}")
             return None
-        _say(f"the warm Ray of this folder is replaced: {refusal['reason']}")
+        _say(f"the warm Ray of this folder ends: {refusal['reason']}")
+        if refusal["process"]:
+            _wait_for_end(int(refusal["process"]))
     return _run_in_new_keeper(place, arguments) if wants else None
 
 
@@ -85,17 +104,21 @@ def stop_keeper() -> str:
     if answer["is_busy"]:
         hint = "stop the sweep first: python -m sweep stop NAME"
         raise RefusedError.one("--warm", f"process {process} runs a sweep now", hint)
-    _wait_for_end(process)
+    if not _wait_for_end(process):
+        return f"what was kept warm for this folder ends (process {process}, which still runs)"
     return f"ended what was kept warm for this folder (process {process})"
 
 
-def _wait_for_end(process: int) -> None:
-    """Wait until a process that was asked to end has ended, at most `END_S` seconds."""
+def _wait_for_end(process: int) -> bool:
+    """Wait until a process that was asked to end has ended; return whether it has, within `END_S` seconds."""
     deadline = time.monotonic() + END_S
-    with suppress(OSError):  # it has ended
-        while time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        try:
             os.kill(process, 0)
-            time.sleep(0.05)
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 class Keeper:
@@ -125,9 +148,10 @@ class Keeper:
     @classmethod
     def start(cls, place: Path) -> Keeper | None:
         """Start a keeper and connect to it; return None if it does not start."""
+        home = os.fspath(Path(__file__).parents[2])
         with place.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "sweep.keeper_process", os.fspath(place)],
+                [sys.executable, *_list_interpreter_options(), "-P", "-c", _PROGRAM, home, os.fspath(place)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -140,7 +164,7 @@ class Keeper:
                 process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
                 return keeper
             if process.poll() is not None:
-                return None
+                return cls.find(place)  # that of another command, which was faster
             time.sleep(0.01)
         process.kill()
         process.wait()
@@ -156,27 +180,36 @@ class Keeper:
             "folder": os.getcwd(),  # noqa: PTH109  # as it is named here
             "environment": dict(os.environ),
             "search_path": sys.path,
+            "process": os.getpid(),
+            "inherited": place.describe_process(),
             "installation": place.describe_installation(),
         }
+        self._connection.settimeout(ANSWER_S)
         try:
             messages.send_request(self._connection, request, (0, 1, 2))
             answer = self._read()
         except OSError as error:
-            return {"reason": str(error)}
+            answer = {"reason": str(error) or "it does not answer", "is_busy": True}
         if answer is None:
-            return {"reason": "it has ended"}
+            answer = {"reason": "it has ended", "is_busy": False, "process": 0}
         if "reason" in answer:
+            self.close()
             return answer
+        self._connection.settimeout(None)
         return None
 
     def ask(self, question: str) -> dict[str, Any] | None:
-        """Ask something else of it, see `keeper_process`; return its answer, None if it has ended."""
+        """Ask something else of it, see `keeper_process`, and close; return its answer, None if it has ended."""
         from sweep.keeper import messages
 
-        with suppress(OSError):
+        self._connection.settimeout(ANSWER_S)
+        try:
             messages.send_request(self._connection, {"question": question}, (0, 1, 2))
             return self._read()
-        return None
+        except OSError:
+            return None
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the connection; the keeper ends the command that it runs for it, saving its trials."""
@@ -191,10 +224,11 @@ class Keeper:
         finally:
             for number, handler in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, handler)
+            self.close()
         if answer is not None:
             return int(answer["exit"])
         if self._signals:
-            return INTERRUPTED
+            return interruption.CODE
         _say("error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status")
         return 1
 
@@ -220,6 +254,19 @@ def _may_be_kept(arguments: Sequence[str]) -> bool:
 
 def _asks_to_be_kept(arguments: Sequence[str]) -> bool:
     return any(word.partition("=")[0] == OPTION for word in arguments)
+
+
+def _list_interpreter_options() -> list[str]:
+    """Return the options with which Python itself was started for this program."""
+    words = iter(sys.orig_argv[1:])
+    options = []
+    for word in words:
+        if word in ("-m", "-c") or not word.startswith("-"):
+            break
+        options.append(word)
+        if word in ("-X", "-W"):
+            options.append(next(words, ""))
+    return options
 
 
 def _name_program() -> str:

@@ -31,11 +31,15 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
     size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
     content = _receive(connection, size) if size <= _LARGEST else b""
-    if len(streams) != _STREAMS or len(content) != size:
+    try:
+        request = json.loads(content) if len(content) == size else None
+    except ValueError:
+        request = None
+    if len(streams) != _STREAMS or not isinstance(request, dict):
         for stream in streams:
             os.close(stream)
         return None
-    return json.loads(content), streams
+    return request, streams
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:

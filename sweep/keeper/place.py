@@ -12,12 +12,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 TERMINAL = frozenset(
     {
         *("_", "COLORTERM", "COLUMNS", "DISPLAY", "FORCE_COLOR", "LINES", "NO_COLOR", "OLDPWD", "PWD", "SHLVL"),
-        *("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "TERM", "TERM_PROGRAM", "TERM_SESSION_ID", "TMUX"),
-        *("TMUX_PANE", "VTE_VERSION", "WINDOWID", "WINDOW", "XDG_SESSION_ID"),
+        *("GNOME_TERMINAL_SCREEN", "GPG_TTY", "ITERM_SESSION_ID", "KITTY_PID", "KITTY_WINDOW_ID", "SSH_AUTH_SOCK"),
+        *("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "STY", "TERM", "TERMINATOR_UUID", "TERM_PROGRAM"),
+        *("TERM_SESSION_ID", "TMUX", "TMUX_PANE", "VSCODE_GIT_IPC_HANDLE", "VSCODE_IPC_HOOK_CLI", "VTE_VERSION"),
+        *("WINDOW", "WINDOWID", "WT_SESSION", "XDG_SESSION_ID"),
     }
 )
 """Environment variables of a terminal; a keeper takes them over from each command. All others must not have changed."""
@@ -50,19 +53,38 @@ def find_place(folder: Path | None = None) -> Path | None:
 
 
 def describe_installation() -> dict[str, int]:
-    """Return when each folder of the search path and each module of sweep has changed, in ns.
+    """Return when each folder of the search path and each module of sweep and its trainables has changed, in ns.
 
-    An installer changes the folder that it installs to.
+    An installer changes the folder that it installs to. The first entry of the search path is that of the program.
     """
     changed = {}
-    own = Path(__file__).parents[1]
-    for path in [*map(Path, sys.path), *own.rglob("*.py")]:
+    home = Path(__file__).parents[2]
+    modules = [*(home / "sweep").rglob("*.py"), *(home / "trainables").rglob("*.py")]
+    for path in [*map(Path, sys.path[1:]), *modules]:
         if path.is_absolute() and path != Path.cwd():
             try:
                 changed[str(path)] = path.stat().st_mtime_ns
             except OSError:  # a folder of the search path need not exist
                 changed[str(path)] = 0
     return changed
+
+
+def describe_process() -> dict[str, Any]:
+    """Return what a process inherits besides its environment, and the identity of its working folder."""
+    import resource  # only on systems that have keepers
+
+    mask = os.umask(0)
+    os.umask(mask)
+    folder = Path.cwd().stat()
+    limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)]
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return {
+        "the umask": mask,
+        "the working folder": [folder.st_dev, folder.st_ino],
+        "a limit of the process": [list(limit) for limit in limits],
+        "the cores that it may use": cores,
+        "its niceness": os.getpriority(os.PRIO_PROCESS, 0),
+    }
 
 
 def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -83,7 +105,7 @@ def opening_page(folder: Path) -> Iterator[None]:
         yield
         return
     with _page_file(place).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH)
         yield
 
 

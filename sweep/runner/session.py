@@ -266,6 +266,7 @@ class Session:
             given=self.training.given,
             working_folder=self.training.working_folder,
             code=self.training.source.module_digests(),
+            digest=self.training.source.digest(),
             data_seed=spec.data_seed,
         )
 

@@ -189,6 +189,38 @@ def test_if_the_keeper_is_killed_the_sweep_is_resumed_and_nothing_stays(project:
     processes.wait_until_gone(family, 100)
 
 
+def test_what_depends_on_names_is_compared_with_what_it_was(project: Project) -> None:
+    declared = TRAINABLE.replace(
+        "SCALE = 1.0", 'import subprocess\n\nSCALE = float(subprocess.check_output("cat scale", shell=True))'
+    )
+    declared = declared.replace("class Mine:", 'class Mine:\n    depends_on = ["scale"]\n')
+    (project.folder / "mine.py").write_text(declared)
+    (project.folder / "scale").write_text("1.0")
+    project.run("a")
+    project.run("b")
+    assert set(project.read("b", "process")) == set(project.read("a", "process"))
+    (project.folder / "scale").write_text("4.0")
+    said = project.run("c")
+    assert "they have read scale, which has changed" in said
+    assert project.read("c", "loss") == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_what_dies_while_nothing_runs_is_replaced(project: Project) -> None:
+    said = project.run("a")
+    keeper = int(said.partition("(process ")[2].partition(")")[0])
+    one = int(project.read("a", "process")[0])
+    os.kill(one, signal.SIGKILL)
+    said = project.run("b")
+    assert "1 worker of the sweep before cannot be used again" in said
+    assert project.read("b", "loss") == [0.5, 1.0, 1.5, 2.0]
+    assert one not in project.read("b", "process")
+    raylet = next(process for process in processes.below(keeper) if "raylet/raylet" in process.title)
+    raylet.kill()
+    _wait(lambda: not Path(f"/proc/{keeper}").exists())
+    said = project.run("c")
+    assert project.read("c", "loss") == [0.5, 1.0, 1.5, 2.0]
+
+
 def test_it_ends_after_its_time_with_all_its_processes(project: Project) -> None:
     said = project.type("run", _file(project, "a"), "--keep-warm", "3s")
     keeper = int(said.partition("(process ")[2].partition(")")[0])

@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
-from sweep import interruption, keeper_process
+from sweep import interruption, keeper_process, output
 from sweep.backends.ray_tune.kept_ray import KeptRay
 from sweep.errors import RefusedError
 from sweep.keeper import client, messages
@@ -35,15 +35,27 @@ class FakeRay(KeptRay):
         return self.running
 
 
-@dataclass
 class Kept:
     """A keeper in a process of its own, and its place."""
 
-    place: Path
-    process: int
+    def __init__(self, place: Path, process: int) -> None:
+        self.place, self.process = place, process
+        self._status: int | None = None
+        self._reaper = threading.Thread(target=self._reap)  # an ended process stays until its parent has asked for it
+        self._reaper.start()
+
+    def _reap(self) -> None:
+        self._status = os.waitpid(self.process, 0)[1]
 
     def wait(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        self._reaper.join(20)
+        assert self._status is not None
+        return os.waitstatus_to_exitcode(self._status)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.process, signal.SIGKILL)
+        self._reaper.join(20)
 
 
 Command = Callable[[Sequence[str], str], int]
@@ -60,6 +72,7 @@ def wait_for_signal(arguments: Sequence[str], program: str) -> int:
     received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: received.append(number))
+    Path("ready").touch()
     while not received:
         time.sleep(0.01)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -73,7 +86,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     monkeypatch.setattr(keeper_process, "LOOK_S", 0.02)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    started: list[int] = []
+    started: list[Kept] = []
 
     def start_keeper(command: Command = echo, *, keep_s: float = 60.0, running: bool = True) -> Kept:
         place = places.find_place()
@@ -89,16 +102,12 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             keeper_process.Server(place, kept, command).serve(listener)
             os._exit(0)
         listener.close()
-        started.append(process)
-        return Kept(place, process)
+        started.append(Kept(place, process))
+        return started[-1]
 
     yield start_keeper
-    for process in started:
-        try:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass
+    for kept in started:
+        kept.kill()
 
 
 def test_a_command_is_run_with_the_terminal_of_the_person(
@@ -111,7 +120,7 @@ def test_a_command_is_run_with_the_terminal_of_the_person(
         assert client.run_in_keeper(["run", "a.yaml", "-q"]) == 3
     said = capfd.readouterr()
     assert said.out == "sweep run a.yaml -q 77\n" * 2
-    line = f"warm     Ray stay for 1 min 00 s (process {kept.process}); end them with python -m sweep stop --warm"
+    line = f"warm     Ray stays for 1 min 00 s (process {kept.process}); end it with python -m sweep stop --warm"
     assert said.err.splitlines() == [line] * 2
 
 
@@ -153,7 +162,7 @@ def test_a_command_whose_terminal_is_gone_is_asked_to_end(start: Callable[..., K
     assert busy is not None
     answer = busy.ask("look")
     assert answer == {"process": kept.process, "is_busy": True}
-    del busy
+    until(Path("ready").exists)
     keeper.close()
     deadline = time.monotonic() + 10
     while client.run_in_keeper(["status"]) is None and time.monotonic() < deadline:
@@ -179,6 +188,7 @@ def test_while_it_runs_a_sweep_another_command_runs_where_it_is_typed(
     assert "the warm Ray of this folder is not used: it runs another sweep now" in capfd.readouterr().err
     with pytest.raises(RefusedError, match=f"process {kept.process} runs a sweep now"):
         client.stop_keeper()
+    keeper.close()
 
 
 def test_in_another_environment_it_is_of_no_use_and_ends(
@@ -188,9 +198,8 @@ def test_in_another_environment_it_is_of_no_use_and_ends(
     assert client.run_in_keeper(["run", "a.yaml"]) == 2
     monkeypatch.setenv("TF_XLA_FLAGS", "--other")
     assert client.run_in_keeper(["run", "a.yaml"]) is None
-    assert "is not used: the environment variable TF_XLA_FLAGS has another value" in capfd.readouterr().err
+    assert "ends: the environment variable TF_XLA_FLAGS has another value" in capfd.readouterr().err
     assert kept.wait() == 0
-    assert not kept.place.exists()
 
 
 def test_after_an_installation_it_is_of_no_use_and_ends(
@@ -219,10 +228,8 @@ def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[...
     assert kept.wait() == 0
     kept.place.unlink(missing_ok=True)
     kept = start()
-    ended = threading.Thread(target=kept.wait)  # as its parent, this process must
-    ended.start()
     assert client.stop_keeper() == f"ended what was kept warm for this folder (process {kept.process})"
-    ended.join(10)
+    assert kept.wait() == 0
 
 
 def test_if_it_dies_the_command_says_so(start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]) -> None:
@@ -257,15 +264,113 @@ def test_what_is_no_request_is_dropped(start: Callable[..., Kept], content: byte
 
 
 def test_a_request_arrives_as_it_was_sent() -> None:
-    one, other = socket.socketpair()
     request: dict[str, Any] = {"arguments": ["x" * 300_000], "environment": {"A": "ü"}}
-    sender = threading.Thread(target=messages.send_request, args=(one, request, (0, 1, 2)))
-    sender.start()
-    received = messages.receive_request(other)
-    sender.join()
+    one, other = socket.socketpair()
+    with one, other:
+        sender = threading.Thread(target=messages.send_request, args=(one, request, (0, 1, 2)))
+        sender.start()
+        received = messages.receive_request(other)
+        sender.join()
+        assert messages.is_own(one)
     assert received is not None
     assert received[0] == request
     assert [os.fstat(stream) for stream in received[1]] == [os.fstat(number) for number in (0, 1, 2)]
     for stream in received[1]:
         os.close(stream)
-    assert messages.is_own(one)
+
+
+@pytest.mark.parametrize("name", ["the umask", "the working folder", "its niceness", "the cores that it may use"])
+def test_what_a_process_inherits_must_be_the_same(
+    start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    kept = start()
+    assert client.run_in_keeper(["run", "a.yaml"]) == 2
+    other = {**places.describe_process(), name: 99}
+    monkeypatch.setattr(places, "describe_process", lambda: other)
+    assert client.run_in_keeper(["run", "a.yaml"]) is None
+    assert f"the warm Ray of this folder ends: {name} is another" in capfd.readouterr().err
+    assert kept.wait() == 0
+
+
+def test_variables_that_a_command_has_set_are_gone_in_the_next(
+    start: Callable[..., Kept], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def change(arguments: Sequence[str], program: str) -> int:
+        os.write(1, f"{os.environ.get('OURS')} {os.environ.get('THEIRS')}\n".encode())
+        os.environ["OURS"] = "1"
+        os.environ.pop("THEIRS", None)
+        return 0
+
+    monkeypatch.setenv("THEIRS", "2")
+    start(change)
+    assert [client.run_in_keeper(["run", "a.yaml"]) for _ in range(2)] == [0, 0]
+    assert capfd.readouterr().out == "None 2\n" * 2
+
+
+def test_a_command_that_ends_its_process_at_once_has_its_exit_code(start: Callable[..., Kept]) -> None:
+    def leave(arguments: Sequence[str], program: str) -> int:
+        interruption.exit_now("stopped at once")
+        return 0
+
+    start(leave)
+    assert client.run_in_keeper(["run", "a.yaml"]) == interruption.CODE
+
+
+def test_after_tensorflow_was_imported_nothing_is_kept(start: Callable[..., Kept]) -> None:
+    def test_best_models(arguments: Sequence[str], program: str) -> int:
+        sys.modules["tensorflow"] = sys
+        return 0
+
+    kept = start(test_best_models)
+    assert client.run_in_keeper(["run", "a.yaml"]) == 0
+    assert kept.wait() == 0
+
+
+def test_what_a_broken_pipe_has_left_does_not_reach_the_next_command(
+    start: Callable[..., Kept], tmp_path: Path
+) -> None:
+    def speak(arguments: Sequence[str], program: str) -> int:
+        output.prepare_streams()
+        print(arguments[1], end="")  # noqa: T201  # into a buffer
+        with suppress(OSError):
+            sys.stdout.flush()
+        return 0
+
+    kept = start(speak)
+    for word, stream in (("old", "/dev/full"), ("new", str(tmp_path / "out"))):
+        keeper = Keeper.find(kept.place)
+        assert keeper is not None
+        with open(stream, "w") as file:  # noqa: PTH123  # a device
+            saved = os.dup(1)
+            os.dup2(file.fileno(), 1)
+            try:
+                assert keeper.request(["run", word]) is None
+            finally:
+                os.dup2(saved, 1)
+                os.close(saved)
+            assert keeper.follow() == 0
+    assert (tmp_path / "out").read_text() == "new"
+
+
+def test_two_first_commands_share_one_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="k-"))
+    monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
+    monkeypatch.chdir(tmp_path)
+    place = places.find_place()
+    assert place is not None
+    found: list[Keeper | None] = []
+    starts = [threading.Thread(target=lambda: found.append(Keeper.start(place))) for _ in range(3)]
+    for one in starts:
+        one.start()
+    for one in starts:
+        one.join()
+    answers = []
+    for keeper in found:
+        assert keeper is not None
+        answers.append(keeper.ask("look"))
+    assert len({answer["process"] for answer in answers if answer is not None}) == 1
+    assert None not in answers
+    monkeypatch.setattr(client, "END_S", 1.0)
+    assert "kept warm for this folder" in client.stop_keeper()  # this process has started it, and must ask for its end
+    (process,) = {answer["process"] for answer in answers if answer is not None}
+    os.waitpid(process, 0)

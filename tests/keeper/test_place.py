@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_the_environment_must_be_the_same_but_for_the_terminal(
 def test_an_installation_changes_its_description(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "path", [sys.path[0], str(site), *sys.path[1:]])
     before = places.describe_installation()
     assert before == places.describe_installation()
     os.utime(site, ns=(1, 1))

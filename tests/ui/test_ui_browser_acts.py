@@ -105,8 +105,8 @@ ROWS: Mapping[str, Row] = {
         line="stop runs --now",
         sweep="runs",
         fields={},
-        logged=lambda new: not without_epochs(new),  # as after a kill
-        state="killed",
+        logged=lambda new: has_ended(new, "stopped at once on request"),
+        state="stopped at once on request",
     ),
     "stop_trial": Row(
         line="stop runs --trial 0 --now",

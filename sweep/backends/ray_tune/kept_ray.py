@@ -32,6 +32,8 @@ class KeptRay:
     """Seconds for which it stays after a command."""
     is_quiet: bool = False
     """Whether the last command asked for no progress."""
+    terminal: int = 0
+    """The process of the command that runs now, as a person has typed it; 0: this one."""
     listener: Listener = field(default_factory=Listener)
     _kept: ExitStack = field(default_factory=ExitStack)
     _cluster: Cluster | None = None
@@ -122,8 +124,9 @@ class KeptRay:
 
     def close(self) -> None:
         """End the workers and the Ray."""
-        if self._workers is not None:
+        if self._workers is not None and not self._is_lost:
             self._workers.end()
+        self._workers = None
         self._kept.close()
         self._cluster = None
         self._is_lost = False

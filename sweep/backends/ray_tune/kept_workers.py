@@ -107,6 +107,7 @@ class _KeepsWorkers:
     _actor_to_trial: dict[Any, Any]
     _trial_to_actor: dict[Any, Any]
     _started_actors: set[Any]
+    _stopping_actors: dict[Any, float]
     _actor_started: Callable[..., None]
     _actor_stopped: Callable[..., None]
     _actor_failed: Callable[..., None]
@@ -158,8 +159,10 @@ class _KeepsWorkers:
         idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
         for trial in list(self._actor_to_trial.values()):
             self._schedule_trial_stop(trial)
+        stopping = len(self._stopping_actors)
         self._cleanup_stopping_actors(force_all=True)
-        self._actor_manager.next(timeout=0)  # kills a worker that has not stopped
+        for _ in range(stopping):
+            self._actor_manager.next(timeout=0)  # kills one that has not stopped
         resting = [worker.handle.rest.remote() for worker in idle]
         with suppress(Exception):  # a worker that does not answer is ended before the next sweep
             ray.get(resting, timeout=ANSWER_S)

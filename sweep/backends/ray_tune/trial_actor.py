@@ -121,7 +121,7 @@ class TrialWorker(tune.Trainable):
                 return f"{name} is another"
         if settings != self._settings:
             return "its devices or its training block are others"
-        if job.code != self._job.code:
+        if (job.code, job.digest) != (self._job.code, self._job.digest):
             return "the code has changed"
         worker = self._group.idle_worker
         if worker is None:

@@ -35,6 +35,7 @@ _SIGNALS = {
 }
 _EXIT, _TRIAL = "exit code ", "trial "
 _files: list[int] = []  # file of this process
+_EXIT_NOW = os._exit
 
 
 def get_exits_folder(job: Job) -> Path:
@@ -53,7 +54,7 @@ def make_exits_folder(job: Job) -> Iterator[None]:
 
 
 def record_exit(job: Job) -> Callable[[int], None]:
-    """Make this process record how it dies; call once in each worker.
+    """Make this process record how it dies, for this session instead of an earlier one.
 
     Return a function that must be called with the number of each trial that begins.
     """
@@ -64,8 +65,10 @@ def record_exit(job: Job) -> Callable[[int], None]:
     except OSError:  # a full disk: the cause will be unknown
         return lambda trial: None
     faulthandler.enable(file)
-    _files.append(file)
-    setattr(os, "_exit", _wrap_exit(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
+    for earlier in _files:
+        os.close(earlier)
+    _files[:] = [file]
+    setattr(os, "_exit", _wrap_exit(file, _EXIT_NOW, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
 
     def began(trial: int) -> None:
         with suppress(OSError):
