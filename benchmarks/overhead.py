@@ -91,9 +91,8 @@ def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
         folder = Path(scratch)
         if row == WARM:
-            before = folder / "before"
-            before.mkdir()
-            warm_up = [*sweep_command(trials, structures, epochs, before), *KEEPING]
+            results = str(folder / "before")
+            warm_up = [*sweep_command(trials, structures, epochs, folder), *KEEPING, "--results", results]
             subprocess.run([sys.executable, *warm_up], cwd=ROOT, check=True, capture_output=True, text=True)
         load, began = os.getloadavg()[0], time.perf_counter()
         if row in ("sweep", WARM):
