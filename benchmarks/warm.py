@@ -98,7 +98,9 @@ def main() -> int:
 def compare(project: Path, name: str, changes: list[str]) -> int:
     """Print a row for each change of a file; return how many differ."""
     content = prepare(project, name)
-    run(project, {**content, "name": "before"}, warm=True)
+    _, code = run(project, {**content, "name": "before"}, warm=True)
+    if code:
+        raise RuntimeError(f"{name} is refused as it is")
     before = list_workers()
     wrong = 0
     try:
@@ -168,7 +170,7 @@ def apply(content: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
 def run(project: Path, content: dict[str, Any], *, warm: bool) -> tuple[float, int]:
     """Run a sweep file; return the seconds until its first epoch and the exit code."""
     name = content["name"]
-    (project / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    (project / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     option = ["--keep-warm", "5m"] if warm else []
     began = time.time()
     # a folder of its own has no keeper, so that a cold run does not meet the warm one
