@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_a_sweep_in_warm_processes_has_the_numbers_of_one_from_nothing() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "warm.py"), "--files", "own", "--changes", "none", "data"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -146,6 +146,7 @@ def test_what_was_changed_is_noticed(project: Project, file: str, content: str, 
     assert set(project.read("c", "process")) == set(project.read("b", "process"))
 
 
+@pytest.mark.slow
 def test_other_resources_and_another_training_block_get_other_workers(project: Project) -> None:
     project.run("a")
     said = project.run("b", **{"epochs: 2": "epochs: 2\ntraining: {precision: float32}"})
@@ -155,6 +156,7 @@ def test_other_resources_and_another_training_block_get_other_workers(project: P
     assert project.read("c", "loss") == project.read("a", "loss")
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_the_next_command_goes_on_warm(project: Project) -> None:
     (project.folder / "mine.py").write_text(SLOW)
     project.run("a")
@@ -171,6 +173,7 @@ def test_ctrl_c_saves_and_the_next_command_goes_on_warm(project: Project) -> Non
     assert set(project.read("b", "process")) <= set(project.read("a", "process"))
 
 
+@pytest.mark.slow
 def test_if_the_keeper_is_killed_the_sweep_is_resumed_and_nothing_stays(project: Project) -> None:
     (project.folder / "mine.py").write_text(SLOW)
     said = project.run("a")
@@ -189,6 +192,7 @@ def test_if_the_keeper_is_killed_the_sweep_is_resumed_and_nothing_stays(project:
     processes.wait_until_gone(family, 100)
 
 
+@pytest.mark.slow
 def test_what_depends_on_names_is_compared_with_what_it_was(project: Project) -> None:
     declared = TRAINABLE.replace(
         "SCALE = 1.0", 'import subprocess\n\nSCALE = float(subprocess.check_output("cat scale", shell=True))'
@@ -205,6 +209,7 @@ def test_what_depends_on_names_is_compared_with_what_it_was(project: Project) ->
     assert project.read("c", "loss") == [2.0, 4.0, 6.0, 8.0]
 
 
+@pytest.mark.slow
 def test_what_dies_while_nothing_runs_is_replaced(project: Project) -> None:
     said = project.run("a")
     keeper = int(said.partition("(process ")[2].partition(")")[0])
@@ -221,6 +226,7 @@ def test_what_dies_while_nothing_runs_is_replaced(project: Project) -> None:
     assert project.read("c", "loss") == [0.5, 1.0, 1.5, 2.0]
 
 
+@pytest.mark.slow
 def test_it_ends_after_its_time_with_all_its_processes(project: Project) -> None:
     said = project.type("run", _file(project, "a"), "--keep-warm", "3s")
     keeper = int(said.partition("(process ")[2].partition(")")[0])
@@ -230,6 +236,7 @@ def test_it_ends_after_its_time_with_all_its_processes(project: Project) -> None
     assert project.type("stop", "--warm") == "nothing is kept warm for this folder\n"
 
 
+@pytest.mark.slow
 def test_mistakes_are_told_as_ever_and_end_nothing(project: Project) -> None:
     project.run("a")
     (project.folder / "wrong.yaml").write_text(FILE.replace("NAME", "wrong").replace("method: grid", "method: gird"))
