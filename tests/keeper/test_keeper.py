@@ -97,6 +97,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         process = os.fork()
         if process == 0:
             interruption.stop_handling_signals()
+            sys.modules.pop("tensorflow", None)  # of tests before, with which a keeper would end
             kept = FakeRay(keep_s=keep_s)
             kept.running = running
             keeper_process.Server(place, kept, command).serve(listener)
@@ -148,9 +149,24 @@ def test_without_a_keeper_a_command_runs_where_it_is_typed(start: Callable[..., 
 def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
     start(wait_for_signal)
     for number in (signal.SIGINT, signal.SIGTERM):
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
-        timer.start()
-        assert client.run_in_keeper(["run", "a.yaml"]) == number
+        Path("ready").unlink(missing_ok=True)
+        before = signal.signal(number, lambda number, frame: None)  # one that comes too early must not end the tests
+        is_over = threading.Event()
+        sender = threading.Thread(target=_send_signals, args=(number, is_over))
+        sender.start()
+        try:
+            assert client.run_in_keeper(["run", "a.yaml"]) == number
+        finally:
+            is_over.set()
+            sender.join()
+            signal.signal(number, before)
+
+
+def _send_signals(number: int, is_over: threading.Event) -> None:
+    """Send this process a signal again and again, from when a keeper's command waits for it."""
+    until(lambda: Path("ready").exists() or is_over.is_set())
+    while not is_over.wait(1.0):
+        os.kill(os.getpid(), number)
 
 
 def test_a_command_whose_terminal_is_gone_is_asked_to_end(start: Callable[..., Kept], tmp_path: Path) -> None:
