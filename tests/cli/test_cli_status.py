@@ -169,12 +169,12 @@ def test_a_finished_sweep_that_is_changed_says_what_is_to_come(project: Path) ->
     while facts.look():
         pass
     told = f"To come: 1 trial, since it was changed. Go on with: {folder.to_resume}"
-    assert facts.describe().note == told
+    assert facts.describe().unknown == told
     assert call("resume", "first", "--inline", "-q")[0] == 0
     assert "to come" not in call("status", "first")[1]
     while facts.look():
         pass
-    assert facts.describe().note == ""
+    assert facts.describe().unknown == ""
 
 
 def test_what_was_added_to_a_finished_sweep_is_to_come() -> None:
