@@ -28,7 +28,7 @@ _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
 
 
 def tell_nobody(code: int) -> None:
-    """Do nothing; the usual `tell_exit`."""
+    """Ignore the exit code: by default, no other process waits for it."""
 
 
 tell_exit: Callable[[int], None] = tell_nobody
@@ -158,8 +158,13 @@ _active: Interruption | None = None
 
 
 def start_handling_signals() -> None:
-    """Handle signals in this process, which belongs to sweep; until something has begun, the first one ends it."""
+    """Handle signals in this process, which belongs to sweep; until something has begun, the first one ends it.
+
+    Does nothing if this process handles them already.
+    """
     global _active
+    if _active is not None:
+        return
 
     def leave() -> None:
         exit_now(process.last_words)

@@ -92,8 +92,6 @@ class Server:
     # ---- in the main thread
 
     def _run(self, request: Request) -> None:
-        is_over = threading.Event()
-        threading.Thread(target=_pass_signals, args=(request.connection, is_over), daemon=True).start()
         _connect_streams(request.streams)
         content = request.content
         _set_environment(content["environment"])
@@ -102,6 +100,9 @@ class Server:
         sys.argv = [content["program"], *content["arguments"]]
         self._kept.terminal = content["process"]
         interruption.tell_exit = partial(_tell_exit, request.connection)
+        interruption.start_handling_signals()  # before the first one can come
+        is_over = threading.Event()
+        threading.Thread(target=_pass_signals, args=(request.connection, is_over), daemon=True).start()
         try:
             code = self._run_command(content["arguments"], content["program"])
         except Exception:
@@ -227,18 +228,19 @@ class Server:
 
 
 def _pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
-    """Send this process the signals that a command's terminal gets; SIGTERM if the terminal is gone too early."""
+    """Send this process the signals that a command's terminal gets; SIGTERM if the terminal is gone too early.
+
+    The connection is closed when the terminal has closed it, and not before: it may still have to get the exit code.
+    """
     with connection:
-        while True:
+        received = None
+        while received != b"":
             try:
                 received = connection.recv(1)
             except OSError:
                 received = b""
-            if is_over.is_set():
-                return
-            os.kill(os.getpid(), received[0] if received else signal.SIGTERM)
-            if not received:
-                return
+            if not is_over.is_set():
+                os.kill(os.getpid(), received[0] if received else signal.SIGTERM)
 
 
 def _set_environment(environment: dict[str, str]) -> None:

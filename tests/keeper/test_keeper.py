@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -70,12 +71,18 @@ def echo(arguments: Sequence[str], program: str) -> int:
 def wait_for_signal(arguments: Sequence[str], program: str) -> int:
     """Run until a signal comes, as a sweep does; end with its number."""
     received: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: received.append(number))
-    Path("ready").touch()
-    while not received:
-        time.sleep(0.01)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def do_nothing() -> None:
+        pass
+
+    with interruption.handle_signals(do_nothing, do_nothing):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: received.append(number))
+        Path("ready").touch()
+        while not received:
+            time.sleep(0.01)
+        Path("received").touch()
+        time.sleep(0.3)  # for the signals that are on their way
     return received[0]
 
 
@@ -150,6 +157,7 @@ def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
     start(wait_for_signal)
     for number in (signal.SIGINT, signal.SIGTERM):
         Path("ready").unlink(missing_ok=True)
+        Path("received").unlink(missing_ok=True)
         before = signal.signal(number, lambda number, frame: None)  # one that comes too early must not end the tests
         is_over = threading.Event()
         sender = threading.Thread(target=_send_signals, args=(number, is_over))
@@ -165,8 +173,23 @@ def test_signals_are_passed_on(start: Callable[..., Kept]) -> None:
 def _send_signals(number: int, is_over: threading.Event) -> None:
     """Send this process a signal again and again, from when a keeper's command waits for it."""
     until(lambda: Path("ready").exists() or is_over.is_set())
-    while not is_over.wait(1.0):
+    while not is_over.wait(0.1) and not Path("received").exists():
         os.kill(os.getpid(), number)
+
+
+def test_a_signal_that_comes_too_late_does_not_cost_the_exit_code() -> None:
+    ours, its = socket.socketpair()
+    is_over = threading.Event()
+    is_over.set()
+    passing = threading.Thread(target=keeper_process._pass_signals, args=(its, is_over))
+    passing.start()
+    with ours:
+        ours.sendall(bytes([signal.SIGINT]))
+        until(lambda: not select.select([its], [], [], 0)[0])
+        keeper_process._tell_exit(its, 3)
+        assert ours.recv(100) == b'{"exit": 3}\n'
+    passing.join(10)
+    assert not passing.is_alive()
 
 
 def test_a_command_whose_terminal_is_gone_is_asked_to_end(start: Callable[..., Kept], tmp_path: Path) -> None:
@@ -250,9 +273,16 @@ def test_it_ends_at_once_if_nothing_is_kept_or_somebody_asks(start: Callable[...
 
 def test_if_it_dies_the_command_says_so(start: Callable[..., Kept], capfd: pytest.CaptureFixture[str]) -> None:
     kept = start(wait_for_signal)
-    threading.Timer(0.3, os.kill, (kept.process, signal.SIGKILL)).start()
+    killer = threading.Thread(target=_kill_when_ready, args=(kept.process,))
+    killer.start()
     assert client.run_in_keeper(["run", "a.yaml"]) == 1
+    killer.join()
     assert "error: the process that kept Ray warm and ran this command has ended" in capfd.readouterr().err
+
+
+def _kill_when_ready(process: int) -> None:
+    until(Path("ready").exists)
+    os.kill(process, signal.SIGKILL)
 
 
 def test_an_exception_of_a_command_ends_that_command_alone(
