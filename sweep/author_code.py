@@ -122,7 +122,7 @@ def _lies_installed(path: Path, search_path: tuple[str, ...]) -> bool:
 
 
 def _standard_folder(path: Path) -> Path | None:
-    """Return the folder of Python's library or its installers that contains a file; None if none does."""
+    """Return the folder of the standard library or of installed packages that contains a file; None if none does."""
     return next((folder for folder in _standard_folders() if path.is_relative_to(folder)), None)
 
 

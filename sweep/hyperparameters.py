@@ -490,7 +490,7 @@ class Hyperparameters(Declaring):
         )
 
     def serve_live(self, source: Callable[..., Any]) -> None:
-        """Make `live` return what ``source`` returns: a number that the compiled program can change."""
+        """Make `live` return what ``source`` returns: a number in a variable, which the program can change."""
         self._live = source
 
     @contextmanager

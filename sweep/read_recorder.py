@@ -206,7 +206,7 @@ class ReadRecorder:
 
     @property
     def reads_apart(self) -> Reads:
-        """Everything that `apart` has recorded in this process: what its loaded data come from."""
+        """What was read inside `apart` in this process: the inputs of the data that it has loaded."""
         return self._apart
 
     def digest_of_module(self, file: str) -> str | None:

@@ -48,7 +48,7 @@ class DistilledDigits(KerasTrainable):
         return _net(hp.integer("units", 8), name="student")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Add noise that differs between images and updates, so the teacher is asked about images without a label."""
+        """Add new noise to each image in each update: the teacher also labels images that are not in the data."""
         return x + hp.live("noise", 0.1) * draws.normal((64,))
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:

@@ -152,7 +152,7 @@ class TrialSession(RankJoining):
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> ReadyTrial:
-        """Prepare the present trial for a phase and return it, without the weights of the phase before."""
+        """Prepare the present trial for a phase and return it, with its initial weights."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
@@ -196,7 +196,7 @@ class TrialSession(RankJoining):
             gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
-            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self.data.left),
+            hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self.data.left_attributes),
             callbacks=callbacks,
         )
         trial.prepare()
@@ -449,7 +449,7 @@ class TrialSession(RankJoining):
             refusals.check_idle_loss(built.idle_numbers)
             stopwatch.lap("compile")
         attributes_of_author = attributes.get_author_attributes(self._author, OWN)
-        own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left}
+        own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left_attributes}
         own |= copies
         example = key.example if self.example_read else None
         targets = key.targets if self.targets_read else None

@@ -1,6 +1,6 @@
-"""What one can wait for: that a sweep is finished, has a verdict, so many trials, or a score; as a text and as a test.
+"""The conditions of `wait`: a sweep is finished, or has a verdict, a number of trials, or a score.
 
-Knows no clock and no process: whoever waits observes the events and asks again.
+This module parses and tests them; the caller observes the events and tests again.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
 
 
 def find_first(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
-    """Return the trials that count of the configuration that is first in the race; None if there is no race.
+    """Return the trials that the leader of the race is judged by; None if there is no race.
 
     They are its completed trainings with fresh seeds or, before it has any, those of the search.
     """
@@ -541,5 +541,5 @@ def _rules(info: SweepInfo) -> Rules | None:
                 share = parse_percent(budget)
             else:
                 share = None
-            return Rules(seeds, finalists, share, info.repeats, info.folds, equal_tells=info.race == 1)
+            return Rules(seeds, finalists, share, info.repeats, info.folds, equal_tells=info.race_version == 1)
     return None

@@ -80,7 +80,7 @@ class Numbering:
         return self._first_new + new * self.trials_each
 
     def find_end(self, configurations: int) -> int:
-        """Return the first place that is not used if no more than so many configurations are tried."""
+        """Return the first place beyond the trials of ``configurations`` configurations."""
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
     def is_lacking(self, place: int) -> bool:

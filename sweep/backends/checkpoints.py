@@ -464,7 +464,7 @@ class CheckpointKeeper:
         return self._kept[-1].loss
 
     def recall(self, change: Change) -> None:
-        """Note a logged change of an earlier session; `begin_checkpoint` acts on it."""
+        """Note a logged change of an earlier session; `begin` acts on it."""
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change

@@ -35,7 +35,7 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
 
 
 def keep_reads(job: Job) -> None:
-    """Count what this process has read for the sweep before among the reads of this one, which uses the same data."""
+    """Count what this process read for the previous sweep as read by this one too: it uses the same loaded data."""
     recorder.continue_session(_name_session(job))
 
 
@@ -85,7 +85,7 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return what the data come from that this process has loaded.
+    """Return the files and variables that this process has read to load its data.
 
     The inputs of a trial have the fingerprint of its data instead. ``declared`` is that of `collect_inputs`.
     """

@@ -29,7 +29,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStep:
-    """What a worker says of one step of a trial, whatever becomes of the trial; see `Progress`."""
+    """The fields that all classes of `Progress` share: what a worker reports after one step of a trial."""
 
     epochs: tuple[EpochReported, ...] = ()  # trained in this step
     facts: Facts = field(default_factory=Facts)
@@ -179,7 +179,7 @@ class Backend(Protocol):
         """Return how many trials of ``gpus`` GPUs each can run at once."""
 
     def limit(self, most: int | None) -> None:
-        """Run at most so many trials at once from now on; None for as many as fit."""
+        """Run at most ``most`` trials at once from now on; None for as many as fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

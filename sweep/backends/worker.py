@@ -306,7 +306,7 @@ class Worker:
         return Ends(epochs=tuple(epochs), facts=facts, notices=notices, spoilt=spoilt, end=end, fault=fault)
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
-        """Release a trial that must begin again in another process."""
+        """Release a trial that must begin again in another process; return the progress that says why."""
         self._clean_up(trial)
         notices = self._take_notices()
         match cause:

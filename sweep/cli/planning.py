@@ -74,8 +74,8 @@ def _parse_machines(
     multiple=True,
     metavar="NAME=GPUS:PRICE[:SECONDS]",
     callback=_parse_machines,
-    help="Say what the sweep takes on so many GPUs at a price an hour each, with so many seconds an epoch; for each "
-    "machine once.",
+    help="Show time and cost on a machine with this many GPUs, at this price for each GPU-hour and, if given, these "
+    "seconds per epoch; repeatable.",
 )
 @click.option("--stdin", "from_stdin", is_flag=True, hidden=True, help="Read the text of FILE from standard input.")
 @options.as_json
@@ -125,7 +125,9 @@ def plan(
     room = None
     if address is not None:
         with runner.silence_libraries():
-            room = connecting.count_concurrent_trials(address, spec.resources.devices(simulate_gpus), spec.resources)
+            room = connecting.count_trials_that_fit_cluster(
+                address, spec.resources.devices(simulate_gpus), spec.resources
+            )
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.make_plan(spec, simulate_gpus, basis)
     curves = []

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
-@click.option("--ui", is_flag=True, help="Start the live page beside it, and say its address; see `ui`.")
+@click.option("--ui", is_flag=True, help="Also start the live page, and print its address; see `ui`.")
 @options.detach
 @options.notify
 @options.session

@@ -82,7 +82,7 @@ def script(batch: SlurmJob) -> str:
             f"cd {shlex.quote(str(batch.folder))} || exit 1",
             *batch.setup,
             *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
-            *(_alone(sweep, batch) if batch.nodes == 1 else _together(sweep, batch)),
+            *(_alone(sweep, batch) if batch.nodes == 1 else _run_on_all_nodes(sweep, batch)),
             "running=$!",
             *_END.splitlines(),
             "",
@@ -94,7 +94,7 @@ def _alone(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
     return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
-def _together(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
+def _run_on_all_nodes(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
     """Return lines that start Ray on all nodes, as Ray's documentation recommends for Slurm, and run the sweep on it.
 
     The sweep begins when all nodes have joined, and Ray ends with the sweep. Ray's token is in a file that only the
@@ -170,7 +170,7 @@ def _replace_special_characters(name: str) -> str:
     default=300,
     show_default=True,
     metavar="S",
-    help="Save all trials so many seconds before the time limit, and requeue.",
+    help="Save all trials this many seconds before the time limit, and requeue.",
 )
 @click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch; repeatable.")
 @click.option(

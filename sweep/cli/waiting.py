@@ -30,7 +30,7 @@ TIMED_OUT = 124  # as `timeout` exits
     metavar="finished|verdict|trials=N|best<X",
     help="What to wait for; best>X where the metric is maximized.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Wait at most so many seconds.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="S", help="Wait at most this many seconds.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),

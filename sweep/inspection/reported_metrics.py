@@ -1,4 +1,4 @@
-"""The names of the metrics that a trainable can report, as far as its source says all of them.
+"""The names of the metrics that a trainable can report, if its source shows all of them.
 
 Nothing is run. Where some metric may have a name that the source does not show, such as in a loop that passes on a
 mapping, the answer is None, and the first epoch tells.
@@ -222,9 +222,9 @@ def _has_metrics_of_its_own(trainable: str, theirs: Mapping[str, ast.Module]) ->
         is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
             trainable, _find_place(node, theirs), theirs
         )
-        if isinstance(node, ast.ClassDef) and not is_base and _mentions(node, _METRICS_OF_A_MODEL):
+        if isinstance(node, ast.ClassDef) and not is_base and _uses_or_defines_any(node, _METRICS_OF_A_MODEL):
             return True
-        if getattr(node, "name", "") in _MODEL_MAKERS or _mentions(node, frozenset({"add_metric"})):
+        if getattr(node, "name", "") in _MODEL_MAKERS or _uses_or_defines_any(node, frozenset({"add_metric"})):
             return True
     return False
 
@@ -256,7 +256,7 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
     return used
 
 
-def _mentions(tree: ast.AST, names: frozenset[str]) -> bool:
+def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in names:

@@ -151,7 +151,7 @@ class Source:
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 
     def reported_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that the trainable reports as far as its source says: those of a function, by name.
+        """Return the metrics that the source visibly reports; for a function, those that it names.
 
         Those of a `KerasTrainable` that overrides no method depend on its data: accuracy for labels, absolute error for
         numbers.

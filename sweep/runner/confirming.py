@@ -11,7 +11,7 @@ from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.errors import RefusedError
 from sweep.events import Role
 from sweep.runner import pricing
-from sweep.runner.planning import count_concurrent
+from sweep.runner.planning import count_concurrent_trials
 from sweep.runner.resuming import ResumableSweep
 from sweep.space.objectives import objective
 from sweep.spec import Spec
@@ -57,7 +57,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     done = len(left[0].losses) if left else 0
     epochs = seeds * sum(racer.epochs for racer in left)
     trials = seeds * len(left) * (rules.folds or 1)
-    at_once = max(min(count_concurrent(spec, sweep.simulated_gpus), len(left)), 1)
+    at_once = max(min(count_concurrent_trials(spec, sweep.simulated_gpus), len(left)), 1)
     hours = _predict_hours(sweep, trials, epochs)
     limited = not race.over and done + seeds < rules.seeds
     too_few = limited and done + seeds < FIRST_SEEDS
@@ -111,7 +111,7 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
 
 
 def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
-    """Return a share of the search, such as ``60%``, with which each finalist can have so many seeds in all."""
+    """Return a budget, ``60%`` of the search or ``none``, that allows ``wanted`` seeds in total for each finalist."""
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = rules.share
     if share is None or not searched:

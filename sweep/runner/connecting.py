@@ -141,7 +141,7 @@ def find_most(max_concurrent: int | Literal["auto"], options: Options) -> int | 
     return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
 
-def count_concurrent_trials(address: str, devices: Devices, asked: Resources) -> int:
+def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
     """Return how many trials of a sweep the cluster at ``address`` runs at once.
 
     Raises:

@@ -262,14 +262,14 @@ class Coordinator:
         Trials for which an earlier sweep has the whole result are answered from it and skipped.
         """
         while not self._is_stopping():
-            self._drop()
+            self._end_given_up_trials()
             chosen = self._choose_next(worker)
             if chosen is None:
                 return None
             trial = self._open_next(chosen)
             if trial is None or not self._inherits(trial):
                 continue
-            answer = self._recall(trial)
+            answer = self._find_earlier_result(trial)
             if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
                 answer = None
@@ -285,9 +285,12 @@ class Coordinator:
     def _choose_next(self, worker: str) -> NextTrial | None:
         """Return what a free worker trains next; None if there is nothing to train now.
 
-        The order is: the first open trial that waits for a worker and that its rule does not hold; a new trial; and,
-        if no trial of the search is running, a paused trial although its rule holds it. If its rule wants none of them
-        either, the paused trials end, and with the search over there may be a new trial, with a fresh seed.
+        The order is:
+
+        1. the first open trial that waits for a worker, unless its rule keeps it paused;
+        2. a new trial;
+        3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.last`);
+        4. otherwise the paused trials end, and then a trial of the confirmation may start.
         """
         ready = self._pauses.ready(self._again)
         if ready is not None:
@@ -298,7 +301,7 @@ class Coordinator:
         last = self._pauses.last()
         if last is not None:
             return ResumeTrial(last)
-        if not self._drop(rest=True):
+        if not self._end_given_up_trials(rest=True):
             return None
         return self._choose_new(worker)
 
@@ -346,7 +349,7 @@ class Coordinator:
         return None
 
     def _count_lacking(self) -> int:
-        """Return how many trials are left to start of those that configurations lack since a change of repeats."""
+        """Return how many trials must still start because a change of `repeats` asks for more of each configuration."""
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
             if trial.place is not None and trial.place >= self._numbering.first:
@@ -392,7 +395,7 @@ class Coordinator:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
-        """Go on with another number of trials of a configuration; those that configurations lack come next."""
+        """Change the number of trials of each configuration; trials that are missing after that start next."""
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
         if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
@@ -428,7 +431,7 @@ class Coordinator:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _change_gain_rule(self, after: Spec) -> None:
-        """Ask another model from now on whether the search gains enough; it knows all trials in the present space."""
+        """Replace the model of the expected gain; the new one first observes all trials in the present space."""
         self._gain = _build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
@@ -443,7 +446,7 @@ class Coordinator:
             yield from heard
 
     def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the changes so far, each with the events as which searcher and scheduler observe it."""
+        """Yield the changes so far, each with the events that searcher and scheduler observe for it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None:
             units = None
@@ -484,7 +487,7 @@ class Coordinator:
     def _has_worker(self, trial: int) -> bool:
         return trial in self._open and self._open[trial].has_worker
 
-    def _drop(self, *, rest: bool = False) -> bool:
+    def _end_given_up_trials(self, *, rest: bool = False) -> bool:
         """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
         ends = []
         for end in self._pauses.dropped(rest=rest):
@@ -494,7 +497,7 @@ class Coordinator:
             self._dismiss(self._open[end.trial], end)
         return bool(ends)
 
-    def _leave(self, trial: OpenTrial, facts: Facts) -> bool:
+    def _pause_if_held(self, trial: OpenTrial, facts: Facts) -> bool:
         """Pause a trial if its rule holds it. Return whether it was paused and that was logged."""
         end = self._pauses.end(trial, facts)
         if end is None or not self._emit([end]):
@@ -564,7 +567,7 @@ class Coordinator:
             self._answer_running(trial)
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
-        """Process the last step of a trial in a worker that another one replaces."""
+        """Process a trial's last step in this worker; another worker continues the trial."""
         if not self._record(trial, progress):
             return
         number = trial.started.trial
@@ -608,13 +611,13 @@ class Coordinator:
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
         """End or pause a trial if there is a reason; the first reason counts. Return whether there was one."""
-        overdue = trial.overdue()
+        overdue = trial.due_end()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
         elif trial.stop_requested:
             self._end_on_request(trial, facts)
         elif has_new_epochs and self._pauses.why(trial):
-            self._leave(trial, facts)
+            self._pause_if_held(trial, facts)
         else:
             return False
         return True
@@ -624,7 +627,7 @@ class Coordinator:
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
         """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
-        answer = self._recall(open_trial)
+        answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
         trial = open_trial.started.trial
@@ -769,7 +772,7 @@ class Coordinator:
             trial.stage = Stage.WAITING
         self._watch.end(number)
 
-    def _recall(self, trial: OpenTrial) -> Answer | None:
+    def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
@@ -791,8 +794,8 @@ class Coordinator:
             return False
         has_ended = trial.started.trial not in self._open
         if has_ended or self._pauses.why(trial):
-            return has_ended or self._leave(trial, Facts())
-        end = trial.overdue()
+            return has_ended or self._pause_if_held(trial, Facts())
+        end = trial.due_end()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
             end = trial.end(Status.COMPLETED, answer.reason, Facts())
@@ -942,7 +945,7 @@ class Coordinator:
 
         A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
-        end = trial.overdue()
+        end = trial.due_end()
         state = trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
         if end is None and not state.paused:
@@ -958,7 +961,7 @@ def _was_reopened(change: Change) -> bool:
 
 
 def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
-    """Tell a searcher of configurations that a person has added, or of another space; return whether there was any."""
+    """Pass added configurations or a changed space to a searcher; return whether there was anything to pass."""
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)
         return True

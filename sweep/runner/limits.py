@@ -49,7 +49,7 @@ class ExpectedGain:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the search goes on."""
+        """Whether the expected gain is large enough for the search to go on."""
         return self.gain >= self.least
 
     def describe(self) -> str:
@@ -106,10 +106,10 @@ class Limits:
     @property
     def reached(self) -> str | None:
         """The limit that is reached, as a reason to stop; None if there is none."""
-        return self._hit() or self._spent() or self._plateau() or self._at_fault()
+        return self._target_reached() or self._spent() or self._plateau() or self._at_fault()
 
     def drive(self, session_s: float, under_way_s: float) -> None:
-        """Set this session's driving time, and the time that running trials have trained since their last reports."""
+        """Set how long this session has run, and how long running trials have trained since their last reports."""
         self._is_timed = True
         self._session_s = session_s
         self._under_way_s = under_way_s
@@ -143,8 +143,8 @@ class Limits:
         if self._best_report is None or loss < self._best_report[0]:
             self._best_report = loss, event
 
-    def _hit(self) -> str | None:
-        """Return that the target is reached, and by which trial."""
+    def _target_reached(self) -> str | None:
+        """Return a message that names the trial that has reached the target; None if none has."""
         if self._best_report is None:
             return None
         _, best = self._best_report

@@ -185,13 +185,13 @@ class Repeated:
         self._tell(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
-        """Go on in another space; configurations of which a repeat has started keep the others."""
+        """Go on in another space; configurations that have begun still get all of their repeats."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self._tell(space)
 
     def change_numbering(self, numbering: Numbering) -> None:
-        """Go on with another number of trials of a configuration, which has none left to start if there are fewer."""
+        """Change the number of trials of each configuration; one that already has more gets no further ones."""
         were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
         self._numbering = numbering
         for configuration, trials in self._members.items():
@@ -244,7 +244,7 @@ class Repeated:
         if all(trial.ended is not None for trial in trials):
             self._ended.add(configuration)
         if is_another:
-            self._tell_anew(configuration, events)
+            self._replace_result(configuration, events)
             return
         self._results.setdefault(configuration, []).append(len(self._history))
         self._tell(events)
@@ -255,8 +255,8 @@ class Repeated:
         if self._inner is not None:
             _pass_on(entry, self._inner)
 
-    def _tell_anew(self, configuration: int, events: list[Event]) -> None:
-        """Put other results of a configuration where its first ones were observed."""
+    def _replace_result(self, configuration: int, events: list[Event]) -> None:
+        """Replace the observed results of a configuration in the history by those of all its trials."""
         first, *others = self._results[configuration]
         for place in others:
             self._history[place] = []

@@ -101,7 +101,7 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 
 
 def adapt_to_source(spec: Spec, source: Source) -> Spec:
-    """Return the sweep with a rule that stops trials, if auto has chosen one that pauses them and none could go on."""
+    """Return the sweep; if auto chose to pause trials, but they cannot be resumed, with a rule that stops them."""
     rule = spec.early_terminate
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
@@ -206,7 +206,7 @@ class Basis:
     machines: Sequence[pricing.Machine] = ()  # machines to compare
 
 
-def count_concurrent(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
+def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
     """Return how many trials run at once: on this machine, or those for which a cluster has ``room``."""
     if room is None:
         share = spec.resources.devices(simulated_gpus)
@@ -221,7 +221,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
     folders, room = basis.folders, basis.room
     share = spec.resources.devices(simulated_gpus)
-    concurrent = count_concurrent(spec, simulated_gpus, room)
+    concurrent = count_concurrent_trials(spec, simulated_gpus, room)
     configurations = spec.trials
     trials = spec.all_trials
     searcher = methods.searcher(spec, folders)

@@ -355,7 +355,7 @@ class Session:
         steering_requests.carry_out_requests(folder, coordinator.steer)
 
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
-        """Take over a change of the sweep that the log has."""
+        """Apply a logged change of the sweep to sweep.json and to the backend."""
         resuming.write_present_spec(folder, spec)
         backend.limit(connecting.find_most(spec.resources.max_concurrent, self.options))
 

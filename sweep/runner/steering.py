@@ -160,7 +160,7 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
 
 
 def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
-    """Yield why a sweep cannot have so many repeats: finalists were confirmed with the seeds of these.
+    """Yield a problem if more repeats would take seeds that finalists were already confirmed with.
 
     Only seeds that no trial of the search has can confirm what the search has found.
     """

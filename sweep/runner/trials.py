@@ -113,7 +113,7 @@ class OpenTrial:
             yield epoch, passes_any(self.decisions, before, after)
             before = after
 
-    def overdue(self) -> TrialEnded | None:
+    def due_end(self) -> TrialEnded | None:
         """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
@@ -127,14 +127,14 @@ class OpenTrial:
 
 @dataclass(frozen=True, slots=True)
 class StartTrial:
-    """The next thing to train is a new trial: of the baseline, the search, or the confirmation."""
+    """Train a new trial next: of the baseline, the search, or the confirmation."""
 
     event: TrialStarted
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeTrial:
-    """The next thing to train is an open trial: interrupted, lost by its worker, failed and retried, or paused."""
+    """Train an open trial next: one that was interrupted or paused, has lost its worker, or is retried."""
 
     trial: int
 
@@ -435,7 +435,7 @@ class Upcoming:
         self.exhausted = False
 
     def renumber(self, searcher: Searcher, first: int) -> None:
-        """Go on at another place, after all trials that have started, with another searcher."""
+        """Use another searcher from place ``first`` on, which lies after all trials that have started."""
         self._searcher = searcher
         self._first = first
         self._beyond.clear()

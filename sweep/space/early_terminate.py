@@ -326,9 +326,9 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
-    """Return ceil(epochs / eta**2), from where on ranks say something of the last of ``epochs`` epochs.
+    """Return ceil(epochs / eta**2), the first epoch whose ranks say something about those at the last epoch.
 
-    Earlier ranks may say nothing of them, and a method that learns from early ranks fills the first rung with
+    Earlier ranks may say nothing about them, and a method that learns from early ranks fills the first rung with
     configurations that start quickly, behind which those that end best are stopped. ``docs/search.md`` has what was
     measured.
     """

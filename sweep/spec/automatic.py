@@ -21,7 +21,7 @@ MIN_COMPLETED = 3
 
 @dataclass(frozen=True, slots=True)
 class Automatic:
-    """A method, a rule (None: what the file says), and for each what it is and why; empty where the file says it."""
+    """A method, a rule (None: that of the file), and a line of explanation for each; empty if the file names it."""
 
     method: str
     rule: EarlyTermination | None
@@ -48,7 +48,7 @@ def choose_automatically(
     lengths_differ: bool = False,
     budget_epochs: int | None = None,
 ) -> Automatic:
-    """Return a method and a rule for trials of so many epochs, or, with minutes, of so many hundredths of them.
+    """Return a method and a rule; ``epochs`` is the length of a trial or, with ``minutes``, hundredths of these.
 
     ``has_rule`` says that the file has a rule, ``has_prior`` that it says where its author believes the best to be,
     ``lengths_differ`` that trials train for different numbers of epochs, and ``budget_epochs`` how many epochs all

@@ -98,10 +98,11 @@ OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
 
 def _some_price(given: object) -> object:
+    """Refuse a mapping without a price: none for any kind of node, or a kind of which no market has one."""
     if not isinstance(given, dict):
         return given
     for each in (given, *given.values()):
-        if isinstance(each, dict) and not each:
+        if isinstance(each, dict) and all(price is None for price in each.values()):
             raise ValueError("a price for each kind of node, and at least one kind")
     return given
 
@@ -260,11 +261,11 @@ class StopWhen(Block):
     no_improvement: Count | None = Field(None, description="Finished trials in a row without a better objective.")
     gain: Annotated[float, Field(gt=0)] | Literal["auto"] | None = Field(
         None,
-        description="Least gain of the objective that the next 8 configurations must promise, by a model; auto: what "
-        "the seeds and the held-out examples can tell.",
+        description="End the search once a model expects less gain than this from the next 8 configurations; auto: "
+        "the smallest gain that seeds and held-out examples can show.",
     )
     gain_per_hour: Amount | None = Field(
-        None, description="The same for each hour that they are expected to train: what a gain is worth to you."
+        None, description="The same for each hour that those are expected to train: the gain that an hour must bring."
     )
 
     @property

@@ -304,6 +304,7 @@ class SpecResolver:
             self.document.mistake(("warm_start",), what, hint, at_key=True)
 
     def name(self) -> str:
+        """Return the name of the results folder: ``name`` or that of the file; note a file name that cannot be one."""
         name = self.file.name or Path(self.document.source).stem
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
             self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")

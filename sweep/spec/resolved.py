@@ -296,7 +296,7 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
 
 
 def _resolve_training(spec: Spec, seed: int) -> Value:
-    """Return the `training` block for a trial, with the sweep's data seed if the trial's own seed differs from it."""
+    """Return the non-default keys of a `training` block, and ``data_seed`` if it is not ``seed``."""
     changed = {}
     for key, value in spec.training.items():
         if value != _TRAINING.get(key):

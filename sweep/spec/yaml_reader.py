@@ -380,7 +380,7 @@ def _mark_after(text: str) -> TextPosition:
 
 
 def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
-    """Return mappings as the documents of a YAML file, with their keys in order."""
+    """Return mappings as the documents of a YAML file; their keys are not sorted."""
     yaml = YAML(typ="safe", pure=True)
     target = io.StringIO()
     yaml.default_flow_style = False

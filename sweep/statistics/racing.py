@@ -72,7 +72,7 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
 
 
 def can_tell_without_spread(left: int, done: int) -> bool:
-    """Return whether so many equal differences tell a pair apart, though they show no spread.
+    """Return whether ``done`` equal differences tell a pair apart, though they show no spread.
 
     Scores such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What is
     left is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that

@@ -309,7 +309,7 @@ class Writer:
         self._loose_at = 0
         self._away_since: float | None = None
         self._fault: str | None = None
-        self._told = False  # the driver knows of the fault
+        self._fault_reported = False  # the driver knows of the fault
         self._busy = threading.Lock()
         self._stops: list[Callable[[], None]] = []  # functions that stop its threads
 
@@ -351,7 +351,7 @@ class Writer:
         if not self._fault and now() - self._renewed > LEASE_S:
             self._guarded(self.renew_lease)
         if self._fault:
-            self._told = True
+            self._fault_reported = True
             raise StoreError(self._fault)
 
     def appended(self, end: int, *, wait: bool) -> None:
@@ -395,7 +395,7 @@ class Writer:
                 self._create(content)
                 self._known.write(self._folder)
                 if self._known.segments - self._loose >= SEGMENTS_PER_PART:
-                    self._join()
+                    self._merge_segments()
 
     def _create(self, content: bytes) -> None:
         """Write the next segment. Raises `StoreError` if another process has written it."""
@@ -415,7 +415,7 @@ class Writer:
         known.segments += 1
         known.bytes += len(content)
 
-    def _join(self) -> None:
+    def _merge_segments(self) -> None:
         """Replace the segments written by this session since the last part by one part."""
         known, first = self._known, self._loose
         last = known.segments - 1
@@ -521,15 +521,15 @@ class Writer:
 
     def _close(self) -> None:
         self.stop_threads()
-        if self._told:
+        if self._fault_reported:
             return
         try:
             self._send_surely(_CLOSE_S)
             with self._busy:
-                self._join()
+                self._merge_segments()
             self._send_files()
         except (StoreError, OSError) as error:
-            raise StoreError(f"{error}; what it lacks is in {self._folder}: go on from this machine") from error
+            raise StoreError(f"{error}; what was not uploaded is in {self._folder}; resume on this machine") from error
         finally:
             with suppress(StoreError, OSError):
                 self._known.write(self._folder)

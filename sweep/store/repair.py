@@ -38,8 +38,8 @@ def repair_log(folder: ResultsFolder) -> Repaired:
         StoreError: if the log is unreadable or has an unknown format.
     """
     if folder.store is not None:
-        what = "is in an object store, where what is stored is whole"
-        raise InputError.one(folder.place, what, "what it lacks is on the machine that ran it; go on from there")
+        what = "is in an object store, which never holds a damaged log"
+        raise InputError.one(folder.place, what, "if records are missing, resume on the machine that ran it")
     with folder.lock():
         with storing(folder.log):
             content = folder.log.read_bytes()

@@ -185,7 +185,7 @@ class SweepInfo:
         return self.spec.get("epochs")
 
     @property
-    def race(self) -> object:
+    def race_version(self) -> object:
         """Version of the rule by which the finalists of a confirmation drop out."""
         return self.confirm.get("race", FIRST_RACE)
 

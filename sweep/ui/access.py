@@ -132,8 +132,8 @@ class Refusal:
     reason: str
 
 
-def find_refusal_of_form(asked: Asked) -> Refusal | None:
-    """Return why a request cannot be answered whoever sends it to whatever name; None if it can."""
+def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
+    """Return why a request is refused for its method or size; None if it is not."""
     if asked.method not in ("GET", "HEAD", "POST"):
         return Refusal(405, "expected GET or POST")
     if asked.size_bytes > MAX_BODY_BYTES:
@@ -141,8 +141,8 @@ def find_refusal_of_form(asked: Asked) -> Refusal | None:
     return None
 
 
-def find_refusal_of_place(asked: Asked, access: Access) -> Refusal | None:
-    """Return why a request cannot be answered under the name that it was sent to; None if it can."""
+def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
+    """Return why a request is refused for the host that it was sent to; None if it is not."""
     if strip_port(asked.host) in NAMES:
         return None
     if access.frames is not None and asked.host.lower() in access.frames.hosts:

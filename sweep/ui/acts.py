@@ -306,7 +306,7 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
 
 
 def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return what a word stands for: itself, the text of a field, or each of its lines that is not empty."""
+    """Return a plain word itself; for ``{field}``, the text of the field, or its non-empty lines if it takes lines."""
     if not word.startswith("{"):
         return [word]
     name = word.strip("{}")

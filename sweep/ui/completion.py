@@ -50,9 +50,9 @@ class Completion:
 class Known:
     """What is known beyond the text.
 
-    ``parameters`` are the hyperparameters that the trainable reads, None if that is not known; ``metrics`` the metrics
-    that it reports, as far as its source says so; ``sweeps`` the names in the results folder; ``trainables`` those that
-    a sweep file may name, each with where it was found.
+    ``parameters`` are the hyperparameters that the trainable reads, None if that is not known; ``metrics`` those
+    metrics that its source visibly reports; ``sweeps`` the names in the results folder; ``trainables`` the trainables
+    that a sweep file may name, each with where it was found.
     """
 
     parameters: frozenset[str] | None = None
@@ -448,7 +448,7 @@ def _list_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal
             if words:
                 yield _make_plain(words, _describe_words(name))
         case ("value",) | ("values", int()):
-            yield from _list_single_values(name)
+            yield from _propose_scalars(name)
         case ("when", str(other)) | ("when", str(other), int()):
             yield from _list_choices(other, outline)
 
@@ -460,8 +460,8 @@ ACTIVATIONS = (
 """Activations of Keras, for parameters that are named after them."""
 
 
-def _list_single_values(name: str) -> Iterator[Proposal]:
-    """Yield values that a hyperparameter may have: words, and a number that has a meaning of its own."""
+def _propose_scalars(name: str) -> Iterator[Proposal]:
+    """Yield the words that a hyperparameter may be, and 0 if 0 has a special meaning, such as off."""
     about = expected(get_standard_bounds(name)) if is_standard(name) else _describe_words(name)
     for word in _list_words(name):
         yield _make_plain(word, about)

@@ -56,7 +56,7 @@ class DraftFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftProposals:
-    """What may replace so many characters before and after the cursor, as browsers count them, in 16 bits."""
+    """Proposals, and how many characters they replace before and after the cursor (in UTF-16, as browsers count)."""
 
     before: int
     after: int

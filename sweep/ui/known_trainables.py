@@ -18,7 +18,7 @@ from sweep.inspection.source import OURS, get_top_package
 from sweep.runner import sweep_files
 from sweep.spec.sweep_file import TARGET
 from sweep.ui.completion import NOTHING, Known
-from sweep.ui.trainable_seeker import TrainableSeeker
+from sweep.ui.trainable_finder import TrainableFinder
 
 KEPT = 20  # trainables
 AGAIN_S = 5.0  # after which a trainable that was not found is looked for again
@@ -52,7 +52,7 @@ class KnownTrainables:
     def __init__(self) -> None:
         self._read: dict[str, _Read] = {}
         self._reading: set[str] = set()
-        self._seeker = TrainableSeeker()
+        self._seeker = TrainableFinder()
         self.found: Mapping[str, str] | None = None
         """The trainables that a sweep file may name, each with where it was found; None before the first look."""
 

@@ -1,4 +1,4 @@
-"""What a sweep file has where, as far as a text that is still being typed says it, and what stands at the cursor.
+"""The keys and values of a sweep file that is still being typed, and what stands at the cursor.
 
 The reader of sweep files refuses a text that is no YAML. An editor is asked while a bracket is open or a colon is still
 missing, so this one takes whatever it can: block and flow style, comments and quotes. It never raises.
@@ -22,7 +22,7 @@ _BLOCK_KEY = re.compile(
     r"""|[^\s'"\[\]{},#&*!|>%@`](?:(?!\s\#)[^\n:]|:(?!\s|$))*):(?=\s|$)"""
 )
 _WORD = re.compile(r"[A-Za-z_][\w.-]*[ \t]*")  # that may become a key
-_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")  # anchors and tags before a value
+_ANCHORS_AND_TAGS = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")  # anchors and tags before a value
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*("|(?=\n|$))|'(?:[^'\n]|'')*('|(?=\n|$))""")
 _PLAIN_IN_BLOCK = re.compile(r"(?:(?!\s\#)[^\n])*")
 _PLAIN_IN_FLOW = re.compile(r"(?:(?!\s\#|:(?:[\s,\[\]{}]|$))[^,\[\]{}\n])*")
@@ -113,7 +113,7 @@ class _Reader:
         self._text, self._cursor = outline.text, outline.cursor
         self._levels = [_Level(-1, (), is_item=False)]
         self._items: dict[KeyPath, int] = {}  # of each list, so far
-        self._prose: int | None = None  # column of the key whose text goes on in deeper lines, after | or >
+        self._text_block_column: int | None = None  # column of the key whose text goes on in deeper lines, after | or >
         self._flow_column = 0  # of the line in which brackets have opened
 
     def read(self) -> None:
@@ -133,9 +133,9 @@ class _Reader:
         if content == end:
             self._note_blank_line(start, end)
             return end + 1
-        if self._prose is not None and column > self._prose:
+        if self._text_block_column is not None and column > self._text_block_column:
             return end + 1
-        self._prose = None
+        self._text_block_column = None
         if self._text[content] in "#%\t" or self._text.startswith(("---", "..."), start):
             return end + 1
         at = content
@@ -158,7 +158,7 @@ class _Reader:
         if not start <= self._cursor <= end:
             return
         column = self._cursor - start
-        if self._prose is not None and column > self._prose:
+        if self._text_block_column is not None and column > self._text_block_column:
             return
         path = self._find_parent(column)
         self._note(kind="key", path=path, start=self._cursor, end=self._cursor)
@@ -222,9 +222,9 @@ class _Reader:
         at = colon
         while at < end and self._text[at] in " \t":
             at += 1
-        properties = _PROPERTIES.match(self._text, at, end)
-        if properties:
-            at = properties.end()
+        anchors_and_tags = _ANCHORS_AND_TAGS.match(self._text, at, end)
+        if anchors_and_tags:
+            at = anchors_and_tags.end()
         if at == end or self._text[at] == "#":
             if colon <= self._cursor <= at:
                 space = self._cursor == colon
@@ -233,7 +233,7 @@ class _Reader:
         if self._text[at] in "[{":
             return self._read_brackets(path, at, column)
         if self._text[at] in "|>":
-            self._prose = column
+            self._text_block_column = column
             return end + 1
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
         self._outline.values[path] = self._text[at:value_end]
@@ -295,9 +295,9 @@ class _Reader:
         self._outline.values.setdefault(inner, "")
         begin = colon + 1
         value = self._skip_blanks(begin)
-        properties = _PROPERTIES.match(self._text, value)
-        if properties:
-            value = properties.end()
+        anchors_and_tags = _ANCHORS_AND_TAGS.match(self._text, value)
+        if anchors_and_tags:
+            value = anchors_and_tags.end()
         if value == len(self._text) or self._text[value] in ",}]":
             self._note_slot("value", inner, begin, value, after=":")
             return value

@@ -155,10 +155,10 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
-    refusal = access.find_refusal_of_form(asked)
+    refusal = access.find_refusal_of_method_or_size(asked)
     if refusal is None and secrets.frames is not None and _brings_pass(request):
         return _answer_pass(request, request.query["pass"], secrets.frames)
-    refusal = refusal or access.find_refusal_of_place(asked, secrets)
+    refusal = refusal or access.find_refusal_of_host(asked, secrets)
     token = request.query.get("token")
     if refusal is None and token is not None and request.method == "GET":
         return _exchange_token(request, token)
@@ -272,7 +272,7 @@ def _draw(request: web.Request, page: str, title: str, **values: object) -> web.
 
 
 def _find_root(request: web.Request) -> str:
-    """Return how a browser gets from this page to ``/`` of this server, also where a proxy has it below a path."""
+    """Return the relative address of ``/`` from this page, which also works behind a proxy that adds a path."""
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
 
 
@@ -532,7 +532,7 @@ async def _send_acts(request: web.Request) -> web.Response:
 
 
 async def _send_form_lines(request: web.Request) -> web.Response:
-    """Send the lines for the forms of a sweep, as far as a page that shows it has made its log read."""
+    """Send the lines that the forms of a sweep begin with, from the part of its log that was read for the page."""
     followed = _find_watch(request).sweep
     return _json(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
 
@@ -611,7 +611,7 @@ async def _check_draft(request: web.Request) -> web.Response:
 
 
 async def _complete_draft(request: web.Request) -> web.Response:
-    """Send what may stand at the cursor by what is known now; what the trainable reads is found out meanwhile."""
+    """Send proposals from what is known now; if the trainable's source is not read yet, start to read it."""
     page, given = request.app[PAGE], await _read_fields(request)
     before, after = given.get("before", ""), given.get("after", "")
     asked = given.get("why") == "wanted"

@@ -72,7 +72,7 @@ def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
 
 
 def draw_cell(script: str, **values: object) -> str:
-    """Return the output of a notebook's cell; ``values`` are attributes of its element that the script reads."""
+    """Return the HTML of a notebook's output cell; ``script`` finds ``values`` in the attributes of its element."""
     return _environment().get_template("cell.html.jinja").render(script=script, values=values)
 
 

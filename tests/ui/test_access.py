@@ -10,8 +10,8 @@ from sweep.ui.access import (
     Asked,
     Frames,
     find_refusal,
-    find_refusal_of_form,
-    find_refusal_of_place,
+    find_refusal_of_host,
+    find_refusal_of_method_or_size,
     find_wrong_origin,
     is_pass,
     is_same_site,
@@ -42,7 +42,7 @@ def test_a_port_is_no_part_of_a_name(host: str, name: str) -> None:
     ],
 )
 def test_some_requests_are_refused_whoever_sends_them(asked: Asked, status: int | None) -> None:
-    refusal = find_refusal_of_form(asked) or find_refusal_of_place(asked, ACCESS)
+    refusal = find_refusal_of_method_or_size(asked) or find_refusal_of_host(asked, ACCESS)
     assert (refusal and refusal.status) == status
 
 
@@ -130,17 +130,17 @@ def test_only_those_with_a_pass_show_it_in_a_frame() -> None:
     access = Access(token="token", cookie="secret", frames=Frames())
     assert access.frames is not None
     proxied = Asked(method="GET", host="Hub.example:80", cookie="secret")
-    refused = find_refusal_of_place(proxied, access)
+    refused = find_refusal_of_host(proxied, access)
     assert refused is not None
     assert refused.status == 403
     assert make_headers(access)["X-Frame-Options"] == "DENY"
     assert make_headers(access)["Content-Security-Policy"].endswith("frame-ancestors 'none'")
     access.frames.admit("a pass", "hub.example:80", "https://hub.example", ["https://hub.example", "https://a.example"])
-    assert find_refusal_of_place(proxied, access) is None
+    assert find_refusal_of_host(proxied, access) is None
     assert "X-Frame-Options" not in make_headers(access)
     policy = make_headers(access)["Content-Security-Policy"]
     assert policy.endswith("frame-ancestors https://a.example https://hub.example")
-    assert find_refusal_of_place(Asked(method="GET", host="evil.example"), access) is not None
+    assert find_refusal_of_host(Asked(method="GET", host="evil.example"), access) is not None
     assert make_headers(Access())["X-Frame-Options"] == "DENY"
 
 

@@ -47,7 +47,7 @@ class Replicas:
 
     @property
     def several_here(self) -> bool:
-        """Return whether this process has several replicas, each of which may have its own rows."""
+        """Return whether this process has more than one replica."""
         return len(self.devices) > 1
 
     @property

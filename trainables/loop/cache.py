@@ -102,7 +102,7 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
         gpus = placement.devices
     else:
         gpus = ()
-    return {"host": _measure_host_bytes(), **{gpu: _is_on_gpu(gpu) for gpu in gpus}}
+    return {"host": _measure_host_bytes(), **{gpu: _measure_gpu_bytes(gpu) for gpu in gpus}}
 
 
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
@@ -125,7 +125,7 @@ def compute_share_of_room(
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 
-def _is_on_gpu(name: str) -> float:
+def _measure_gpu_bytes(name: str) -> float:
     return float(tf.config.experimental.get_memory_info(name.upper())["current"])
 
 

@@ -196,7 +196,7 @@ class GraphProgram(Program):
         additivity.check_parts(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether the loss or metrics of the first examples change in batches of the training's size.
+        """Return whether validation gives other numbers in batches of the training's size than in larger ones.
 
         This is so if a loss compares examples with each other or divides by what masks and weights leave of a batch,
         and if a metric gives one number per batch. Only batches of the training's size then give the numbers of

@@ -71,7 +71,7 @@ class InGraphHook:
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
-        """Call the hook inside the graph and return what it returned; raises Refused unless that is numbers by name."""
+        """Call the hook inside the graph and return its result; raises Refused unless it maps names to numbers."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")

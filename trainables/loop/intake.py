@@ -174,10 +174,10 @@ class Intake:
     # ---- before training
 
     def trace_example(self, example: Any, replicas: Replicas) -> Any:
-        """Return an example in the shapes and types that training sees; raises Refused if it cannot be augmented.
+        """Return the shapes and types of an example as training sees it; raises Refused if it cannot be augmented.
 
-        ``example`` is a batch of one from the data. The result is found by a trace that is thrown away, unless there is
-        nothing to check.
+        ``example``, a batch of one, is itself returned if `augment` takes x alone and nothing is mixed. Otherwise the
+        result is a tuple of `tf.TensorSpec`, found by a trace that is thrown away.
         """
         if len(self._takes) == 3 and self.mixing == Mixing():
             return example
@@ -269,7 +269,7 @@ def _describe_structure(part: Any) -> str:
 
 
 def _cut_rows(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
-    """Return rows ``start`` to ``stop``, by way of int64 for int32, whose kernels would run on the host."""
+    """Return rows ``start`` to ``stop``; int32 is cut as int64, because its own kernels run on the host."""
     if leaf.dtype != tf.int32:
         return leaf[start:stop]
     return tf.cast(tf.cast(leaf, tf.int64)[start:stop], tf.int32)

@@ -213,7 +213,7 @@ class Program(ABC):
         return False
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether the loss or metrics of the first examples change in batches of the training's size."""
+        """Return whether validation gives other numbers in batches of the training's size than in larger ones."""
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:

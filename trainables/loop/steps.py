@@ -71,7 +71,7 @@ class Step(ABC):
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions in training, and a function that counts it in the metrics.
+        """Return what a slice adds to the losses in training, and a function that adds the slice to the metrics.
 
         The function is called after the gradients are taken. ``counts`` is False if the batch has already been counted.
         """
@@ -232,7 +232,7 @@ class CompiledStep(Step):
         self._check_losses = intake.check_losses
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions to the losses, and a function that counts it in the metrics."""
+        """Return what a slice adds to the losses, and a function that adds the slice to the metrics."""
         predicted, shares = self.compiled(cut, example, training=True)
         self._check_losses(cut)
         return shares, lambda: self.count_metrics(cut, example, predicted)

@@ -262,9 +262,9 @@ class Graph:
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> Mapping[str, tf.Tensor] | None:
-        """Return the divisors of masked and weighted means, or None if there are none.
+        """Return the divisors of masked and weighted means; None if the step has no such means.
 
-        They are known only after all slices were computed once.
+        This takes a forward pass over all slices of the batch, before the pass that trains.
         """
         names = self.step.counted_first
         if not names:

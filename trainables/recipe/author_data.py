@@ -111,7 +111,7 @@ class AuthorData:
         return to_json(held.reads)
 
     @property
-    def left(self) -> frozenset[str]:
+    def left_attributes(self) -> frozenset[str]:
         """Return the attributes that `data` has ever set on the author."""
         return self._surroundings.attributes
 

@@ -143,7 +143,7 @@ def entering(piece: Slice) -> Iterator[Slice]:
 
 
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
-    """Return the rows of the batch that random numbers are drawn for in this slice; None for the whole batch."""
+    """Return the rows of the batch that a slice draws random numbers for; None for all rows, or without draws."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None

@@ -65,7 +65,7 @@ def _list_classes(author: object) -> list[type]:
 
 
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
-    """Return whether a module is the author's: in a package of the trainable (``tops``), or in an author's file.
+    """Return whether a module is the author's: its top-level package is in ``tops``, or its file is the author's.
 
     Test modules (`test_...`, `conftest`), of which pytest imports hundreds, are not, except the trainable's own.
     """

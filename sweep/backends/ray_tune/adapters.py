@@ -408,7 +408,7 @@ class Publisher(Callback):
         room: Callable[[], int],
         page: JobPage | None,
     ) -> None:
-        self._driver, self._vitals, self._room, self._page = driver, sweep_status, room, page
+        self._driver, self._sweep_status, self._room, self._page = driver, sweep_status, room, page
         self._gauges = DashboardGauges(job.sweep, job.session)
         self._next = 0.0
 
@@ -430,7 +430,7 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        sweep_status = self._vitals()
+        sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:
             sweep_status = replace(sweep_status, left_s=None)
         self._gauges.set(sweep_status, self._driver.running, self._room())

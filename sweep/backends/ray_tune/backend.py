@@ -101,7 +101,7 @@ class RayTune:
         return self._fits_of(gpus)
 
     def limit(self, most: int | None) -> None:
-        """Run at most so many trials at once from now on; trials that are running go on."""
+        """Run at most ``most`` trials at once from now on; trials that are running go on."""
         for bounds in self._bounds:
             bounds.most = most
 

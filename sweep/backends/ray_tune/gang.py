@@ -79,23 +79,26 @@ class Gang:
                 )
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch on all ranks, as long as ``report`` returns True."""
+        """Train epoch by epoch on all ranks, as long as ``report`` returns True.
+
+        Each rank trains one epoch per call, because its report function always returns False.
+        """
         while True:
-            heard: list[EpochReported] = []
+            epochs: list[EpochReported] = []
 
-            def hear(epoch: EpochReported, heard: list[EpochReported] = heard) -> bool:
-                heard.append(epoch)
-                return False
+            def record_epoch(epoch: EpochReported, epochs: list[EpochReported] = epochs) -> bool:
+                epochs.append(epoch)
+                return False  # train no further epoch
 
-            def train(hear: Report = hear, heard: list[EpochReported] = heard) -> Any:
-                self._get_own_trainable.train(hear)
-                return get_compared_epoch(heard)
+            def train_one_epoch(report: Report = record_epoch, epochs: list[EpochReported] = epochs) -> Any:
+                self._get_own_trainable.train(report)
+                return get_compared_epoch(epochs)
 
-            mine, *theirs = self._call_all_ranks("epoch", (), train, SKEW_S)
+            mine, *theirs = self._call_all_ranks("epoch", (), train_one_epoch, SKEW_S)
             for rank, other in enumerate(theirs, 1):
                 if other != mine:
                     self._break_apart(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
-            if not heard or not report(heard[0]):
+            if not epochs or not report(epochs[0]):
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:

@@ -39,7 +39,7 @@ _EXIT_NOW = os._exit
 
 
 def get_exits_folder(job: Job) -> Path:
-    """Return the folder in which the workers of a sweep leave these files."""
+    """Return the folder of the files in which workers record how they ended."""
     return job.folder / "workers"
 
 

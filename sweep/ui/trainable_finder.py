@@ -14,7 +14,7 @@ BASE = "KerasTrainable"
 METHODS = ("data", "model")  # of a `KerasTrainable`
 
 
-class TrainableSeeker:
+class TrainableFinder:
     """Lists trainables; a module that has not changed is not read again."""
 
     def __init__(self) -> None:

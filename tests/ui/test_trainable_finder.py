@@ -10,7 +10,7 @@ import pytest
 
 from sweep.ui.drafts import FOLDER, complete_draft
 from sweep.ui.known_trainables import KnownTrainables
-from sweep.ui.trainable_seeker import TrainableSeeker, find_trainables
+from sweep.ui.trainable_finder import TrainableFinder, find_trainables
 
 MODULE = """
 raise SystemExit("an author's module is not run to find what is in it")
@@ -37,7 +37,7 @@ def test_classes_and_functions_are_told_from_others() -> None:
 @pytest.mark.parametrize("text", ["def (", "\x00", "class A(B): ..."])
 def test_what_is_no_trainable_is_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.py").write_text(text)
-    assert not [name for name in TrainableSeeker().list_trainables(tmp_path) if name.startswith("odd")]
+    assert not [name for name in TrainableFinder().list_trainables(tmp_path) if name.startswith("odd")]
 
 
 def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "wide.py").write_text("def train(hp, report): ...")
     (tmp_path / "not-a-module.py").write_text("def train(hp, report): ...")
-    found = TrainableSeeker().list_trainables(tmp_path)
+    found = TrainableFinder().list_trainables(tmp_path)
     assert list(found)[:5] == ["mine:Mine", "mine:Wider", "mine:Widest", "mine:train", "models.wide:train"]
     assert found["models.wide:train"] == f"In {Path('models') / 'wide.py'}."
     assert found["trainables.digits_cnn:DigitsCNN"] == "One that comes with sweep."
@@ -53,7 +53,7 @@ def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
 
 
 def test_a_module_that_has_changed_is_read_again(tmp_path: Path) -> None:
-    seeker = TrainableSeeker()
+    seeker = TrainableFinder()
     path = tmp_path / "mine.py"
     path.write_text("def train(hp, report): ...")
     assert "mine:train" in seeker.list_trainables(tmp_path)
