@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+import pandas as pd
 import processes
 from object_stores import S3
 
@@ -110,15 +111,28 @@ checkpoint: {every_s: 0.1}
 resources: {max_concurrent: 1}
 """
 MORE = GRID.replace("name: grid", "name: more\nrun_cap: 6").replace("epochs: 14", "epochs: 8")
+STEERED = GRID.replace("name: grid", "name: steered")
 FEWER = SEARCH.replace("name: search", "name: fewer\nrepeats: 3").replace("run_cap: 16", "run_cap: 4")
 SWEEPS = {
     **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "auto": AUTO, "population": POPULATION},
-    **{"more": MORE, "fewer": FEWER},
+    **{"more": MORE, "fewer": FEWER, "steered": STEERED},
     **{"fused": FUSED, "shrinking": SHRINKING, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")
 CHANGES = {"more": ("repeats=3", "run_cap=8"), "fewer": ("repeats=1", "run_cap=12")}
 """How a sweep is changed once it has finished, after which it goes on."""
+ACTS = {
+    "steered": (
+        ("add", "rate=0.5", "drag=0.9"),
+        ("change", "--set", "parameters.rate.values=[0.01, 0.1, 0.3, 0.5, 0.7]"),
+        ("add", "rate=0.7", "drag=0.5"),
+        ("note", "in the middle"),
+        ("change", "--set", "resources.max_concurrent=3"),
+        ("add", "rate=0.7", "drag=0.9"),
+    )
+}
+"""What is done to a sweep while it runs and is killed; whatever the moment of each, it ends with the same trials."""
+REFUSED = 4  # exit code: a configuration has started or waits already
 
 
 @dataclass
@@ -133,14 +147,16 @@ class Tally:
     different: int = 0
     orphans: int = 0  # drivers whose Ray stayed
     orphans_s: float = 0.0  # until the last process below a killed driver was gone
+    acts: Counter[str] = field(default_factory=Counter)
     remarks: list[str] = field(default_factory=list)
 
     def wrong(self) -> int:
         return self.lost + self.run_twice + self.torn + self.different + self.orphans
 
     def __str__(self) -> str:
+        acts = f", {dict(self.acts)} in between" if self.acts else ""
         return (
-            f"{sum(self.kills.values())} kills {dict(self.kills)}, {self.twice_in_a_row} twice in a row: "
+            f"{sum(self.kills.values())} kills {dict(self.kills)}, {self.twice_in_a_row} twice in a row{acts}: "
             f"trials lost {self.lost}, trials run twice {self.run_twice}, rows torn {self.torn}, "
             f"metrics different {self.different}; the last process of a killed driver was gone after "
             f"{self.orphans_s:.1f} s"
@@ -250,12 +266,48 @@ class Project:
         return self.folder.log.read_bytes().count(b'"epoch_reported"') if self.folder.log.exists() else 0
 
 
+class Acting(threading.Thread):
+    """Does the acts of a sweep one after the other, each some epochs after the one before, whatever is killed."""
+
+    def __init__(self, project: Project, rng: random.Random, tally: Tally) -> None:
+        super().__init__()
+        self._project, self._tally = project, tally
+        self._epochs = [rng.randint(2, 14) for _ in ACTS[project.name]]
+        self.failure = ""
+        self.hurries = False
+        """No more epochs will come: do the rest now."""
+
+    def run(self) -> None:
+        for (command, *words), more in zip(ACTS[self._project.name], self._epochs, strict=True):
+            before = self._project.epochs()
+            while not self.hurries and self._project.epochs() < before + more:
+                time.sleep(0.02)
+            code = self._project.start(command, self._project.name, *words).wait(PATIENCE_S)
+            self._tally.acts[f"{command}{' refused' if code == REFUSED else ''}"] += 1
+            if code not in (0, REFUSED):
+                said = (self._project.path / "said.txt").read_text()[-1000:]
+                self.failure = f"{command} {' '.join(words)} ended with {code}: {said}"
+                return
+
+    def finish(self) -> None:
+        """Wait until all acts are done."""
+        self.hurries = True
+        self.join()
+        if self.failure:
+            raise RuntimeError(self.failure)
+
+
 def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
     """A run that nobody disturbs."""
     project = Project.make(path, name)
     _run_undisturbed(project, timeout_s)
     if name in CHANGES:
         project.change()
+        _run_undisturbed(project, timeout_s)
+    if name in ACTS:
+        acting = Acting(project, random.Random(0), Tally())
+        acting.start()
+        acting.finish()
         _run_undisturbed(project, timeout_s)
     return project
 
@@ -300,7 +352,14 @@ def disturbed(
     project = Project.make(path, name, store, warm=warm)
     victims = list(victims)
     half = (len(victims) + 1) // 2 if name in CHANGES else len(victims)
-    _disturb(project, project.run(), victims[:half], rng, tally, tell)
+    driver = project.run()
+    acting = Acting(project, rng, tally) if name in ACTS else None
+    if acting is not None:
+        acting.start()
+    _disturb(project, driver, victims[:half], rng, tally, tell)
+    if acting is not None:
+        acting.finish()
+        _disturb(project, project.resume(), [], rng, tally, tell)
     if name in CHANGES:
         project.change()
         _disturb(project, project.resume(), victims[half:], rng, tally, tell)
@@ -373,10 +432,12 @@ def compare(project: Project, reference: Project, tally: Tally) -> None:
     again += _begun_after_their_end(project, {end.trial: end.time for end in ends})
     tally.run_twice += len(set(again))
     ours, theirs = sweep.load(project.folder.path), sweep.load(reference.folder.path)
-    columns = ["trial", "repeat", "seed", "status", "status_reason", "epochs"]
+    keys, right_keys = _name_trials(ours.trials, project.name), _name_trials(theirs.trials, project.name)
+    columns = ["repeat", "seed", "status", "status_reason", "epochs"]
     columns += [name for name in theirs.trials if name.startswith(("param.", "metric.", "best."))]
-    expected = {row["trial"]: row for row in theirs.trials[columns].to_dict("records")}
-    found = {row["trial"]: row for row in ours.trials[columns].to_dict("records")}
+    expected = {right_keys[row["trial"]]: _pick(row, columns) for row in theirs.trials.to_dict("records")}
+    found = {keys[row["trial"]]: _pick(row, columns) for row in ours.trials.to_dict("records")}
+    tally.run_twice += len(ours.trials) - len(found)
     tally.lost += len(expected.keys() ^ found.keys())
     tally.lost += sum(found[n]["epochs"] != expected[n]["epochs"] for n in expected.keys() & found.keys())
     tally.different += sum(not _equal(found[n], expected[n]) for n in expected.keys() & found.keys())
@@ -386,12 +447,25 @@ def compare(project: Project, reference: Project, tally: Tally) -> None:
         if n not in found or not _equal(found[n], expected[n])
     ]
     names = [name for name in theirs.metrics if name.startswith("metric.")] + ["learning_rate"]
-    rows = {(r["trial"], r["epoch"]): r for r in ours.metrics[["trial", "epoch", *names]].to_dict("records")}
-    right = {(r["trial"], r["epoch"]): r for r in theirs.metrics[["trial", "epoch", *names]].to_dict("records")}
+    rows = {(keys[r["trial"]], r["epoch"]): _pick(r, names) for r in ours.metrics.to_dict("records")}
+    right = {(right_keys[r["trial"]], r["epoch"]): _pick(r, names) for r in theirs.metrics.to_dict("records")}
     tally.torn += len(ours.metrics) - len(rows) + len(rows.keys() ^ right.keys())
     tally.different += sum(not _equal(rows[pair], right[pair]) for pair in rows.keys() & right.keys())
     sessions = sum(isinstance(event, SessionStarted) for event in events)
     tally.remarks.append(f"{project.path}: {sessions} sessions, {len(rows)} epochs")
+
+
+def _name_trials(trials: pd.DataFrame, name: str) -> dict[int, object]:
+    """Return what names each trial: its number, or its configuration where the order is that of the acts."""
+    names = {}
+    for row in trials.to_dict("records"):
+        by_acts = (row.get("param.rate"), row.get("param.drag"), row["repeat"])
+        names[row["trial"]] = by_acts if name in ACTS else row["trial"]
+    return names
+
+
+def _pick(row: dict[str, object], columns: Iterable[str]) -> dict[str, object]:
+    return {column: row[column] for column in columns}
 
 
 def _strike(
