@@ -34,6 +34,7 @@ from sweep.store.log import Log
 OPEN = 16  # trials that train
 ROUNDS = 20
 QUIET_S = 10.0
+LONGEST_S = 120.0  # until the server has settled
 LOOP = 2_000_000  # additions of the loop that measures the noise
 WATCH = """() => {
   window.drawn = [];
@@ -141,6 +142,19 @@ def update(page: Any, log: Log, trials: range, epochs: int) -> None:
     print(f"noise             the same loop took {min(noise):.3f} to {max(noise):.3f} s", flush=True)
 
 
+def wait_until_settled(process: int) -> None:
+    """Wait until the server has made its last report on the log, and print how long that took."""
+    began = time.perf_counter()
+    quiet_since, before = began, cpu_s(process)
+    while time.perf_counter() - quiet_since < QUIET_S and time.perf_counter() - began < LONGEST_S:
+        time.sleep(1)
+        now = cpu_s(process)
+        if now - before > 0.1:
+            quiet_since = time.perf_counter()
+        before = now
+    print(f"settled after     {quiet_since - began:6.2f} s")
+
+
 def idle(process: int, what: str) -> None:
     before, began = cpu_s(process), time.perf_counter()
     time.sleep(QUIET_S)
@@ -166,7 +180,7 @@ def measure(results: Path, trials: int, epochs: int) -> None:
             open_page(page, address.split("/?")[0])
             update(page, log, running, epochs)
         page.wait_for_function("() => live.facts.state === 'killed' && !taking", timeout=600_000)
-        page.wait_for_timeout(20_000)
+        wait_until_settled(process)
         idle(process, "a tab open")
         page.goto("about:blank")
         page.wait_for_timeout(5000)

@@ -330,7 +330,8 @@ class ParallelPlot extends LinePlot {
   place(trials = null) {
     const count = this.fields.length;
     const { x, y, width, height } = this.rect;
-    const missing = this.lying ? -14 / width : -20 / height;
+    const lying = this.lying; // asking the document for it takes long
+    const missing = lying ? -14 / width : -20 / height;
     if (!trials) {
       this.places = this.fields.map((field) => Float64Array.from(field.values, (value) => field.scale.at(value)));
       this.paths = new Array(N).fill(null);
@@ -343,8 +344,8 @@ class ParallelPlot extends LinePlot {
         let place = this.places[at][trial];
         place = Number.isNaN(place) ? missing : Math.max(-0.02, Math.min(1.02, place));
         const along = count > 1 ? at / (count - 1) : 0.5;
-        path[2 * at] = this.lying ? x + place * width : x + along * width;
-        path[2 * at + 1] = this.lying ? y + along * height : y + (1 - place) * height;
+        path[2 * at] = lying ? x + place * width : x + along * width;
+        path[2 * at + 1] = lying ? y + along * height : y + (1 - place) * height;
       }
       this.paths[trial] = path;
     }

@@ -167,9 +167,22 @@ const seen = new IntersectionObserver(
   { rootMargin: "160px" },
 );
 
+// The page may grow with each message, which changes no chart: only charts whose own box has changed are drawn anew.
+const resized = new Set();
+let resizing = 0;
+const sized = new ResizeObserver((entries) => {
+  for (const entry of entries) resized.add(entry.target);
+  clearTimeout(resizing);
+  resizing = setTimeout(() => {
+    for (const plot of plots) if (plot.chart && resized.has(plot.box)) plot.resize();
+    resized.clear();
+  }, 60);
+});
+
 function watchPlots() {
   for (const plot of plots) {
     seen.observe(plot.box);
+    sized.observe(plot.box);
     if (plot.pick && !plot.box.dataset.keys) openKeyboard(plot.box);
   }
 }
@@ -184,11 +197,6 @@ function followSelection() {
     clearTimeout(resting);
     resting = setTimeout(paintAll, settled ? 250 : 400);
   });
-  let resizing = 0;
-  new ResizeObserver(() => {
-    clearTimeout(resizing);
-    resizing = setTimeout(() => plots.forEach((plot) => plot.chart && plot.resize()), 60);
-  }).observe(document.body);
 }
 
 // On paper: light, all charts, the best of the table.
@@ -259,6 +267,7 @@ function closePlots() {
   if (selection.mask) selection.parts = new Map([[picked, selection.mask]]);
   for (const plot of plots) {
     seen.unobserve(plot.box);
+    sized.unobserve(plot.box);
     plot.close();
   }
   plots.length = 0;
