@@ -24,7 +24,7 @@ from ray.tune.experiment import Trial
 from ray.util.placement_group import placement_group_table
 
 from sweep.backends import Job
-from sweep.backends.ray_tune import dashboard, local_ray, nodes, ray_folder, ray_private_api
+from sweep.backends.ray_tune import agents, dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage, LiveSweep
 from sweep.backends.ray_tune.nodes import Node
 from sweep.backends.ray_tune.ray_settings import LOCAL_SETTINGS, SETTINGS
@@ -238,6 +238,7 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
     with (
         ray_folder.ensure_usable_folder(say),
         local_ray.listening_on_localhost(say),
+        agents.starting_later(say),
         local_ray.starting_in_background(say, start.meanwhile) as end_starting,
         local_ray.waiting_longer(say),
     ):

@@ -35,6 +35,18 @@ FASTER_START = Use(
     ),
     "Ray starts more slowly",
 )
+AGENTS_LATER = Use(
+    (
+        "ray._private.node:Node.start_raylet",
+        "ray._private.parameter:RayParams.update_if_absent",
+        "ray._raylet:persist_port",
+        "ray._raylet:METRICS_AGENT_PORT_NAME",
+        "ray._raylet:METRICS_EXPORT_PORT_NAME",
+        "ray._raylet:DASHBOARD_AGENT_LISTEN_PORT_NAME",
+        "ray._raylet:RUNTIME_ENV_AGENT_PORT_NAME",
+    ),
+    "Ray starts more slowly",
+)
 FORKED_WORKERS = Use(
     (
         "ray._private.node:Node.start_raylet",
@@ -120,6 +132,7 @@ KEEPING = Use(KILLING.names, "a worker trains one trial at a time, whatever trai
 OF_RAY = (
     *(
         FASTER_START,
+        AGENTS_LATER,
         FORKED_WORKERS,
         PATIENT_START,
         OWN_MACHINE,

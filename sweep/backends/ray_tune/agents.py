@@ -1,0 +1,119 @@
+"""Lets the raylet of a local Ray start without its agents, two Python processes that no trial needs.
+
+A raylet starts its agents and waits, for seconds, until each has written to a file of the session on which port it
+listens. Here these ports are chosen and written before the raylet starts, so that it does not wait, and the agents,
+which serve Ray's dashboard and its runtime environments, get less processor time than workers.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sweep.backends.ray_tune import ray_private_api
+
+PORTS = range(20_000, 30_000)
+"""Lies below the ports that Linux gives to outgoing connections, and above those of Ray's own workers."""
+NICENESS = 10  # of what must not slow down workers
+WATCH_S = 20.0  # within which a raylet has started its agents
+_FILES = {
+    "metrics_agent_port": "METRICS_AGENT_PORT_NAME",
+    "metrics_export_port": "METRICS_EXPORT_PORT_NAME",
+    "dashboard_agent_listen_port": "DASHBOARD_AGENT_LISTEN_PORT_NAME",
+    "runtime_env_agent_port": "RUNTIME_ENV_AGENT_PORT_NAME",
+}
+"""The parameter of each port, and the constant of Ray that names its file."""
+_PROGRAMS = (b"dashboard/agent.py", b"runtime_env/agent/main.py", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
+"""How an argument of an agent's command line ends; the last two are the titles that they give themselves."""
+_PROC = Path("/proc")
+
+_reservations: list[socket.socket] = []  # of the Ray that this process has started last
+
+
+@contextmanager
+def starting_later(say: Callable[[str], None]) -> Iterator[None]:
+    """Make a raylet that is started inside the block not wait for its agents, on Linux."""
+    if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
+        yield
+        return
+    node_class: Any = ray_private_api.import_private("ray._private.node").Node
+    ray_core: Any = ray_private_api.import_private("ray._raylet")
+    original = node_class.start_raylet
+
+    def start_raylet(node: Any, *arguments: Any, **options: Any) -> None:
+        parameters, node_id = vars(node)["_ray_params"], vars(node)["_node_id"]
+        _release_ports()
+        for parameter, constant in _FILES.items():
+            port = reserve_port()
+            setattr(parameters, parameter, port)
+            ray_core.persist_port(node.get_session_dir_path(), node_id, getattr(ray_core, constant), port)
+        original(node, *arguments, **options)
+        raylet = node.all_processes["raylet"][0].process.pid
+        threading.Thread(target=lower_priority, args=(raylet,), name="sweep-ray-agents", daemon=True).start()
+
+    node_class.start_raylet = start_raylet
+    try:
+        yield
+    finally:
+        node_class.start_raylet = original
+
+
+def reserve_port() -> int:
+    """Return a port of this machine that no program listens on, and that no other sweep gets.
+
+    An abstract Unix socket stands for the port until this process reserves other ones or ends: an agent binds its port
+    only seconds later.
+
+    Raises:
+        OSError: if none is free.
+    """
+    for port in random.sample(PORTS, len(PORTS)):
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            reservation.bind(f"\0sweep-port-{port}")
+            with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+                probe.bind(("", port))
+        except OSError:
+            reservation.close()
+            continue
+        _reservations.append(reservation)
+        return port
+    raise OSError("no port is free")
+
+
+def _release_ports() -> None:
+    """Give up what was reserved for an earlier Ray of this process, which has ended."""
+    while _reservations:
+        _reservations.pop().close()
+
+
+def lower_priority(raylet: int) -> None:
+    """Wait until a raylet has started its agents, and let workers go before them."""
+    deadline = time.monotonic() + WATCH_S
+    lowered: set[int] = set()
+    while len(lowered) < 2 and time.monotonic() < deadline:
+        for agent in _list_agents(raylet):
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, agent, NICENESS)
+                lowered.add(agent)
+        time.sleep(0.05)
+
+
+def _list_agents(raylet: int) -> list[int]:
+    """Return the processes of the agents that a raylet has started."""
+    found = []
+    with suppress(OSError):  # the raylet has ended
+        for child in (_PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():
+            with suppress(OSError):
+                arguments = (_PROC / child / "cmdline").read_bytes().split(b"\0")
+                if any(argument.endswith(_PROGRAMS) for argument in arguments):
+                    found.append(int(child))
+    return found
