@@ -12,6 +12,11 @@ Workers train at once, and the budget is counted in epochs of full trainings. Re
 known, 1 the median one; a trial counts with the best value that it has shown, and where a training is noisy, with the
 mean over the seeds of that configuration. The table has the mean over tasks and seeds, with a 95 % interval of a
 bootstrap over tasks. With ``--out``, each run is a line of a file, and what is there is not run again.
+
+``started`` in the table is the regret at the end if the best configuration that a search has started had been trained
+whole. Where it is near the last regret, the searcher did not find the best region; where it is far below, the rule did
+not let the best ones go on. ``--compare`` adds for each method its difference from the first one, over the runs of the
+same task and seed.
 """
 
 from __future__ import annotations
@@ -199,6 +204,7 @@ class Run:
     spent: int = 0
     asking_s: float = 0.0
     slowest_s: float = 0.0
+    best_started: float = math.inf  # lowest loss that any of the trials would have shown, had it been trained whole
 
     def loss_at(self, epochs: float) -> float:
         """Return the loss of the best configuration after so many epochs; infinite before the first result."""
@@ -227,6 +233,7 @@ def simulate(method: Method, task: Task, run: Run, seed: int, workers: int) -> N
                 training_seed = np.random.SeedSequence([seed, len(known)]).generate_state(1)[0]
                 known[trial], reached[trial] = params, 0
                 curves[trial] = task.curve(params, int(training_seed))
+                run.best_started = min(run.best_started, task.final(params, float(curves[trial].min())))
             order += 1
             heapq.heappush(clock, (now + task.seconds(params), order, trial))
         if not clock:
@@ -266,7 +273,7 @@ def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) ->
     methods = dict.fromkeys(run.method for run in runs)
     width = max(map(len, methods))
     head = "".join(f"{budget:>21}" for budget in budgets)
-    yield f"{'full trainings':{width}}{head}  runs  spent  s/ask  slowest"
+    yield f"{'full trainings':{width}}{head}  started  runs  spent  s/ask  slowest"
     for method in methods:
         own = [run for run in runs if run.method == method]
         cells = []
@@ -281,7 +288,33 @@ def table(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) ->
         asking = sum(run.asking_s for run in own) / sum(run.trials for run in own)
         slowest = max(run.slowest_s for run in own)
         spent = float(np.mean([run.spent / by_name[run.task].epochs for run in own]))
-        yield f"{method:{width}}{' '.join(cells)}  {len(own):4}  {spent:5.1f}  {asking:.3f}  {slowest:.2f}"
+        started = float(np.mean([by_name[run.task].regret(run.best_started) for run in own]))
+        counts = f"{started:7.3f}  {len(own):4}  {spent:5.1f}  {asking:.3f}  {slowest:.2f}"
+        yield f"{method:{width}}{' '.join(cells)}  {counts}"
+
+
+def compare(runs: Sequence[Run], tasks: Sequence[Task], budgets: Sequence[int]) -> Iterator[str]:
+    """Yield for each method but the first a line with its regrets less those of the first, by task and seed."""
+    by_name = {task.name: task for task in tasks}
+    first, *others = dict.fromkeys(run.method for run in runs)
+    known = {(run.task, run.seed): run for run in runs if run.method == first}
+    width = max((len(method) for method in others), default=0)
+    for method in others:
+        own = [run for run in runs if run.method == method and (run.task, run.seed) in known]
+        cells = []
+        for budget in budgets:
+            differences: dict[str, list[float]] = {}
+            for run in own:
+                task = by_name[run.task]
+                epochs = budget * task.epochs
+                other = known[run.task, run.seed]
+                difference = task.regret(run.loss_at(epochs)) - task.regret(other.loss_at(epochs))
+                differences.setdefault(run.task, []).append(difference)
+            means = [float(np.mean(several)) for several in differences.values()]
+            better = sum(one < 0 for several in differences.values() for one in several)
+            low, high = interval(means)
+            cells.append(f"{np.mean(means):+.3f} [{low:+.3f}, {high:+.3f}] {better}")
+        yield f"{method:{width}} - {first}: {', '.join(cells)} better of {len(own)}"
 
 
 def main() -> None:
@@ -294,6 +327,7 @@ def main() -> None:
     parser.add_argument("--budgets", default="2,5,10", help="full trainings; runs spend the last")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--out", type=Path, help="folder of the runs")
+    parser.add_argument("--compare", action="store_true", help="differences from the first method, run by run")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -322,6 +356,8 @@ def main() -> None:
                         file.write(json.dumps(asdict(run)) + "\n")
         runs += [run for run in done if run.task in names and run.budget == budgets[-1]]
     print("\n".join(table(runs, tasks, budgets)))
+    if given.compare:
+        print("\n".join(compare(runs, tasks, budgets)))
 
 
 if __name__ == "__main__":
