@@ -75,7 +75,8 @@ def _free_batch_size(model: keras.Sequential) -> None:
 
     Keras then names their number in the model's input, and trains and predicts with other numbers all the same.
     """
-    if not model.built or not model.inputs or model.inputs[0].shape[:1] in ((), (None,)):
+    inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
+    if not inputs or inputs[0].shape[:1] in ((), (None,)):
         return
     layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
     first = layers.pop()

@@ -185,6 +185,21 @@ def test_a_sequential_built_for_one_example_takes_batches_of_any_size(how: str) 
     assert ours.trained_model().inputs[0].shape == (None, 6)
 
 
+def test_a_sequential_of_several_inputs_stays_as_it_was_built() -> None:
+    class Sum(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x["a"] + x["b"]
+
+    class OfTwo(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = keras.Sequential([Sum(), keras.layers.Dense(3)])
+            one = np.zeros((1, 6), np.float32)
+            model({"a": one, "b": one})
+            return model
+
+    assert len(building.build_model(OfTwo(), Hyperparameters({}), 0).layers) == 2
+
+
 def test_outputs_are_float32_under_a_mixed_policy() -> None:
     trainable = Named()
     trainable.begin(assignment(training={"precision": "mixed_bfloat16"}))
