@@ -39,6 +39,7 @@ class Declaring:
     _declared: list[Declaration] | None = None  # collects the declarations; None: nothing is collected
     # of the parameters declared so far, for later reads by name; filled only while declarations are collected
     _defaults: dict[str, Value]
+    _declared_values: dict[str, Any]  # what the calls so far have returned
     _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the enclosing conditional scopes
     _prefix = ""  # of the enclosing name scopes, put before each name
 
@@ -56,8 +57,8 @@ class Declaring:
         default: int | None = None,
         parent_name: str | None = None,
         parent_values: Any = None,
-    ) -> int:
-        """Return an integer: the trial's value, or ``default``, or ``min_value``.
+    ) -> Any:
+        """Return an integer: the trial's value, or ``default``, or ``min_value``; None where it does not apply.
 
         Raises ValueError if ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole
         number.
@@ -69,7 +70,8 @@ class Declaring:
         else:
             choices = in_steps
         first = _convert_scalar(min_value if default is None else default)
-        return _check_whole_number(name, self._value(name, keys, first, choices, parent_name, parent_values))
+        value = self._value(name, keys, first, choices, parent_name, parent_values)
+        return None if value is None else _check_whole_number(name, value)
 
     def Float(
         self,
@@ -81,14 +83,15 @@ class Declaring:
         default: float | None = None,
         parent_name: str | None = None,
         parent_values: Any = None,
-    ) -> float:
-        """Return a float: the trial's value, or ``default``, or ``min_value``.
+    ) -> Any:
+        """Return a float: the trial's value, or ``default``, or ``min_value``; None where it does not apply.
 
         Raises the errors of `Int`.
         """
         keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _convert_scalar(min_value if default is None else default)
-        return _check_number(name, self._value(name, keys, first, (), parent_name, parent_values))
+        value = self._value(name, keys, first, (), parent_name, parent_values)
+        return None if value is None else _check_number(name, value)
 
     def Choice(
         self,
@@ -99,7 +102,10 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return one of ``values``: the trial's value, or ``default``, or the first one."""
+        """Return one of ``values``: the trial's value, or ``default``, or the first one.
+
+        Return None where it does not apply.
+        """
         plain = [_convert_scalar(value) for value in values]
         if default is None:
             first = plain[0]
@@ -111,21 +117,23 @@ class Declaring:
 
     def Boolean(
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
-    ) -> bool:
-        """Return True or False. Raises TypeError for any other value."""
-        return _require_bool(
-            name, self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
-        )
+    ) -> Any:
+        """Return True or False, or None where it does not apply. Raises TypeError for any other value."""
+        value = self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
+        return None if value is None else _require_bool(name, value)
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
-        """Return the trial's value of this name if it has one, and ``value`` otherwise."""
+        """Return the trial's value of this name if it has one, otherwise ``value``; None where it does not apply."""
         return self._value(
             name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
         )
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
-        """Declare that what is declared in the block applies only if a parameter has one of these values."""
+        """Declare that what is declared in the block applies only if a parameter has one of these values.
+
+        Elsewhere, declarations in the block return None, as in KerasTuner, unless the trial has the parameter.
+        """
         before = self._within
         self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
         try:
@@ -157,16 +165,27 @@ class Declaring:
         parent_values: Any,
     ) -> Any:
         name = self._prefix + name
+        conditions = self._within
+        if parent_name is not None:
+            conditions = (*conditions, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
         if self._declared is not None:
-            when = dict(self._within)
-            if parent_name is not None:
-                when[self._prefix + parent_name] = _convert_to_tuple(parent_values)
-            self._declared.append(Declaration(name, keys, default, choices, when))
-        value = self.get(name, default)
+            self._declared.append(Declaration(name, keys, default, choices, dict(conditions)))
+        applies = self._meets(conditions)
+        value = self.get(name, default if applies else None)
         # outside trials only: a trial that reuses a compiled program runs none of this code
-        if self._declared is not None:
+        if self._declared is not None and applies:
             self._defaults.setdefault(name, default)
+        if value is not None:
+            self._declared_values[name] = value
         return value
+
+    def _meets(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
+        """Return whether all parents have one of the values; one that is not known yet counts as having it."""
+        for parent, allowed in conditions:
+            value = self.get(parent, self._declared_values.get(parent))
+            if value is not None and value not in allowed:
+                return False
+        return True
 
 
 def _describe_range(
@@ -329,6 +348,7 @@ class Hyperparameters(Declaring):
         self._used = set[str]()  # the names in `_changed` that were read
         self._live: Callable[..., Any] | None = None
         self._defaults = dict[str, Value]()
+        self._declared_values = dict[str, Any]()
         self._lengths = dict[str, Value]()
         self._ends_by_time = False
 
@@ -359,6 +379,7 @@ class Hyperparameters(Declaring):
         changed._changed = self._changed | set(changes)
         changed._live = self._live
         changed._defaults = self._defaults
+        changed._declared_values = self._declared_values
         changed._lengths = dict(self._lengths)
         changed._ends_by_time = self._ends_by_time
         return changed

@@ -105,6 +105,43 @@ def test_conditions_are_noted() -> None:
     assert [dict(one.when) for one in found] == [{"kind": ("sgd", "muon")}, {"deep": (True,)}, {}]
 
 
+def _call_in_scopes(hp: Any) -> list[Any]:
+    """What a model finds below choices, some of which do not hold."""
+    found = [hp.Choice("kind", ["adam", "sgd"])]
+    with hp.conditional_scope("kind", ["sgd"]):
+        found += [hp.Float("momentum", 0.1, 0.9), hp.Boolean("nesterov", default=True), hp.Fixed("dampening", 3)]
+        with hp.conditional_scope("nesterov", True), hp.name_scope("inner"):
+            found += [hp.Int("steps", 1, 4), hp.Choice("mode", ["fast", "exact"])]
+    return [*found, hp.Int("warmup", 2, 8, parent_name="kind", parent_values="adam")]
+
+
+@pytest.mark.keras
+@pytest.mark.parametrize("kind", [None, "adam", "sgd"])
+@pytest.mark.parametrize("nesterov", [None, False, True])
+def test_what_does_not_apply_is_none_as_in_keras_tuner(kind: str | None, nesterov: bool | None) -> None:
+    keras_tuner = pytest.importorskip("keras_tuner", reason='a peer, of the extra "test"')
+    given = {"kind": kind, "nesterov": nesterov if kind == "sgd" else None}
+    values = {name: value for name, value in given.items() if value is not None}
+    theirs = keras_tuner.HyperParameters()
+    theirs.values.update(values)
+    expected = _call_in_scopes(theirs)
+    assert None in expected
+    assert _call_in_scopes(Hyperparameters(values)) == expected
+
+
+def test_a_file_s_value_comes_first_also_where_the_code_has_none() -> None:
+    assert _call_in_scopes(Hyperparameters({"kind": "adam", "momentum": 0.5}))[1] == 0.5
+
+
+def test_whether_a_parameter_applies_is_a_read_of_its_parent() -> None:
+    hp = Hyperparameters({"kind": "adam"})
+    reads: Reads = {}
+    with hp.recording(reads), hp.conditional_scope("kind", "sgd"):
+        assert hp.Float("momentum", 0.1, 0.9) is None
+    assert reads["kind"] == "adam"
+    assert not Hyperparameters({"kind": "sgd"}).agree(reads)
+
+
 def test_a_live_number_is_a_plain_one_without_a_program() -> None:
     hp = Hyperparameters({"noise": 0.5, "kind": "strong"})
     reads: Reads = {}

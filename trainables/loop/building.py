@@ -63,9 +63,31 @@ def build_model(
         model(keras_corrections.make_symbolic(author.first_example[0]))
     elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
         model(keras_corrections.make_symbolic(author.first_example[0]))  # the default loss depends on the outputs
+    if isinstance(model, keras.Sequential):
+        _free_batch_size(model)
     if not first_trace.lacks_weights(model):
         groups.freeze_layers(model, hp)
     return model
+
+
+def _free_batch_size(model: keras.Sequential) -> None:
+    """Let batches have any size in a model that was built by a call with examples, or for the shape of some.
+
+    Keras then names their number in the model's input, and trains and predicts with other numbers all the same.
+    """
+    inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
+    if not inputs or inputs[0].shape[:1] in ((), (None,)):
+        return
+    layers = [model.pop(rebuild=False) for _ in range(len(model.layers) + 1)]
+    first = layers.pop()
+    free = (None, *first.batch_shape[1:])
+    layers.append(
+        keras.layers.InputLayer(
+            batch_shape=free, dtype=first.dtype, sparse=first.sparse, ragged=first.ragged, name=first.name
+        )
+    )
+    for layer in reversed(layers):
+        model.add(layer, rebuild=layer is layers[0])
 
 
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:

@@ -153,6 +153,53 @@ def test_patience_ends_a_trial_that_gets_no_better() -> None:
     assert len(epochs) == 4
 
 
+def _build_by(how: str) -> keras.Model:
+    """A Sequential without an `Input`, or one with a fixed batch size, built as authors build it."""
+    fixed = [keras.Input((6,), batch_size=1, name="points")] if how == "input" else []
+    kernel = keras.initializers.GlorotUniform(seed=1)
+    model = keras.Sequential(
+        [*fixed, keras.layers.Dense(3, kernel_initializer=kernel), keras.layers.BatchNormalization()]
+    )
+    if how == "call":
+        model(np.zeros((1, 6), np.float32))
+    if how == "build":
+        model.build((1, 6))
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize("how", ["call", "build", "input"])
+def test_a_sequential_built_for_one_example_takes_batches_of_any_size(how: str) -> None:
+    class OfOne(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return _build_by(how)
+
+    given = assignment(shuffle=False)
+    object.__setattr__(given, "params", {"batch_size": 16, "shuffle": False})
+    ours = OfOne()
+    epochs = metrics(train(ours, given))
+    (x, y), held_out = ours.data(None)
+    fit = _build_by(how).fit(x, y, 16, epochs=2, shuffle=False, validation_data=held_out, verbose=0).history
+    for key in ("loss", "val_loss"):
+        assert [epoch[key] for epoch in epochs] == pytest.approx(fit[key], abs=2e-6)
+    assert ours.trained_model().inputs[0].shape == (None, 6)
+
+
+def test_a_sequential_of_several_inputs_stays_as_it_was_built() -> None:
+    class Sum(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            return x["a"] + x["b"]
+
+    class OfTwo(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = keras.Sequential([Sum(), keras.layers.Dense(3)])
+            one = np.zeros((1, 6), np.float32)
+            model({"a": one, "b": one})
+            return model
+
+    assert len(building.build_model(OfTwo(), Hyperparameters({}), 0).layers) == 2
+
+
 def test_outputs_are_float32_under_a_mixed_policy() -> None:
     trainable = Named()
     trainable.begin(assignment(training={"precision": "mixed_bfloat16"}))

@@ -50,7 +50,8 @@ def functional(kind: type[keras.Model]) -> Callable[[], keras.Model]:
 
 
 def static() -> keras.Model:
-    return keras.Sequential([keras.Input((6,), batch_size=16), layers.Dense(3)])
+    inputs = keras.Input((6,), batch_size=16)
+    return keras.Model(inputs, layers.Dense(3)(inputs))
 
 
 def stateful() -> keras.Model:
