@@ -99,10 +99,10 @@ class Server:
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
         self._kept.terminal = content["process"]
-        interruption.tell_exit = partial(_tell_exit, request.connection)
+        interruption.tell_exit = partial(tell_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
         is_over = threading.Event()
-        threading.Thread(target=_pass_signals, args=(request.connection, is_over), daemon=True).start()
+        threading.Thread(target=pass_signals, args=(request.connection, is_over), daemon=True).start()
         try:
             code = self._run_command(content["arguments"], content["program"])
         except Exception:
@@ -117,7 +117,7 @@ class Server:
         if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
             _say(self._describe_kept())
         self._leave_streams()
-        _tell_exit(request.connection, code)
+        tell_exit_code(request.connection, code)
 
     def _clean_up(self) -> None:
         """Forget what a command has left in this process that the next one must not find."""
@@ -227,7 +227,7 @@ class Server:
             messages.send_answer(connection, process=os.getpid(), is_busy=self._is_busy)
 
 
-def _pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
+def pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
     """Send this process the signals that a command's terminal gets; SIGTERM if the terminal is gone too early.
 
     The connection is closed when the terminal has closed it, and not before: it may still have to get the exit code.
@@ -258,7 +258,7 @@ def _connect_streams(streams: list[int]) -> None:
         os.close(stream)
 
 
-def _tell_exit(connection: socket.socket, code: int) -> None:
+def tell_exit_code(connection: socket.socket, code: int) -> None:
     """Tell a command with which code it ends."""
     with suppress(OSError):
         messages.send_answer(connection, exit=code)

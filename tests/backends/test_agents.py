@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="raylets start i
 @pytest.fixture(autouse=True)
 def reservations(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
     found: list[socket.socket] = []
-    monkeypatch.setattr(agents, "_reservations", found)
+    monkeypatch.setattr(agents, "reservations", found)
     yield found
-    agents._release_ports()
+    agents.release_ports()
 
 
 def test_a_raylet_finds_the_ports_of_its_agents_where_they_would_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_port_that_is_reserved_or_used_is_not_given_again(
     assert agents.reserve_port() == port
     with pytest.raises(OSError, match="no port is free"):
         agents.reserve_port()
-    agents._release_ports()
+    agents.release_ports()
     assert agents.reserve_port() == port
 
 
@@ -87,7 +87,7 @@ def test_the_agents_alone_get_a_lower_priority(tmp_path: Path, monkeypatch: pyte
     for process, line in lines.items():
         (tmp_path / str(process)).mkdir()
         (tmp_path / str(process) / "cmdline").write_bytes(line)
-    monkeypatch.setattr(agents, "_PROC", tmp_path)
+    monkeypatch.setattr(agents, "PROC", tmp_path)
     agents.lower_priority(2)
     assert lowered == {4: agents.NICENESS, 5: agents.NICENESS}
 
@@ -97,4 +97,4 @@ def test_a_raylet_that_has_ended_has_no_agents(monkeypatch: pytest.MonkeyPatch) 
     process.wait()
     monkeypatch.setattr(agents, "WATCH_S", 0.1)
     agents.lower_priority(process.pid)
-    assert agents._list_agents(process.pid) == []
+    assert agents.list_agents(process.pid) == []

@@ -181,12 +181,12 @@ def test_a_signal_that_comes_too_late_does_not_cost_the_exit_code() -> None:
     ours, its = socket.socketpair()
     is_over = threading.Event()
     is_over.set()
-    passing = threading.Thread(target=keeper_process._pass_signals, args=(its, is_over))
+    passing = threading.Thread(target=keeper_process.pass_signals, args=(its, is_over))
     passing.start()
     with ours:
         ours.sendall(bytes([signal.SIGINT]))
         until(lambda: not select.select([its], [], [], 0)[0])
-        keeper_process._tell_exit(its, 3)
+        keeper_process.tell_exit_code(its, 3)
         assert ours.recv(100) == b'{"exit": 3}\n'
     passing.join(10)
     assert not passing.is_alive()

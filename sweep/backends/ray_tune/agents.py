@@ -33,9 +33,9 @@ _FILES = {
 """The parameter of each port, and the constant of Ray that names its file."""
 _PROGRAMS = (b"dashboard/agent.py", b"runtime_env/agent/main.py", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 """How an argument of an agent's command line ends; the last two are the titles that they give themselves."""
-_PROC = Path("/proc")
+PROC = Path("/proc")
 
-_reservations: list[socket.socket] = []  # of the Ray that this process has started last
+reservations: list[socket.socket] = []  # of the Ray that this process has started last
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
     def start_raylet(node: Any, *arguments: Any, **options: Any) -> None:
         parameters, node_id = vars(node)["_ray_params"], vars(node)["_node_id"]
-        _release_ports()
+        release_ports()
         for parameter, constant in _FILES.items():
             port = reserve_port()
             setattr(parameters, parameter, port)
@@ -84,15 +84,15 @@ def reserve_port() -> int:
         except OSError:
             reservation.close()
             continue
-        _reservations.append(reservation)
+        reservations.append(reservation)
         return port
     raise OSError("no port is free")
 
 
-def _release_ports() -> None:
+def release_ports() -> None:
     """Give up what was reserved for an earlier Ray of this process, which has ended."""
-    while _reservations:
-        _reservations.pop().close()
+    while reservations:
+        reservations.pop().close()
 
 
 def lower_priority(raylet: int) -> None:
@@ -100,20 +100,20 @@ def lower_priority(raylet: int) -> None:
     deadline = time.monotonic() + WATCH_S
     lowered: set[int] = set()
     while len(lowered) < 2 and time.monotonic() < deadline:
-        for agent in _list_agents(raylet):
+        for agent in list_agents(raylet):
             with suppress(OSError):  # it has ended
                 os.setpriority(os.PRIO_PROCESS, agent, NICENESS)
                 lowered.add(agent)
         time.sleep(0.05)
 
 
-def _list_agents(raylet: int) -> list[int]:
+def list_agents(raylet: int) -> list[int]:
     """Return the processes of the agents that a raylet has started."""
     found = []
     with suppress(OSError):  # the raylet has ended
-        for child in (_PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():
+        for child in (PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():
             with suppress(OSError):
-                arguments = (_PROC / child / "cmdline").read_bytes().split(b"\0")
+                arguments = (PROC / child / "cmdline").read_bytes().split(b"\0")
                 if any(argument.endswith(_PROGRAMS) for argument in arguments):
                     found.append(int(child))
     return found
