@@ -13,6 +13,7 @@ if that is not met. `lint-imports` checks that the core imports features from he
 | test data | `confirm`, once it is over | `restoring` |
 | expected gain | `stop_when.gain` or `gain_per_hour` | `expected_gain` |
 | notices | `notify` | `notifying` |
+| TPUs | `training.strategy: tpu` | `tpu_check` |
 | steering | somebody has made a request, or resumes the sweep with changed settings | `steering`, `steering_requests` |
 """
 
@@ -29,6 +30,7 @@ from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import Position
 from sweep.backends import Progress
 from sweep.contract import Devices
+from sweep.errors import Problem
 from sweep.events import EpochReported, Event, Facts, Params, SteeringEvent, SweepChanged, TrialStarted
 from sweep.runner.interface import Options
 from sweep.searchers import Searcher
@@ -331,3 +333,15 @@ def forget_answers(folder: ResultsFolder) -> None:
     from sweep.runner import steering_requests
 
     steering_requests.forget_answers(folder)
+
+
+# ---- TPUs
+
+
+def find_tpu_problems(spec: Spec) -> Sequence[Problem]:
+    """Return why TensorFlow cannot use TPUs here, if the sweep is to have them."""
+    if spec.training.get("strategy") != "tpu":
+        return []
+    from sweep.runner import tpu_check
+
+    return list(tpu_check.find_problems())

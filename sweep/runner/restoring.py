@@ -22,7 +22,7 @@ from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers_method
 from sweep.inspection import Source, inspect, inspect_object
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
@@ -163,9 +163,9 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
     """
     sweep, notes = kept.sweep, []
     if given is None:
-        source = inspect(sweep.spec.trainable, sweep.import_folders, planning.own_optimizers(sweep.spec))
+        source = inspect(sweep.spec.trainable, sweep.import_folders, checking.own_optimizers(sweep.spec))
     else:
-        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
+        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, checking.own_optimizers(sweep.spec))
     change = _change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)

@@ -25,10 +25,10 @@ from sweep.runner import (
     Options,
     Outcome,
     View,
+    checking,
     connecting,
     features,
     methods,
-    planning,
     resuming,
     stop_requests,
     without_effect,
@@ -148,7 +148,7 @@ def resume_sweep(
 
 def _check_inline(spec: Spec, options: Options) -> None:
     if options.inline:
-        planning.check_inline(spec, "inline" if options.embedded else "--inline")
+        checking.check_inline(spec, "inline" if options.embedded else "--inline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +252,7 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            unsure=planning.not_seen_read(spec, self.training.source),
+            unsure=checking.not_seen_read(spec, self.training.source),
             sometimes=without_effect.read_sometimes(spec, self.training.source),
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,

@@ -55,7 +55,7 @@ epochs: 4
 
 NONE = {  # nothing is left
     "reading the file": "runner/sweep_files.py:load_file",
-    "checking": "runner/planning.py:check_trainable",
+    "checking": "runner/checking.py:check_trainable",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
