@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, contract, errors, prices
+from sweep import contract, errors, prices
 from sweep.backends import (
     Continues,
     Crowded,
@@ -142,7 +142,7 @@ class Worker:
     ) -> None:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
-        self._stop_receiving = backends.start_receiving_messages(job)
+        self._stop_receiving = _start_receiving_messages(job)
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -348,9 +348,11 @@ class Worker:
 
     def _explain_memory(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
-        used = memory.measure_memory()
         most = self._memory_bytes
-        if most is None or used <= most:
+        if most is None:
+            return None
+        used = memory.measure_memory()
+        if used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
@@ -718,3 +720,12 @@ class Worker:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()
         return self._trainable
+
+
+def _start_receiving_messages(job: Job) -> Callable[[], None]:
+    """Start receiving the driver's messages through an object store; return a function that stops it."""
+    if job.store is None:
+        return lambda: None
+    from sweep.backends import messages
+
+    return messages.start_receiving_messages(job, job.store)

@@ -6,6 +6,8 @@ if that is not met. `lint-imports` checks that the core imports features from he
 
 | feature | takes part | module |
 | --- | --- | --- |
+| Ray | all but `--inline` | `connecting`, `backends.ray_tune` |
+| messages to workers | the results are in an object store | `backends.messages` |
 | sharing of GPUs | `resources.gpus: auto` | `gpu_sharing` |
 | reuse of results | there are other sweeps, and their trials may answer this one's | `memo` |
 | copies in a population | a trial has a parent | `memo` |
@@ -19,8 +21,8 @@ if that is not met. `lint-imports` checks that the core imports features from he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,11 +30,13 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import Position
-from sweep.backends import Progress
+from sweep.backends import Backend, Job, Progress
+from sweep.backends.inline import Inline
 from sweep.contract import Devices
 from sweep.errors import Problem
 from sweep.events import EpochReported, Event, Facts, Params, SteeringEvent, SweepChanged, TrialStarted
-from sweep.runner.interface import Options
+from sweep.inspection import Source
+from sweep.runner.interface import Options, View, say_once
 from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
@@ -42,6 +46,38 @@ from sweep.store.sweep_info import SweepInfo
 
 MakeFollower: TypeAlias = Callable[[ResultsFolder], AbstractContextManager[object]]
 """Makes a reader of the log that runs beside a session."""
+
+
+# ---- Ray and object stores
+
+
+def open_backend(
+    options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
+) -> AbstractContextManager[Backend]:
+    """Return what trains the trials: this process or Ray; ``leave`` is called from another thread if a local Ray dies.
+
+    Without Ray, trials are trained one after the other in this process, for tests and debuggers.
+    """
+    if options.inline:
+        return _train_inline(options, job, view)
+    from sweep.runner import connecting
+
+    return connecting.connect_to_ray(options, job, spec, source, view, leave)
+
+
+@contextmanager
+def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
+    with sending_messages(job):
+        yield Inline(job=job, reuse=options.reuse, notice=say_once(view.say))
+
+
+def sending_messages(job: Job) -> AbstractContextManager[None]:
+    """Copy the driver's stop and share files to workers on all machines, inside the block."""
+    if job.store is None:  # all machines see the results folder
+        return nullcontext()
+    from sweep.backends import messages
+
+    return messages.sending_messages(job, job.store)
 
 
 # ---- sharing of GPUs

@@ -26,7 +26,6 @@ from sweep.runner import (
     Outcome,
     View,
     checking,
-    connecting,
     features,
     methods,
     resuming,
@@ -220,7 +219,7 @@ class Session:
                     try:
                         spec = self.spec
                         source = self.training.source
-                        found = connecting.backend(self.options, job, spec, source, view, ending.leave)
+                        found = features.open_backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
                         raise InterruptedByUser(self.before) from error
@@ -340,7 +339,8 @@ class Session:
         again = coordinator.open(
             retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
         )
-        note_spec(folder, coordinator.spec, self.training.file)
+        if self.training.first is not None:  # it is resumed, and may have been changed
+            note_spec(folder, coordinator.spec, self.training.file)
         if options.retry_failed:
             view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
         features.carry_out_requests(folder, coordinator.steer)
@@ -348,7 +348,7 @@ class Session:
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
         """Apply a logged change of the sweep to sweep.json and to the backend."""
         resuming.write_present_spec(folder, spec)
-        backend.limit(connecting.find_most(spec.resources.max_concurrent, self.options))
+        backend.limit(self.options.limit_concurrent(spec))
 
     def _list_followers(self) -> list[MakeFollower]:
         """Return what makes each reader of the log: of the tables, of notices, and those of the options."""

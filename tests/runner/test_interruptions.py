@@ -60,7 +60,7 @@ NONE = {  # nothing is left
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
     "making the view": "cli/running.py:make_viewer.<locals>.view",
-    "connecting": "runner/connecting.py:backend",
+    "connecting": "runner/features.py:open_backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
     "earlier sweeps": "runner/memo.py:Memo.__init__",
