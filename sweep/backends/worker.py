@@ -597,8 +597,9 @@ class Worker:
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
         trial.history.append(epoch)
-        saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and (self._node.leaving() is not None or must_move(self.job, trial.order, epoch))
+        trial.moves = contract.can_save(self._trainable) and (
+            self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
+        )
         go_on = (
             not trial.decided
             and not self._is_done(trial, epochs)
@@ -645,7 +646,7 @@ class Worker:
         return next(filter(None, map(self.job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
-        if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
+        if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
         if epochs:
             loss = self._loss(epochs[-1])
