@@ -278,12 +278,12 @@ class Limited(Protocol):
 
 def can_save(trainable: Trainable | None) -> bool:
     """Return whether the present epoch of a trainable's trial can be saved."""
-    return bool(getattr(trainable, "saves", True))
+    return getattr(trainable, "saves", True) is not False
 
 
 def can_split(trainable: Trainable | None) -> bool:
     """Return whether a trainable can cut its batches into more micro-batches."""
-    return bool(getattr(trainable, "splits", True))
+    return getattr(trainable, "splits", True) is not False
 
 
 class Exporting(Protocol):
