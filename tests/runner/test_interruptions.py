@@ -63,7 +63,7 @@ NONE = {  # nothing is left
     "connecting": "runner/features.py:open_backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
-    "earlier sweeps": "runner/memo.py:Memo.__init__",
+    "earlier sweeps": "runner/features.py:find_earlier_results",
     "tables": "store/reading.py:TableWriter.__init__",
 }
 BEGUN = {  # the sweep goes on with resume
