@@ -30,6 +30,7 @@ __all__ = [
     "Fusing",
     "Group",
     "Incompatible",
+    "Limited",
     "NotBegun",
     "NotExportable",
     "OtherData",
@@ -261,6 +262,28 @@ class Fusing(Protocol):
 
     def group(self) -> Group:
         """Return a new group; from now on this object trains the members of that group."""
+
+
+class Limited(Protocol):
+    """Optional properties of a `Trainable` that cannot always do what others can. Without them, it can."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether the present epoch can be saved. If not, the trial begins again when it is resumed."""
+
+    @property
+    def splits(self) -> bool:
+        """Whether batches can be cut into more micro-batches; see `Assignment.accumulate`."""
+
+
+def can_save(trainable: Trainable | None) -> bool:
+    """Return whether the present epoch of a trainable's trial can be saved."""
+    return getattr(trainable, "saves", True) is not False
+
+
+def can_split(trainable: Trainable | None) -> bool:
+    """Return whether a trainable can cut its batches into more micro-batches."""
+    return getattr(trainable, "splits", True) is not False
 
 
 class Exporting(Protocol):

@@ -15,7 +15,7 @@ from sweep import standard_hyperparameters
 from sweep.cli import main
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import load_spec, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -32,7 +32,7 @@ def _blocks(language: str) -> list[str]:
 def test_the_readmes_model_reads_the_parameters_of_the_readmes_file(tmp_path: Path) -> None:
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
     spec = parse_spec(_blocks("yaml")[0], "README.md")
-    planning.check_trainable(spec, "README.md", [tmp_path])
+    checking.check_trainable(spec, "README.md", [tmp_path])
 
 
 @pytest.mark.keras
@@ -150,7 +150,7 @@ def test_shipped_files_are_read_in_full(path: Path) -> None:
     spec = load_spec(path)
     if path.stem == "my_torch" and find_spec("torch") is None:
         pytest.skip("imports torch, which is not here")
-    planning.check_trainable(spec, str(path), [ROOT, path.parent])
+    checking.check_trainable(spec, str(path), [ROOT, path.parent])
     first = path.read_text().splitlines()[:2]
     assert all(line.startswith("# ") for line in first)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import load_spec
 
 PAGE = (Path(__file__).parents[1] / "docs" / "other_backends.md").read_text()
@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_is_accepted_also_with_folds(project: Path) -> None:
     for change in ((), ("folds=5",)):
-        planning.check_trainable(load_spec(project / "digits.yaml", change), "digits.yaml", [project])
+        checking.check_trainable(load_spec(project / "digits.yaml", change), "digits.yaml", [project])
 
 
 def run(*arguments: str) -> None:

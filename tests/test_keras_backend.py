@@ -9,7 +9,7 @@ import pytest
 
 from sweep import keras_backend
 from sweep.errors import InputError
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import parse_spec
 
 
@@ -46,7 +46,7 @@ FILE = "trainable: {}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n"
 
 def check(folder: Path, name: str, head: str = "", *, here: bool = True) -> None:
     (folder / "m.py").write_text(f"import os\n{head}\n{KERAS}\ndef train(hp, report): hp.a\n")
-    planning.check_trainable(parse_spec(FILE.format(f"m:{name}"), "s.yaml"), "s.yaml", [folder], here=here)
+    checking.check_trainable(parse_spec(FILE.format(f"m:{name}"), "s.yaml"), "s.yaml", [folder], here=here)
 
 
 def test_another_backend_is_refused_for_a_keras_trainable_alone(

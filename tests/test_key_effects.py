@@ -10,7 +10,7 @@ from key_effects import KINDS, OF_THE_SERVICE, READ, REFUSED, ROWS, YES, Row
 from sweep import standard_hyperparameters
 from sweep.errors import InputError
 from sweep.inspection import Source, inspect
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import blocks, parse_spec, sweep_file
 
 PAGE = (Path(__file__).parents[1] / "docs" / "hyperparameters.md").read_text()
@@ -99,7 +99,7 @@ def places(source: Source, settings: dict[str, object], more: str, parameter: st
     text += f"parameters: {{a: {{value: 1}}{parameter and ', '}{parameter}}}\n"
     text += "\n".join([f"training: {{{block}}}", more, *lines])
     try:
-        planning.check_source(parse_spec(text, "s.yaml"), "s.yaml", source)
+        checking.check_source(parse_spec(text, "s.yaml"), "s.yaml", source)
     except InputError as error:
         return [problem.where.rpartition(": ")[2] for problem in error.problems]
     return []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import load_spec
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +50,7 @@ def test_the_tutorial_from_nothing_to_the_winner(folder: Path) -> None:
 def test_the_second_file_goes_with_the_model_of_init(folder: Path) -> None:
     text = (ROOT / "search_spaces" / "starters" / "my_model.py").read_text()
     (folder / "wine.py").write_text(text)
-    planning.check_trainable(load_spec(folder / "wine_seeds.yaml", environment={}), "wine_seeds.yaml", [folder])
+    checking.check_trainable(load_spec(folder / "wine_seeds.yaml", environment={}), "wine_seeds.yaml", [folder])
 
 
 @pytest.mark.exhaustive

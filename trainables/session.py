@@ -17,18 +17,17 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from sweep.contract import Assignment, Exported, Facts, Report, Stopped
+from sweep.contract import Assignment, Exported, Facts, Group, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.state import imports, trials
 from sweep.state.draws import seeding_entropy
 from sweep.state.recorded_values import self_changing
+from trainables import features
 from trainables.data.passes import HeldOut, Walk, may_split_chunks
 from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import RankJoining, choose_placement
-from trainables.export import exporting, plain_model
-from trainables.fused.group import FusedGroup
 from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
@@ -295,9 +294,9 @@ class TrialSession(RankJoining):
 
     # ---- several trials in turns
 
-    def group(self) -> FusedGroup:
+    def group(self) -> Group:
         """Return a group that trains several trials of one structure together."""
-        return FusedGroup(self)
+        return features.make_group(self)
 
     def aside(self) -> Aside:
         """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
@@ -369,9 +368,9 @@ class TrialSession(RankJoining):
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
         """Write the model as keras, saved_model or onnx, and check the files' predictions in a fresh process."""
         trial = self.trial
-        exporting.check_exportable(trial, formats)
+        features.check_exportable(trial, formats)
         text = self._author.preprocessing(trial.hp)
-        return exporting.export(trial, self._plain(), text, folder, formats)
+        return features.export(trial, self._plain(), text, folder, formats)
 
     def test(self) -> dict[str, float] | None:
         """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none.
@@ -384,7 +383,7 @@ class TrialSession(RankJoining):
 
     # ---- internals
 
-    def _plain(self) -> plain_model.Plain:
+    def _plain(self) -> features.Plain:
         """Create the present trial's model again from the author's methods, without the parts that training adds."""
         author = self._author
         trial = self.trial
@@ -398,8 +397,8 @@ class TrialSession(RankJoining):
             try:
                 initializers.seed_initializers(self._trials.list_objects(), trial.assignment.seed)
                 with author_globals.making_model(author):
-                    plain = plain_model.rebuild_model(author, trial)
-                return plain_model.add_features(author, trial, plain, self.data)
+                    plain = features.rebuild_model(author, trial)
+                return features.add_features(author, trial, plain, self.data)
             finally:
                 author.live = live
 

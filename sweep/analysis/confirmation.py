@@ -522,6 +522,13 @@ def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
     return runs
 
 
+def find_race(ledger: Ledger, spec: Spec) -> Race:
+    """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
+    if spec.confirm is None:
+        return Race()
+    return run_race(list_runs(ledger, spec.objectives[0]), make_rules(spec.confirm, spec))
+
+
 def make_rules(confirm: Confirm, spec: Spec) -> Rules:
     """Return the settings of the race after a search."""
     seeds, finalists, share = confirm.seeds, confirm.finalists, confirm.share()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from msgspec import structs
 
-from sweep.events import ConfigurationsEnqueued, Params, Role, SweepChanged, TrialStarted, Value
+from sweep.events import ConfigurationsEnqueued, Params, Role, SteeringEvent, SweepChanged, TrialStarted, Value
 from sweep.space import Space
 from sweep.space.domains import key
 from sweep.space.initial_points import on_grid
 from sweep.space.search_space import grid_values
 from sweep.spec import Spec, changes
 from sweep.spec.changes import SPACE
-from sweep.store.ledger import Change, Started, Steered
+from sweep.store.ledger import Change, Ledger, Started, Steered
 
 
 class PresentSpec:
@@ -131,6 +132,22 @@ class PresentSpec:
     def _look_beyond(self, params: Params) -> None:
         if self.spec.size is not None and not _is_enumerated(params, self.spec):
             self._beyond.add(key(params))
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What the log of a sweep says so far, and what else decides about a request."""
+
+    name: str  # of the sweep
+    address: str  # argument of commands that names it
+    ledger: Ledger
+    present: PresentSpec
+    searcher_changes: bool = True  # whether the searcher can go on in another space
+    began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
+
+    def observe(self, event: SteeringEvent) -> None:
+        """Take in an event that was logged."""
+        self.present.observe(self.ledger.observe(event))
 
 
 def _is_enumerated(params: Params, spec: Spec) -> bool:

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from sweep.analysis import confirmation
-from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.differences import describe_other_differences, list_varying_parameters, same_objectives
-from sweep.analysis.sweep_changes import warn_about_spaces
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
@@ -28,6 +25,7 @@ from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
 if TYPE_CHECKING:
+    from sweep.analysis.confirmation import Confirmation
     from sweep.store.tables import Columns, Kind, Tables
 
 
@@ -234,10 +232,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         for group in by_configuration(sweep.trials).values():
             rows.append(_summarize(group, objectives, sweep))
     fronts = _front_numbers(rows, objectives)
-    if len(sweeps) == 1:
-        confirmed = confirmation.of_sweep(sweeps[0])
-    else:
-        confirmed = None
+    confirmed = _find_confirmation(sweeps)
     places: dict[str, int] = {}
     if confirmed:
         places = {}
@@ -264,11 +259,29 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         names,
         tuple(ranked),
         other_code=describe_other_differences(sweeps),
-        other_space=warn_about_spaces(sweeps, ordered),
+        other_space=_warn_about_spaces(sweeps, ordered),
     )
     if confirmed:
         return _add_confirmation(ranking, confirmed)
     return _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
+
+
+def _find_confirmation(sweeps: Sequence[Sweep]) -> Confirmation | None:
+    """Return the confirmation of a single sweep; None if it has no trials with fresh seeds."""
+    if len(sweeps) > 1 or not any(trial.role is Role.CONFIRM for trial in sweeps[0].trials):
+        return None
+    from sweep.analysis import confirmation
+
+    return confirmation.of_sweep(sweeps[0])
+
+
+def _warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
+    """Return a warning that configurations were chosen from different spaces; "" if no space was changed."""
+    if not any(sweep.space_changes for sweep in sweeps):
+        return ""
+    from sweep.analysis import sweep_changes
+
+    return sweep_changes.warn_about_spaces(sweeps, rows)
 
 
 _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
 from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
 from sweep.errors import StoreError
@@ -23,6 +22,9 @@ from sweep.statistics.verdicts import TOO_FEW, Verdict
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.ledger import Ledger
 from sweep.text import counted, format_setting, printable, score, shortened, trials_named
+
+if TYPE_CHECKING:
+    from sweep.analysis.confirmation import Confirmation
 
 
 def summarize_confirmation(found: Confirmation, named: str) -> list[str]:

@@ -31,7 +31,7 @@ from sweep.events import Event
 from sweep.export import create_followers
 from sweep.render.live import LiveView, on_terminal
 from sweep.render.status import Frame
-from sweep.runner import Options, Outcome, planning, resuming, retraining, session, sweep_files
+from sweep.runner import Options, Outcome, checking, resuming, retraining, session, sweep_files
 from sweep.runner.confirming import plan_confirmation
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.retraining import RetrainingOptions
@@ -227,8 +227,8 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders, here=options.address is None)
-        spec = planning.adapt_to_source(spec, source)
-        notes = planning.list_notes(spec, source)
+        spec = checking.adapt_to_source(spec, source)
+        notes = checking.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = make_viewer_here(spec, notes, options)
         return _concluded(

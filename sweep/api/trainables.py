@@ -17,7 +17,7 @@ from sweep import author_code
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
 from sweep.inspection import HERE, Source, find_import_folder, get_import_target, inspect_object
-from sweep.runner import planning, restoring
+from sweep.runner import checking, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
 from sweep.store.folder import ResultsFolder
@@ -70,12 +70,12 @@ def again(target: str) -> NamedTrainable:
 def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
     """Inspect the trainable's source and check the sweep against it, as the command line does.
 
-    Raises InputError for a parameter that certainly nothing reads. ``here``: see `planning.check_trainable`.
+    Raises InputError for a parameter that certainly nothing reads. ``here``: see `checking.check_trainable`.
     """
     if given.itself is None:
-        return planning.check_trainable(spec, where, folders, here=here)
-    source = inspect_object(given.target, given.itself, folders, planning.own_optimizers(spec))
-    planning.check_source(spec, where, source, here=here)
+        return checking.check_trainable(spec, where, folders, here=here)
+    source = inspect_object(given.target, given.itself, folders, checking.own_optimizers(spec))
+    checking.check_source(spec, where, source, here=here)
     return source
 
 

@@ -9,7 +9,6 @@ machine share data is named by the sweep and deleted with its session.
 
 from sweep.backends.gpu_shares import MOVE_S, must_move, write_shares
 from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
-from sweep.backends.messages import sending_messages, start_receiving_messages
 from sweep.backends.protocol import (
     Backend,
     Continues,
@@ -57,9 +56,7 @@ __all__ = [
     "orders",
     "refill",
     "remove_shared_data",
-    "sending_messages",
     "shared_data_name",
     "shared_data_prefix",
-    "start_receiving_messages",
     "write_shares",
 ]

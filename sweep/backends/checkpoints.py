@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sweep.backends import stored_checkpoints as copies
+from sweep.backends.job import checkpoint_key
 from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
@@ -59,7 +60,7 @@ class Manifest:
 
 def get_trial_folder(results_folder: Path, trial: int) -> Path:
     """Return the folder of a trial's checkpoints."""
-    return results_folder / copies.trial_key(trial)
+    return results_folder / checkpoint_key(trial)
 
 
 def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
@@ -121,7 +122,7 @@ def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str |
     name = f"epoch-{epoch:06d}"
     if name not in list_names(results_folder, trial):
         return None
-    return f"{copies.trial_key(trial)}/{name}"
+    return f"{checkpoint_key(trial)}/{name}"
 
 
 def begin_checkpoint(
@@ -197,7 +198,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
     if len(there) > keep:
         keys = []
         for name in there:
-            keys.append(f"{copies.trial_key(trial)}/{name}/{MANIFEST}")
+            keys.append(f"{checkpoint_key(trial)}/{name}/{MANIFEST}")
         losses = {}
         for name, data in zip(there, store.get_all(keys), strict=True):
             losses[name] = _parse_loss(data)

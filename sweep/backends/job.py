@@ -12,6 +12,7 @@ from sweep.prices import Price
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore, stand_for
 
+CHECKPOINTS = "checkpoints"  # folder of all checkpoints
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
 
 
@@ -91,3 +92,8 @@ class Job:
     def share_file(self) -> Path:
         """JSON file with the new GPU shares of running trials of this session, by trial."""
         return self.folder / f"{SHARE_FILE}{self.session}"
+
+
+def checkpoint_key(trial: int) -> str:
+    """Return the path of a trial's checkpoints, relative to a results folder or a store."""
+    return f"{CHECKPOINTS}/{trial:05d}"

@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from sweep.backends.checkpoints import is_disk_fault
-from sweep.contract import OutOfMemory, Trainable, memory_bytes
+from sweep.contract import OutOfMemory, Trainable, can_split, memory_bytes
 from sweep.events import Params
-from sweep.functions import FunctionTrainable
 
 BOUND = 0.8
 """Share of a machine's memory for all its workers together; one that exceeds its part trains no further trial."""
@@ -66,7 +65,6 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
 
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
-    splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
-    if splits and batch is not None and 2 * accumulate <= batch:
+    if can_split(trainable) and batch is not None and 2 * accumulate <= batch:
         return 2 * accumulate
     return None

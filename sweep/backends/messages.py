@@ -16,15 +16,9 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 
 
 @contextmanager
-def sending_messages(job: Job) -> Iterator[None]:
-    """Copy the driver's stop and share files to workers on all machines, inside the block.
-
-    Does nothing if all machines see the results folder.
-    """
-    if job.store is None:
-        yield
-        return
-    store, key, last = ObjectStore(job.store), _make_message_key(job), ""
+def sending_messages(job: Job, url: str) -> Iterator[None]:
+    """Copy the driver's stop and share files to workers on all machines, through a store, inside the block."""
+    store, key, last = ObjectStore(url), _make_message_key(job), ""
 
     def send() -> None:
         nonlocal last
@@ -43,11 +37,9 @@ def sending_messages(job: Job) -> Iterator[None]:
             store.delete([key])
 
 
-def start_receiving_messages(job: Job) -> Callable[[], None]:
-    """Start copying the driver's stop and share files to this machine; return a function that stops it."""
-    if job.store is None:
-        return lambda: None
-    store, key = ObjectStore(job.store), _make_message_key(job)
+def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
+    """Start copying the driver's stop and share files here from a store; return a function that stops it."""
+    store, key = ObjectStore(url), _make_message_key(job)
 
     def look() -> None:
         stored = store.get(key)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from sweep.backends.job import CHECKPOINTS, checkpoint_key
 from sweep.errors import StoreError
 from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.locks import waiting_for
@@ -23,18 +24,12 @@ from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, patie
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
-_ALL = "checkpoints"
-
-
-def trial_key(trial: int) -> str:
-    """Return the path of a trial's checkpoints, relative to a results folder or a store."""
-    return f"{_ALL}/{trial:05d}"
 
 
 def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
     """Return the files of each complete checkpoint of a trial by its name, newest first."""
     checkpoint_files: dict[str, list[StoredObject]] = defaultdict(list)
-    for entry in store.entries(trial_key(trial)):
+    for entry in store.entries(checkpoint_key(trial)):
         _, _, name, *rest = entry.key.split("/")
         if rest:
             checkpoint_files[name].append(entry)
@@ -48,7 +43,7 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
 
 def list_stored_trials(store: ObjectStore) -> set[int]:
     """Return the trials that have any files of checkpoints in the store."""
-    return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
+    return {int(entry.key.split("/")[1]) for entry in store.entries(CHECKPOINTS)}
 
 
 def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
@@ -56,7 +51,7 @@ def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: f
 
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
-    here = folder / trial_key(trial)
+    here = folder / checkpoint_key(trial)
     for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
         if patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
             yield here / name
@@ -70,7 +65,7 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
             return True
         aside = final.with_name(f"fetching-{process()}")
         shutil.rmtree(aside, ignore_errors=True)
-        prefix = f"{trial_key(trial)}/{final.name}/"
+        prefix = f"{checkpoint_key(trial)}/{final.name}/"
         with suppress(FileNotFoundError), removed_if_it_fails(aside):
             store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
             shutil.rmtree(final, ignore_errors=True)
@@ -81,14 +76,14 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
 
 def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
     """Delete all files of a trial's checkpoints in the store."""
-    store.delete(entry.key for entry in store.entries(trial_key(trial)))
+    store.delete(entry.key for entry in store.entries(checkpoint_key(trial)))
 
 
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
     """Delete some checkpoints of a trial, manifest first, so that no incomplete one looks complete."""
     for name in names:
         keys = []
-        for entry in store.entries(f"{trial_key(trial)}/{name}"):
+        for entry in store.entries(f"{checkpoint_key(trial)}/{name}"):
             keys.append(entry.key)
         store.delete(key for key in keys if key.endswith(f"/{MANIFEST}"))
         store.delete(key for key in keys if not key.endswith(f"/{MANIFEST}"))
@@ -100,7 +95,7 @@ def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
         mine = (path / MANIFEST).read_bytes()
     except OSError:
         return False
-    theirs = store.get(f"{trial_key(trial)}/{path.name}/{MANIFEST}")
+    theirs = store.get(f"{checkpoint_key(trial)}/{path.name}/{MANIFEST}")
     return theirs is not None and theirs[0] == mine
 
 
@@ -164,7 +159,7 @@ class Sender:
             for file in path.rglob("*"):
                 if file.is_file() and file != path / MANIFEST:
                     files.append(file)
-            prefix = f"{trial_key(self.trial)}/{name}"
+            prefix = f"{checkpoint_key(self.trial)}/{name}"
             try:
                 self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)
                 self.store.upload([(path / MANIFEST, f"{prefix}/{MANIFEST}")])

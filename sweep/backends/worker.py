@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, contract, errors, prices
+from sweep import contract, errors, prices
 from sweep.backends import (
     Continues,
     Crowded,
@@ -142,7 +142,7 @@ class Worker:
     ) -> None:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
-        self._stop_receiving = backends.start_receiving_messages(job)
+        self._stop_receiving = _start_receiving_messages(job)
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -348,9 +348,11 @@ class Worker:
 
     def _explain_memory(self) -> str | None:
         """Return why the process has too much memory for another trial, or None."""
-        used = memory.measure_memory()
         most = self._memory_bytes
-        if most is None or used <= most:
+        if most is None:
+            return None
+        used = memory.measure_memory()
+        if used <= most:
             return None
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
@@ -595,8 +597,9 @@ class Worker:
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
         trial.history.append(epoch)
-        saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and (self._node.leaving() is not None or must_move(self.job, trial.order, epoch))
+        trial.moves = contract.can_save(self._trainable) and (
+            self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
+        )
         go_on = (
             not trial.decided
             and not self._is_done(trial, epochs)
@@ -643,7 +646,7 @@ class Worker:
         return next(filter(None, map(self.job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
-        if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
+        if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
         if epochs:
             loss = self._loss(epochs[-1])
@@ -718,3 +721,12 @@ class Worker:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()
         return self._trainable
+
+
+def _start_receiving_messages(job: Job) -> Callable[[], None]:
+    """Start receiving the driver's messages through an object store; return a function that stops it."""
+    if job.store is None:
+        return lambda: None
+    from sweep.backends import messages
+
+    return messages.start_receiving_messages(job, job.store)

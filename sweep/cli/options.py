@@ -15,7 +15,11 @@ import click
 from sweep.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
     from sweep.runner import Options
+    from sweep.store.folder import ResultsFolder
 
 
 class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
@@ -24,6 +28,10 @@ class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in cl
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from sweep.store.object_store import is_url
+
+        if not is_url(value):
+            return Path(value)
         from sweep.store.remote import local
 
         return local(value)
@@ -194,7 +202,6 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
 def _take_options(given: dict[str, Any]) -> Options:
     """Remove the options of a session from click's arguments and return them as `Options`."""
-    from sweep.export import create_followers
     from sweep.runner import Options
 
     return Options(
@@ -209,5 +216,13 @@ def _take_options(given: dict[str, Any]) -> Options:
         quiet=given.pop("quiet") or given["as_json"],
         verbose=given.pop("verbose"),
         events=given.pop("events"),
-        followers=create_followers(tensorboard=given.pop("tensorboard")),
+        followers=_create_followers(tensorboard=given.pop("tensorboard")),
     )
+
+
+def _create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+    if not tensorboard:
+        return ()
+    from sweep.export import create_followers
+
+    return create_followers(tensorboard=True)

@@ -97,17 +97,26 @@ def plan(
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
     from sweep import runner
-    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, sweep_files
+    from sweep.runner import (
+        checking,
+        connecting,
+        lr_range_test,
+        methods,
+        planning,
+        power_analysis,
+        pricing,
+        sweep_files,
+    )
     from sweep.spec import read_text
 
     text = read_text(STANDARD_INPUT if from_stdin else file)  # that of an editor may differ from the file's
     spec = sweep_files.parse_file(text, file, assignments)
     folders = sweep_files.import_folders(file)
-    source = planning.check_trainable(spec, str(file), folders, here=address is None)
-    spec = planning.adapt_to_source(spec, source)
+    source = checking.check_trainable(spec, str(file), folders, here=address is None)
+    spec = checking.adapt_to_source(spec, source)
     trains = {"--time": timed, "--find-lr": find_lr, "--tune-throughput": tune_throughput}
     for option in (name for name, is_wanted in trains.items() if is_wanted):
-        planning.check_inline(spec, option)
+        checking.check_inline(spec, option)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
@@ -119,7 +128,7 @@ def plan(
         taken = methods.take_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec)
 
-    for note in planning.list_notes(spec, source):
+    for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
     known = power_analysis.find_earlier_results(results, spec)
     room = None

@@ -81,10 +81,10 @@ def _run(
         startup.announce(describe_work(spec))
         startup.step(f"checking {spec.trainable}")
         _import_early(spec, how)
-    from sweep.runner import planning, resuming, session  # these take longer than all of the above
+    from sweep.runner import checking, resuming, session  # these take longer than all of the above
 
     if detach:
-        planning.check_trainable(spec, str(file), folders, here=how.address is None)
+        checking.check_trainable(spec, str(file), folders, here=how.address is None)
         driver = _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
         if ui:
             page.say_address_beside(results, spec.name, driver)
@@ -99,10 +99,10 @@ def _run(
         here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
-    source = planning.check_trainable(spec, str(file), folders, here=how.address is None)
-    spec = planning.adapt_to_source(spec, source)
+    source = checking.check_trainable(spec, str(file), folders, here=how.address is None)
+    spec = checking.adapt_to_source(spec, source)
     startup.close()
-    for note in planning.list_notes(spec, source):
+    for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
     if ui:
         page.say_address_beside(results, spec.name, _find_command_process())
@@ -223,7 +223,7 @@ def _import_early(spec: Spec, how: Options) -> None:
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
     """Resume a sweep for one more session; ``work`` says what it will train, by default what the whole sweep does."""
-    from sweep.runner import planning, session
+    from sweep.runner import checking, session
 
     startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
@@ -231,7 +231,7 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
     _import_early(reopened.spec, how)
     where = str(reopened.folder.info)
     folders = reopened.import_folders
-    source = planning.check_trainable(reopened.spec, where, folders, here=how.address is None)
+    source = checking.check_trainable(reopened.spec, where, folders, here=how.address is None)
     startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))
     conclude(outcome, how, as_json=as_json)

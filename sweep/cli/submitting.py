@@ -263,11 +263,11 @@ def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> li
 
 def checked(file: Path, changes: Sequence[str]) -> Checked:
     """Check a sweep file and its trainable. Raises `InputError`."""
-    from sweep.runner import planning, sweep_files
+    from sweep.runner import checking, sweep_files
 
     spec, _ = sweep_files.load_file(file, changes)
-    source = planning.check_trainable(spec, str(file), sweep_files.import_folders(file), here=False)
-    for note in planning.list_notes(spec, source):
+    source = checking.check_trainable(spec, str(file), sweep_files.import_folders(file), here=False)
+    for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
     here = Path.cwd().resolve()
     path = file.resolve()

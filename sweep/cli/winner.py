@@ -133,12 +133,12 @@ def retrain(sweep: str, results: Path, how: Options, as_json: bool, **wanted: An
     """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
-    from sweep.runner import planning, retraining, session
+    from sweep.runner import checking, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
     prepared = retraining.prepare_retraining(folder, retraining.RetrainingOptions(**wanted))
     folders = prepared.sweep.import_folders
-    source = planning.check_trainable(prepared.spec, "retrain", folders, here=how.address is None)
+    source = checking.check_trainable(prepared.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
         retraining.check_joins(source)
     for note in prepared.notes:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_typ
 import msgspec
 
 from sweep import spec
+from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.verdict import SweepSummary
 from sweep.backends.ray_tune.jobs import SweepJob
 from sweep.doctor.findings import Finding
@@ -29,6 +30,8 @@ NUMBER: Json = {
     "description": "A number; what is not finite is a text.",
     "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
 }
+IMPORTED_LATE = {"Confirmation": Confirmation}
+"""Types of fields whose own modules do not import them, as few sweeps need them."""
 PLAIN: Mapping[Any, Json] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -136,7 +139,7 @@ def _is_record(kind: Any) -> bool:
 
 def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
     """Return the schema of a class whose fields are the keys of an object. Further keys may be added later."""
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, localns=IMPORTED_LATE)
     properties: dict[str, Json] = {}
     required = []
     if issubclass(kind, Record):

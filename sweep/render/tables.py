@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import LineageStep, Trial, verdict
-from sweep.analysis.confirmation import Confirmation, Confirmed
 from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import SweepSummary
@@ -38,6 +37,7 @@ from sweep.text import (
 )
 
 if TYPE_CHECKING:
+    from sweep.analysis.confirmation import Confirmation, Confirmed
     from sweep.analysis.ranking import SamplingError
     from sweep.analysis.replay import Extreme, Replay, Spread
     from sweep.analysis.report_data import Costs

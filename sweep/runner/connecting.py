@@ -1,30 +1,23 @@
-"""The backends that train a session's trials: this process, or workers on a Ray cluster that it starts or joins.
-
-Without Ray, trials are trained one after the other in this process, for tests and debuggers.
-"""
+"""Connects a session to the workers of a Ray cluster, which it starts or joins."""
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from sweep import backends, interruption
 from sweep.analysis.live_status import Standing
-from sweep.backends import Backend, Crowded, Driver, Job, Order, Outgrown, SweepStatus, is_released, orders, refill
-from sweep.backends.group import WorkerGroup
+from sweep.backends import Backend, Job, SweepStatus
 from sweep.backends.ray_tune import forking, kept_ray
-from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Status
 from sweep.inspection import Source
-from sweep.runner import Options, View
+from sweep.runner import Options, View, features
+from sweep.runner.interface import say_once
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 
@@ -33,16 +26,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def backend(
+def connect_to_ray(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """Yield the backend; ``leave`` is called from another thread if a local Ray dies."""
+    """Yield the backend of a Ray cluster; ``leave`` is called from another thread if a local Ray dies."""
     say = view.say
-    notice = _once(view.say)
-    if options.inline:
-        with backends.sending_messages(job):
-            yield Inline(job=job, reuse=options.reuse, notice=notice)
-        return
     if options.address is None:
         view.step("starting Ray")
         connected = _connect_locally(options, job, spec, source, say, partial(leave, "Ray has died"))
@@ -58,15 +46,15 @@ def backend(
             job=job,
             devices=devices,
             training=spec.training,
-            most=find_most(spec.resources.max_concurrent, options),
+            most=options.limit_concurrent(spec),
             max_share=spec.resources.max_share,
             reuse=options.reuse,
-            notice=notice,
+            notice=say_once(say),
             sweep_status=lambda: sweep_status(view.standing),
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
-        with found.shared(job, devices), backends.sending_messages(job):
+        with found.shared(job, devices), features.sending_messages(job):
             view.step("starting workers: they import the code, load the data, and build the first model")
             yield trains
 
@@ -77,7 +65,7 @@ def _connect_locally(
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine, or use the one that this process keeps."""
     devices = spec.resources.devices(options.simulated_gpus)
-    most = find_most(spec.resources.max_concurrent, options)
+    most = options.limit_concurrent(spec)
     start = partial(_start_ray, devices, options.simulated_gpus, most, source.first_imports)
     make_metadata = partial(_make_job_metadata, job, say)
     kept = kept_ray.get_kept_ray()
@@ -135,12 +123,6 @@ def _import_ray_tune() -> None:
     import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
 
-def find_most(max_concurrent: int | Literal["auto"], options: Options) -> int | None:
-    """Return the limit on concurrent trials by the sweep file and the options; None without any."""
-    bounds = (max_concurrent, options.max_concurrent)
-    return min((bound for bound in bounds if isinstance(bound, int)), default=None)
-
-
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
     """Return how many trials of a sweep the cluster at ``address`` runs at once.
 
@@ -154,18 +136,6 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
         return cluster.count_allowed_trials(found.fits(devices, workers, aside), asked.max_share)
-
-
-def _once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function like ``say`` that skips lines already said, because several workers may send the same one."""
-    said: set[str] = set()
-
-    def notice(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            say(text)
-
-    return notice
 
 
 def sweep_status(standing: Standing) -> SweepStatus:
@@ -188,81 +158,3 @@ def sweep_status(standing: Standing) -> SweepStatus:
         best_trials=() if best is None else best.trials,
         left_s=left_s if left_s is not None and math.isfinite(left_s) else None,
     )
-
-
-QUIET = ("tensorflow", "absl")
-"""Loggers of libraries that log their internals to the terminal."""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Hide log records below errors from the terminal, as Ray's workers do by writing them into files."""
-
-    def tell(record: logging.LogRecord) -> bool:
-        return record.levelno >= logging.ERROR
-
-    loggers = [logging.getLogger(name) for name in QUIET]
-    for logger in loggers:
-        logger.addFilter(tell)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(tell)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inline:
-    """A backend that trains trials in this process, one after the other."""
-
-    job: Job
-    reuse: bool = True
-    notice: Callable[[str], None] = lambda text: None
-
-    def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out."""
-        group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
-        together = self.job.together
-        with _quiet():
-            try:
-                while found := orders(driver, "", together, 1):
-                    together = self._train(driver, group, found, together)
-            finally:
-                group.close()
-
-    def limit(self, most: int | None) -> None:
-        """Do nothing: this process trains one trial at a time."""
-
-    def at_once(self, gpus: float) -> int:
-        """Return 1: this process trains one trial, or one group of trials, at a time."""
-        return 1
-
-    def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
-        """Train trials to their ends; return how many to train together from now on."""
-        group.take(given)
-        trials = [order.assignment.trial for order in given]
-        for trial in trials:
-            driver.begun(trial)
-        while trials:
-            with interruption.breakable():
-                steps = group.step()
-            together = min(together, steps.together)
-            trials = []
-            for trial, progress in steps.found.items():
-                for text in progress.notices:
-                    self.notice(text)
-                goes_on = driver.take(trial, progress)
-                if progress.spoilt or isinstance(progress, Outgrown | Crowded):
-                    driver.lose(trial, "replaced")
-                if goes_on and not is_released(progress):
-                    trials.append(trial)
-            for trial in driver.tick():  # it took too long; its training could not be interrupted in this process
-                driver.lose(trial, "ended")
-                trials = [other for other in trials if other != trial]
-            group.keep(trials)
-            more = refill(driver, "", steps, len(trials), 1)
-            group.take(more)
-            for order in more:
-                driver.begun(order.assignment.trial)
-                trials.append(order.assignment.trial)
-        return together

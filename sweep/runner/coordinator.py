@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from msgspec import structs
 
 from sweep.analysis.numbering import Numbering
-from sweep.analysis.present_spec import PresentSpec
+from sweep.analysis.present_spec import Position, PresentSpec
 from sweep.backends import Continues, Crowded, Ends, Lost, Moves, Order, Outgrown, Progress, SameData
 from sweep.contract import Devices, count_parts
 from sweep.errors import StoreError, TrainableError, in_short
@@ -39,12 +39,10 @@ from sweep.events import (
     Value,
 )
 from sweep.progress import UnitReports
-from sweep.runner import methods
-from sweep.runner.gpu_sharing import Sharing
+from sweep.runner import features, methods
+from sweep.runner.features import Answer, CopyingSearcher, EarlierResults, SteeringRequest
 from sweep.runner.limits import Limits, Timeouts
-from sweep.runner.memo import Answer, Memo
 from sweep.runner.methods import Repeated, can_change_space
-from sweep.runner.steering import Position, Request, find_user, make_change, make_event, make_id
 from sweep.runner.trials import (
     AuxiliaryTrials,
     NextTrial,
@@ -59,7 +57,6 @@ from sweep.runner.trials import (
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.searchers import Queueing, Searcher, SpaceChanging
-from sweep.searchers.population import Population
 from sweep.spec import Spec, changes
 from sweep.store import log as store_log
 from sweep.store.ledger import (
@@ -76,9 +73,6 @@ from sweep.store.ledger import (
 )
 from sweep.store.log import Log
 from sweep.store.sweep_info import VERSION
-
-if TYPE_CHECKING:
-    from sweep.runner.expected_gain import GainRule
 
 MAX_LOST_NODES = 20  # per trial, since the trial itself may be bringing nodes down
 
@@ -100,7 +94,7 @@ class Hooks:
     inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
     # a searcher over configurations, which knows of the sweep what it knew when the sweep began
     make_searcher: Callable[[], Searcher] | None = None  # by default, that of the first spec's method
-    memo: Memo | None = None  # results of earlier sweeps
+    memo: EarlierResults | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
 
 
@@ -122,7 +116,7 @@ class Coordinator:
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._hooks = hooks = hooks or Hooks()
-        self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
+        self._sharing = features.make_shares(spec, devices, hooks.at_once)
         self._searcher = searcher
         self._make_searcher = hooks.make_searcher or partial(methods.searcher, spec, ())
         self._scheduler = scheduler
@@ -135,7 +129,7 @@ class Coordinator:
             self._units = None
         else:
             self._units = UnitReports(spec.length)
-        self._gain = _build_gain_rule(spec, searcher, self._numbering)
+        self._gain = features.build_gain_rule(spec, searcher, self._numbering)
         self._limits = Limits(spec)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -144,7 +138,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._find_end(), self._present.is_added)
-        self._population = searcher if isinstance(searcher, Population) else None
+        self._population = searcher if isinstance(searcher, CopyingSearcher) else None
         reword = str if self._units is None else self._units.reword
         self._pauses = Pauses(searcher, scheduler, self._open, reword)
         self._resumed = False
@@ -184,8 +178,6 @@ class Coordinator:
     @property
     def room(self) -> int | None:
         """Number of trials that run at once with automatic GPU shares; None if the shares are fixed."""
-        if not self._sharing.auto:
-            return None
         return self._sharing.room
 
     @property
@@ -432,7 +424,7 @@ class Coordinator:
 
     def _change_gain_rule(self, after: Spec) -> None:
         """Replace the model of the expected gain; the new one first observes all trials in the present space."""
-        self._gain = _build_gain_rule(after, self._searcher, self._numbering)
+        self._gain = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
         self._gain.asks = False
@@ -693,7 +685,7 @@ class Coordinator:
         if now or not open_trial.has_worker:
             self._dismiss(open_trial, open_trial.dismissed())
 
-    def steer(self, request: Request) -> bool:
+    def steer(self, request: SteeringRequest) -> bool:
         """Carry out a person's request, unless that was done before; return whether it is logged.
 
         Raises:
@@ -701,7 +693,7 @@ class Coordinator:
         """
         if request.id in self._ledger.requests:
             return True
-        return self._emit([make_event(request, self._position())])
+        return self._emit([request.make_event(self._position())])
 
     def _position(self) -> Position:
         name = self._spec.name
@@ -709,15 +701,11 @@ class Coordinator:
         changes_space = can_change_space(self._searcher)
         return Position(name, address, self._ledger, self._present, changes_space, self._began)
 
-    def _make_change(self, settings: Mapping[str, Value]) -> list[Event]:
+    def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
         """Return the event by which a session begins with changed settings; none if nothing changes."""
-        if settings:
-            after = changes.apply_settings(self._spec, settings)
-        else:
-            after = self._spec
-        if after == self._spec:
+        if not settings:
             return []
-        return [make_change(after, self._position(), "", make_id(), find_user())]
+        return features.make_change(changes.apply_settings(self._spec, settings), self._position())
 
     def close(self) -> bool:
         """End the session and interrupt unfinished trials.
@@ -969,12 +957,3 @@ def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec
         searcher.change_space(after.space)
         return True
     return False
-
-
-def _build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of `stop_when.gain`, whose model is imported only if the sweep file asks for it."""
-    if spec.stop_when is None or not spec.stop_when.asks_for_gain:
-        return None
-    from sweep.runner.expected_gain import build_gain_rule
-
-    return build_gain_rule(spec, searcher, numbering)

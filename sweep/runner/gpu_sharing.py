@@ -1,4 +1,4 @@
-"""Decides how many trials share a GPU: fixed by the sweep file or, with `gpus: auto`, decided from measurements.
+"""Decides from measurements how many trials share a GPU (`gpus: auto`).
 
 All measurements come from events, so a resumed sweep repeats them from its log. The decision is a pure function of the
 measurements; a running trial learns of a new share from `Job.share_file`.
@@ -187,17 +187,15 @@ class _SharedTrial:
 
 
 class Sharing:
-    """Assigns devices to each trial."""
+    """Assigns devices to each trial, as `features.DeviceShares`."""
 
-    def __init__(
-        self, devices: Devices, at_once: Callable[[float], int], *, auto: bool, total: int | None = None
-    ) -> None:
-        """Initialize the devices of every trial or, with ``auto``, of a trial alone on its GPU.
+    def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
+        """Initialize with the devices of a trial alone on its GPU.
 
         ``at_once`` returns how many trials of so many GPUs each fit. ``total`` is the number of trials of the sweep,
         None if unknown.
         """
-        self._devices, self._auto = devices, auto
+        self._devices = devices
         self._left = total
         self._trials: dict[int, _SharedTrial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and their shares
@@ -216,19 +214,12 @@ class Sharing:
         self._say, self._share_anew = say, share
 
     @property
-    def auto(self) -> bool:
-        """True if shares may change."""
-        return self._auto
-
-    @property
     def room(self) -> int:
         """Number of trials that can run at once at present."""
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
         """Return the devices for a trial that is about to be handed to a worker."""
-        if not self._auto:
-            return self._devices
         share = self._out[trial] = self._share(self._trials.setdefault(trial, _SharedTrial(params)))
         if trial in self._told:  # its new share is in effect, or impossible
             self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
@@ -237,8 +228,6 @@ class Sharing:
     def observe(self, change: Change) -> None:
         """Learn from a change, new or replayed."""
         match change:
-            case _ if not self._auto:
-                pass
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
                 self._count(trial.reopened)
@@ -263,8 +252,6 @@ class Sharing:
 
     def hear(self, trial: int, progress: Progress) -> None:
         """Learn from a worker's step what no event contains; called before its events."""
-        if not self._auto:
-            return
         self._learn_structure(trial, progress.facts)
         match progress:
             case Crowded():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sweep.events import Event
+from sweep.spec import Spec
 from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ class Options:
     followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # further readers of the log
     events: bool = False  # write events as lines of JSON instead of progress
     embedded: bool = False  # the process belongs to the user and must survive the sweep
+
+    def limit_concurrent(self, spec: Spec) -> int | None:
+        """Return the limit on concurrent trials by the sweep file and these options; None without any."""
+        bounds = (spec.resources.max_concurrent, self.max_concurrent)
+        return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
     def opening(self, folder: ResultsFolder) -> list[str]:
         """Return the lines that a session prints at its start."""
@@ -76,3 +82,15 @@ class View(Protocol):
 
     def close(self) -> None:
         """Stop observing."""
+
+
+def say_once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function like ``say`` that skips lines already said, because several workers may send the same one."""
+    said: set[str] = set()
+
+    def notice(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return notice

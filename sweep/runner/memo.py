@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,37 +19,17 @@ from msgspec import structs
 
 from sweep.backends import checkpoints, inputs
 from sweep.errors import StoreError
-from sweep.events import WHOLE, EpochReported, Facts, Params, TrialEnded, TrialStarted, trial_epochs
+from sweep.events import WHOLE, EpochReported, Params, TrialEnded, TrialStarted, trial_epochs
+from sweep.runner.features import Answer
 from sweep.space.domains import key
 from sweep.space.objectives import Objective
 from sweep.store import log as store_log
 from sweep.store.disk import link
-from sweep.store.folder import ResultsFolder, folders
+from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Ledger, Reported, Started
 from sweep.store.sweep_info import SweepInfo
 
 _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of an earlier trial, renumbered for the trial that it answers."""
-
-    source: str  # "<sweep>/<trial>" that was trained
-    epochs: tuple[EpochReported, ...]
-    facts: Facts
-    checkpoint: Path | None  # its last checkpoint, if it still exists
-    whole: bool  # False: the remaining epochs must be trained from the checkpoint
-
-    @property
-    def data(self) -> str:
-        """Fingerprint of the data it was trained on, which must be the same for the answered trial."""
-        return self.facts.data or ""
-
-    @property
-    def reason(self) -> str:
-        sweep, _, trial = self.source.rpartition("/")
-        return f"from {sweep}, trial {trial}"
 
 
 @dataclass(slots=True)
@@ -133,10 +113,16 @@ class Memo:
     """Index of the completed trials of other sweeps with the same code, data and versions."""
 
     def __init__(
-        self, folder: ResultsFolder, info: SweepInfo, objective: Objective, notice: Callable[[str], None]
+        self,
+        folder: ResultsFolder,
+        others: Iterable[ResultsFolder],
+        info: SweepInfo,
+        objective: Objective,
+        notice: Callable[[str], None],
     ) -> None:
+        """Initialize with the folder of the sweep, which must be absolute, and those of the others."""
         self._objective = objective
-        self._folder = ResultsFolder(folder.path.absolute())
+        self._folder = folder
         self._folds = info.folds
         self._notice = notice
         self._working_folder = info.working_folder
@@ -144,9 +130,7 @@ class Memo:
         self._entries: dict[_Key, list[_TrialLocation]] = {}  # trials that differ only in their number of epochs
         self._unusable: set[Path] = set()  # checkpoints that could not be copied
         self._told: set[tuple[str, str]] = set()
-        for other in folders(self._folder.path.parent):
-            if other.path == self._folder.path or not other.log.exists():
-                continue
+        for other in others:
             try:
                 about = other.read_info()
                 if info.identity is None or about.identity != info.identity:

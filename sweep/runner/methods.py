@@ -105,8 +105,10 @@ class PlannedPoints:
             self._planned[trial] = point
 
 
-def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
+def starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
     """Return ``starts``, completed with random draws for missing parameters."""
+    if not starts:
+        return []
 
     def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
@@ -351,7 +353,7 @@ def _over_configurations(
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, starting_points(space, start_with, seed))
     if used.enumerates:
-        first = on_grid(space, start_with)
+        first = on_grid(space, start_with) if start_with else []
     else:
         first = starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)

@@ -55,19 +55,8 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
     refuse(problems)
 
 
-def list_notifiers(spec: Spec, *, confirming: bool) -> list[Callable[[ResultsFolder], Notifier]]:
-    """Return a list with the function that makes the notifier of a session; empty for a file without `notify`.
-
-    ``confirming`` is whether the session only confirms finalists.
-    """
-    is_confirmed_next = spec.confirm is not None and not confirming
-    return [partial(Notifier, spec, is_confirmed_next=is_confirmed_next)] if spec.notify else []
-
-
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
     """Tell that the search has ended, if its end was withheld for a confirmation that has not begun."""
-    if not spec.notify:
-        return
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
         watch.skip(event)

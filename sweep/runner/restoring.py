@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sweep import analysis, runner
-from sweep.analysis import ranking
+from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
@@ -22,9 +22,9 @@ from sweep.errors import InputError, StoreError, SweepError, in_short
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
 from sweep.functions import load_trainable, offers_method
 from sweep.inspection import Source, inspect, inspect_object
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.runner.resuming import ResumableSweep, reopen
-from sweep.runner.trials import Terms, race
+from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
 from sweep.spec import Spec
@@ -163,9 +163,9 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
     """
     sweep, notes = kept.sweep, []
     if given is None:
-        source = inspect(sweep.spec.trainable, sweep.import_folders, planning.own_optimizers(sweep.spec))
+        source = inspect(sweep.spec.trainable, sweep.import_folders, checking.own_optimizers(sweep.spec))
     else:
-        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
+        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, checking.own_optimizers(sweep.spec))
     change = _change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)
@@ -286,7 +286,7 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
 
 def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the confirmation trials whose models must be tested: none before it is over, and each trial only once."""
-    found = race(ledger, spec)
+    found = confirmation.find_race(ledger, spec)
     if not found.over:
         return []
     chosen = set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,18 +25,15 @@ from sweep.runner import (
     Options,
     Outcome,
     View,
-    connecting,
+    checking,
+    features,
     methods,
-    planning,
-    restoring,
     resuming,
-    steering_requests,
     stop_requests,
     without_effect,
 )
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.memo import Memo, inherit
-from sweep.runner.notifying import check_variables, list_notifiers, tell_withheld_end
+from sweep.runner.features import MakeFollower
 from sweep.runner.resuming import ResumableSweep
 from sweep.runner.stop_requests import Ending
 from sweep.searchers import Searcher
@@ -91,7 +88,7 @@ def run_sweep(
     spec = training.spec
     folders = training.import_folders
     methods.check_author_methods(spec, folders)
-    check_variables(spec)
+    features.check_receivers(spec)
     _check_inline(spec, options)
     info: Fields = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -126,7 +123,7 @@ def resume_sweep(
 ) -> Outcome:
     """Resume a sweep from its log; ``given`` is described in `SweepSource`."""
     _check_inline(sweep.spec, options)
-    check_variables(sweep.spec)
+    features.check_receivers(sweep.spec)
     options = replace(options, memo=options.memo and sweep.memo)
     if options.embedded:
         again = ""
@@ -150,7 +147,7 @@ def resume_sweep(
 
 def _check_inline(spec: Spec, options: Options) -> None:
     if options.inline:
-        planning.check_inline(spec, "inline" if options.embedded else "--inline")
+        checking.check_inline(spec, "inline" if options.embedded else "--inline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class Session:
         try:
             return self._confirm_and_test(outcome)
         finally:
-            tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
+            features.tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Test the best models and return the outcome.
@@ -202,7 +199,7 @@ class Session:
                 confirmed = replace(self, training=training, options=options)._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not outcome.interrupted and not cut:
-                restoring.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
+                features.evaluate_tests(self.folder, self.spec, self.training.given, is_over)
         # a user's own process would otherwise carry on without knowing that it was asked to stop
         told = self.ending.asked and self.options.embedded
         return replace(outcome, interrupted=outcome.interrupted or cut or told)
@@ -213,7 +210,7 @@ class Session:
         ending = self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stop_requests.take_requests(folder)  # requests to a process that has ended
-            steering_requests.forget_answers(folder)
+            features.forget_answers(folder)
             _clean(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
@@ -222,7 +219,7 @@ class Session:
                     try:
                         spec = self.spec
                         source = self.training.source
-                        found = connecting.backend(self.options, job, spec, source, view, ending.leave)
+                        found = features.open_backend(self.options, job, spec, source, view, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
                         raise InterruptedByUser(self.before) from error
@@ -254,7 +251,7 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            unsure=planning.not_seen_read(spec, self.training.source),
+            unsure=checking.not_seen_read(spec, self.training.source),
             sometimes=without_effect.read_sometimes(spec, self.training.source),
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
@@ -269,13 +266,6 @@ class Session:
             digest=self.training.source.digest(),
             data_seed=spec.data_seed,
         )
-
-    def _uses_memo(self) -> bool:
-        """Return whether trials may be answered from earlier sweeps.
-
-        Not those of populations, and not those that end after minutes, of which no two machines train as much.
-        """
-        return self.options.memo and self.spec.population is None and self.spec.minutes is None
 
     def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Train all trials, report what was reused, and return the outcome."""
@@ -314,9 +304,9 @@ class Session:
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
-                inherit=partial(inherit, folder, spec.objectives[0]),
+                inherit=partial(features.inherit, folder, spec.objectives[0]),
                 make_searcher=partial(_make_searcher, first, job, info),
-                memo=Memo(folder, info, spec.objectives[0], view.say) if self._uses_memo() else None,
+                memo=features.find_earlier_results(spec, options, folder, info, view.say),
             )
             devices = spec.resources.devices(options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
@@ -349,19 +339,20 @@ class Session:
         again = coordinator.open(
             retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
         )
-        note_spec(folder, coordinator.spec, self.training.file)
+        if self.training.first is not None:  # it is resumed, and may have been changed
+            note_spec(folder, coordinator.spec, self.training.file)
         if options.retry_failed:
             view.say(f"{counted(again, 'failed trial')} {'is' if again == 1 else 'are'} tried again")
-        steering_requests.carry_out_requests(folder, coordinator.steer)
+        features.carry_out_requests(folder, coordinator.steer)
 
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
         """Apply a logged change of the sweep to sweep.json and to the backend."""
         resuming.write_present_spec(folder, spec)
-        backend.limit(connecting.find_most(spec.resources.max_concurrent, self.options))
+        backend.limit(self.options.limit_concurrent(spec))
 
-    def _list_followers(self) -> list[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+    def _list_followers(self) -> list[MakeFollower]:
         """Return what makes each reader of the log: of the tables, of notices, and those of the options."""
-        notifiers = list_notifiers(self.spec, confirming=self.options.confirming)
+        notifiers = features.list_notifiers(self.spec, confirming=self.options.confirming)
         return [TableWriter, *notifiers, *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:

@@ -10,12 +10,11 @@ import getpass
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from sweep.analysis.present_spec import PresentSpec
+from sweep.analysis.present_spec import Position
 from sweep.errors import Problem, RefusedError, UnknownNameError, refuse
 from sweep.events import (
     ConfigurationsEnqueued,
@@ -33,7 +32,6 @@ from sweep.space.domains import key
 from sweep.spec import Spec, changes
 from sweep.spec.configurations import read_configurations
 from sweep.spec.validation import Document, describe_value
-from sweep.store.ledger import Ledger
 from sweep.text import counted
 
 COMMAND = "add"
@@ -83,6 +81,10 @@ class Request(Struct, frozen=True):
     by: str  # name of the user
     act: Act
 
+    def make_event(self, sweep: Position) -> SteeringEvent:
+        """Return the event that carries it out; see `make_event`."""
+        return make_event(self, sweep)
+
 
 def make_request(act: Act) -> Request:
     """Return a new request by the present user."""
@@ -100,22 +102,6 @@ def find_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """What the log of a sweep says so far, and what else decides about a request."""
-
-    name: str  # of the sweep
-    address: str  # argument of commands that names it
-    ledger: Ledger
-    present: PresentSpec
-    searcher_changes: bool = True  # whether the searcher can go on in another space
-    began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
-
-    def observe(self, event: SteeringEvent) -> None:
-        """Take in an event that was logged."""
-        self.present.observe(self.ledger.observe(event))
 
 
 def make_event(request: Request, sweep: Position) -> SteeringEvent:

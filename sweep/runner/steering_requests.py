@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from sweep.analysis.present_spec import PresentSpec
+from sweep.analysis.present_spec import Position, PresentSpec
 from sweep.errors import InputError, Problem, RefusedError, StoreError, SweepError, UnknownNameError
 from sweep.events import SteeringEvent
 from sweep.runner import methods, resuming
-from sweep.runner.steering import Act, Change, Position, Request, make_event, make_request
+from sweep.runner.steering import Act, Change, Request, make_event, make_request
 from sweep.store import log as store_log
 from sweep.store import remote
 from sweep.store.disk import replacing, storing

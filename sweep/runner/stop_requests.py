@@ -13,9 +13,8 @@ from pathlib import Path
 from sweep import interruption
 from sweep.errors import RefusedError, StoppedAtOnce, StoreError
 from sweep.events import AT_ONCE_ON_REQUEST, ON_REQUEST
-from sweep.runner import View
+from sweep.runner import View, features
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.steering_requests import carry_out_requests
 from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
@@ -130,7 +129,7 @@ class Ending:
                 if self._view is not None:
                     self._view.say("stopping after the running epochs, as `sweep stop` asks")
                 coordinator.stop(ON_REQUEST, asked=True)
-        carry_out_requests(self._folder, coordinator.steer)
+        features.carry_out_requests(self._folder, coordinator.steer)
         if self.lost and self._embedded:
             raise StoppedAtOnce(self.lost)
 

@@ -21,17 +21,16 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep.analysis import confirmation
-from sweep.analysis.confirmation import Race
 from sweep.analysis.numbering import Numbering
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.progress import count_units, get_share, passes_any
+from sweep.runner import features
+from sweep.runner.features import Copied, CopyingSearcher, Race
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
-from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started, TrialState
 from sweep.text import guess
@@ -201,7 +200,7 @@ class Terms:
         number: int,
         role: Role = Role.SEARCH,
         place: int | None = None,
-        parent: Parent | None = None,
+        parent: Copied | None = None,
     ) -> TrialStarted:
         """Return the event that starts a trial now.
 
@@ -341,7 +340,7 @@ class AuxiliaryTrials:
         """Return whether a trial is not part of the search; nothing ends such a trial before its last epoch."""
         return self._ledger.trials[trial].place is None
 
-    def searched(self, place: int, params: Params, parent: Parent | None = None) -> TrialStarted:
+    def searched(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
         """Return the start of the search's trial number ``place``, possibly as a copy of a parent."""
         if self._confirmed:
             number = self._highest + 1
@@ -388,16 +387,8 @@ class AuxiliaryTrials:
     def race(self) -> Race:
         """Return the state of the confirmation, computed again only after a trial began or ended."""
         if self._race is None:
-            self._race = race(self._ledger, self._spec)
+            self._race = features.find_race(self._ledger, self._spec)
         return self._race
-
-
-def race(ledger: Ledger, spec: Spec) -> Race:
-    """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
-    if spec.confirm is None:
-        return Race()
-    runs = confirmation.list_runs(ledger, spec.objectives[0])
-    return confirmation.run_race(runs, confirmation.make_rules(spec.confirm, spec))
 
 
 LOOK_AHEAD = 64
@@ -515,7 +506,7 @@ class Upcoming:
             params = self._searcher.suggest(trial)
         if params is None:
             # Exhausted for good, unless the population may suggest more after trials that are running.
-            self.exhausted = not (isinstance(self._searcher, Population) and self._searcher.waits)
+            self.exhausted = not (isinstance(self._searcher, CopyingSearcher) and self._searcher.waits)
         elif self._searcher.foresees:
             self._waiting[trial] = params
         return params

@@ -1,6 +1,7 @@
 """The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
 
-The epochs at which each rule acts are in `sweep.space.early_terminate`, the rules that pause trials in `promotion`.
+The epochs at which each rule acts are in `sweep.space.early_terminate`, the rules that pause trials in `promotion`,
+and those for several objectives in `non_dominated`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers import Factory, Scheduler, describe_reason
-from sweep.schedulers.non_dominated import NonDominatedOrder, describe_losses, describe_rank
 from sweep.space import early_terminate
 from sweep.space.early_terminate import (
     Asha,
@@ -130,34 +130,6 @@ class AshaScheduler(_Stopping[Asha]):
         if len(self._rungs) == 1:
             return 0
         return _draw_bracket(trial, self._shares)
-
-
-class NonDominatedAshaScheduler(AshaScheduler):
-    """The rule `asha` with several objectives.
-
-    A trial stops at a rung unless it is among the best 1/eta there by non-dominated rank.
-    """
-
-    def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
-        super().__init__(rule, objective, epochs)
-        self._orders: list[dict[int, NonDominatedOrder]] = []  # one dict for each bracket
-        for rungs in early_terminate.brackets(rule, epochs):
-            self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
-
-    def observe(self, event: Event) -> str | None:
-        if not isinstance(event, EpochReported) or event.trial in self._stopped:
-            return None
-        losses = self._objective.standings(event.metrics)
-        order = self._orders[self.bracket(event.trial)].get(event.epoch)
-        if losses is None or order is None:
-            return None
-        order.add(event.trial, losses)
-        room = math.ceil(len(order) / self._rule.eta)
-        if event.trial in order.list_best(room):
-            return None
-        self._stopped.add(event.trial)
-        rank = describe_rank(order, event.trial, room)
-        return f"{describe_losses(self._rule.type, self._objective, losses, event.epoch)}, {rank}"
 
 
 class _Rung:

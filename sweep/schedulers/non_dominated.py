@@ -1,4 +1,4 @@
-"""Ranks of trials with several objectives, and the rule that promotes by them.
+"""Ranks of trials with several objectives, and the rules that stop or promote by them.
 
 The rules `asha` and `asha_promotion` with several objectives are those of Schmucker, Donini, Zafar, Salinas and
 Archambeau, "Multi-objective Asynchronous Successive Halving" (2021): at a rung, trials are sorted by non-dominated rank
@@ -8,6 +8,7 @@ net, which takes the trial that is farthest from all taken before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 
 from sweep.contract import count_parts
 from sweep.events import EpochReported, Event
+from sweep.schedulers.early_termination import AshaScheduler
 from sweep.schedulers.promotion import PausingScheduler
 from sweep.space import early_terminate
-from sweep.space.early_terminate import AshaPromotion
+from sweep.space.early_terminate import Asha, AshaPromotion
 from sweep.space.objectives import INFEASIBLE, Objective
 
 Losses: TypeAlias = tuple[float, ...]
@@ -130,6 +132,34 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
     """Return a rank in words, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
     return f"in front {order.get_front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
+
+
+class NonDominatedAshaScheduler(AshaScheduler):
+    """The rule `asha` with several objectives.
+
+    A trial stops at a rung unless it is among the best 1/eta there by non-dominated rank.
+    """
+
+    def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
+        super().__init__(rule, objective, epochs)
+        self._orders: list[dict[int, NonDominatedOrder]] = []  # one dict for each bracket
+        for rungs in early_terminate.brackets(rule, epochs):
+            self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+            return None
+        losses = self._objective.standings(event.metrics)
+        order = self._orders[self.bracket(event.trial)].get(event.epoch)
+        if losses is None or order is None:
+            return None
+        order.add(event.trial, losses)
+        room = math.ceil(len(order) / self._rule.eta)
+        if event.trial in order.list_best(room):
+            return None
+        self._stopped.add(event.trial)
+        rank = describe_rank(order, event.trial, room)
+        return f"{describe_losses(self._rule.type, self._objective, losses, event.epoch)}, {rank}"
 
 
 class NonDominatedPromotionScheduler(PausingScheduler):

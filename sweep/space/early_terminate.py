@@ -139,7 +139,7 @@ class Asha(Rule):
     type: ClassVar = "asha"
     does: ClassVar = "stops a trial at a rung unless it is among the best 1/eta that came there so far"
     scheduler: ClassVar = "sweep.schedulers.early_termination:AshaScheduler"
-    scheduler_of_several: ClassVar = "sweep.schedulers.early_termination:NonDominatedAshaScheduler"
+    scheduler_of_several: ClassVar = "sweep.schedulers.non_dominated:NonDominatedAshaScheduler"
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.documents.mistakes import Mistake, describe_problems
 from sweep.errors import InputError, RefusedError, UnknownNameError
-from sweep.runner import planning, sweep_files
+from sweep.runner import checking, sweep_files
 from sweep.store.disk import replacing
 from sweep.text import did_you_mean
 from sweep.ui.completion import Proposal, propose, propose_in
@@ -99,7 +99,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
     """Return the mistakes of a sweep file's text, by the validator of `run` and `plan`."""
     try:
         spec = sweep_files.parse_file(text, Path(file), ())
-        planning.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
+        checking.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
     except InputError as error:
         found = [_place_mistake(mistake, text) for mistake in describe_problems(error.problems)]
         return DraftFacts(mistakes=tuple(found), name="", work="")

@@ -8,9 +8,9 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.backends import Job
+from sweep.backends.inline import Inline
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
-from sweep.runner.connecting import Inline
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build_scheduler

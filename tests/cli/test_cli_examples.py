@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli import main
 from sweep.cli.examples import list_examples
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _checked(file: Path) -> None:
-    planning.check_trainable(load_spec(file, environment={}), str(file), [file.parent])
+    checking.check_trainable(load_spec(file, environment={}), str(file), [file.parent])
 
 
 @pytest.mark.parametrize(

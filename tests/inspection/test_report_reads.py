@@ -10,7 +10,7 @@ import pytest
 from sweep.errors import InputError, refuse
 from sweep.inspection import inspect
 from sweep.inspection.report_reads import list_reported_metrics, list_surely_unread
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import parse_spec
 
 
@@ -79,7 +79,7 @@ def refused(folder: Path, name: str, more: str) -> list[str]:
     (folder / "m.py").write_text(MODULE)
     text = f"trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
     try:
-        refuse(planning.infeasible(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
+        refuse(checking.infeasible(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
     except InputError as error:
         return [problem.where for problem in error.problems]
     return []

@@ -11,7 +11,7 @@ import pytest
 from sweep.errors import InputError
 from sweep.inspection import Source, inspect
 from sweep.inspection.reported_metrics import get_keras_name, list_possible_metrics_of_function
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import parse_spec
 
 
@@ -95,7 +95,7 @@ def find_refused(source: Source, name: str, metric: str) -> list[str]:
     text = f"trainable: m:{name}\nmethod: random\nrun_cap: 2\n{metric}\nparameters: {{a: {{min: 0.1, max: 0.5}}}}\n"
     spec = parse_spec(text, "s.yaml")
     try:
-        planning.check_source(spec, "s.yaml", replace(source, trainable=f"m:{name}"), here=False)
+        checking.check_source(spec, "s.yaml", replace(source, trainable=f"m:{name}"), here=False)
     except InputError as error:
         return [str(problem) for problem in error.problems if "no metric" in str(problem)]
     return []

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import sweep
 from sweep.cli import main
 from sweep.inspection import inspect
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.space.early_terminate import Asha, AshaPromotion, EarlyTermination, compute_decision_epochs
 from sweep.spec import parse_spec
 
@@ -53,7 +53,7 @@ def test_functions_that_never_go_on_from_a_checkpoint_are_stopped(
     project: Path, name: str, rule: type[EarlyTermination]
 ) -> None:
     spec = parse_spec(FILE.format(name=name) + "run_cap: 9\n", "s.yaml")
-    adapted = planning.adapt_to_source(spec, inspect(spec.trainable, [project]))
+    adapted = checking.adapt_to_source(spec, inspect(spec.trainable, [project]))
     assert isinstance(adapted.early_terminate, rule)
     assert compute_decision_epochs(adapted.early_terminate, 9) == compute_decision_epochs(spec.early_terminate, 9)
     assert ("would begin again" in adapted.chosen[1]) is (name == "plain")
@@ -61,7 +61,7 @@ def test_functions_that_never_go_on_from_a_checkpoint_are_stopped(
 
 def test_a_rule_of_the_file_stays(project: Path) -> None:
     spec = parse_spec(FILE.format(name="plain") + "early_terminate: {type: asha_promotion}\nrun_cap: 9\n", "s.yaml")
-    assert planning.adapt_to_source(spec, inspect(spec.trainable, [project])) is spec
+    assert checking.adapt_to_source(spec, inspect(spec.trainable, [project])) is spec
 
 
 def test_plan_says_so_and_a_sweep_keeps_to_it(project: Path) -> None:

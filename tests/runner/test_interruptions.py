@@ -55,15 +55,15 @@ epochs: 4
 
 NONE = {  # nothing is left
     "reading the file": "runner/sweep_files.py:load_file",
-    "checking": "runner/planning.py:check_trainable",
+    "checking": "runner/checking.py:check_trainable",
     "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
     "making the view": "cli/running.py:make_viewer.<locals>.view",
-    "connecting": "runner/connecting.py:backend",
+    "connecting": "runner/features.py:open_backend",
     "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
-    "earlier sweeps": "runner/memo.py:Memo.__init__",
+    "earlier sweeps": "runner/features.py:find_earlier_results",
     "tables": "store/reading.py:TableWriter.__init__",
 }
 BEGUN = {  # the sweep goes on with resume

@@ -55,7 +55,7 @@ def test_where_nothing_was_trained_the_name_stays_free(
     def backend(*given: object) -> None:
         raise error
 
-    monkeypatch.setattr("sweep.runner.connecting.backend", backend)
+    monkeypatch.setattr("sweep.runner.features.open_backend", backend)
     with pytest.raises(type(error)):
         run(project)
     assert list((project / "results").iterdir()) == []

@@ -8,7 +8,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.inspection import inspect
-from sweep.runner import planning
+from sweep.runner import checking
 from sweep.spec import parse_spec
 
 HEAD = """
@@ -91,7 +91,7 @@ def refused(folder: Path, name: str, *parameters: str) -> list[str]:
     text += f"parameters: {{learning_rate: {{value: 0.1}}, {entries}}}\n"
     try:
         spec = parse_spec(text, "s.yaml")
-        planning.check_source(spec, "s.yaml", inspect(spec.trainable, [folder]))
+        checking.check_source(spec, "s.yaml", inspect(spec.trainable, [folder]))
     except InputError as error:
         return [problem.what for problem in error.problems]
     return []

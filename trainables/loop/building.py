@@ -18,14 +18,12 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables import keras_private
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas, in_scope_of_servers
-from trainables.loop import first_trace, fit_program, own_step
+from trainables.loop import first_trace, own_step
 from trainables.loop.correcting import correct_networks, correct_optimizer
 from trainables.loop.epoch_average import EpochAverage
-from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
 from trainables.loop.program import AuthorParts, Program, ProgramOptions
-from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import clipping, features, groups, optimizers, refusals
@@ -245,6 +243,8 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
             what = "loop: fit" if itself else f"{' and '.join(own)}() of the trainable"
             raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
         _correct_keras(made, options, fit=False)
+        from trainables.loop.served_program import ServedProgram
+
         return ServedProgram(made, options, intake, example)
     jit_compile = options.jit_compile
     if made.turns and not fit:
@@ -255,6 +255,8 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
+            from trainables.loop.fit_program import FitProgram
+
             return FitProgram(made, options, intake, example)
         if made.by_itself:
             graph = _build_keras_graph(made, options, intake, example)
@@ -310,6 +312,8 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
 
     Clipping and loss scaling are left to that optimizer.
     """
+    from trainables.loop import fit_program
+
     author = made.author
     parts = made.parts
     replicas = options.placement.replicas

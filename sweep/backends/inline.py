@@ -1,0 +1,90 @@
+"""The backend that trains a sweep in this process, one trial after the other, without Ray."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sweep import interruption
+from sweep.backends import Crowded, Driver, Job, Order, Outgrown, is_released, orders, refill
+from sweep.backends.group import WorkerGroup
+from sweep.backends.worker import Worker
+
+QUIET = ("tensorflow", "absl")
+"""Loggers of libraries that log their internals to the terminal."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide log records below errors from the terminal, as Ray's workers do by writing them into files."""
+
+    def tell(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    loggers = [logging.getLogger(name) for name in QUIET]
+    for logger in loggers:
+        logger.addFilter(tell)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(tell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """A backend that trains trials in this process, one after the other."""
+
+    job: Job
+    reuse: bool = True
+    notice: Callable[[str], None] = lambda text: None
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver hands out."""
+        group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
+        together = self.job.together
+        with _quiet():
+            try:
+                while found := orders(driver, "", together, 1):
+                    together = self._train(driver, group, found, together)
+            finally:
+                group.close()
+
+    def limit(self, most: int | None) -> None:
+        """Do nothing: this process trains one trial at a time."""
+
+    def at_once(self, gpus: float) -> int:
+        """Return 1: this process trains one trial, or one group of trials, at a time."""
+        return 1
+
+    def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
+        """Train trials to their ends; return how many to train together from now on."""
+        group.take(given)
+        trials = [order.assignment.trial for order in given]
+        for trial in trials:
+            driver.begun(trial)
+        while trials:
+            with interruption.breakable():
+                steps = group.step()
+            together = min(together, steps.together)
+            trials = []
+            for trial, progress in steps.found.items():
+                for text in progress.notices:
+                    self.notice(text)
+                goes_on = driver.take(trial, progress)
+                if progress.spoilt or isinstance(progress, Outgrown | Crowded):
+                    driver.lose(trial, "replaced")
+                if goes_on and not is_released(progress):
+                    trials.append(trial)
+            for trial in driver.tick():  # it took too long; its training could not be interrupted in this process
+                driver.lose(trial, "ended")
+                trials = [other for other in trials if other != trial]
+            group.keep(trials)
+            more = refill(driver, "", steps, len(trials), 1)
+            group.take(more)
+            for order in more:
+                driver.begun(order.assignment.trial)
+                trials.append(order.assignment.trial)
+        return together

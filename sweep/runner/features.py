@@ -1,0 +1,383 @@
+"""The features that only some sweeps use: when each takes part, and the module that is imported then.
+
+The core of the service runs any sweep (ARCHITECTURE.md lists its modules) and imports none of these modules. It asks
+the functions below, each of which begins with the condition of its feature and returns what takes the feature's place
+if that is not met. `lint-imports` checks that the core imports features from here alone.
+
+| feature | takes part | module |
+| --- | --- | --- |
+| Ray | all but `--inline` | `connecting`, `backends.ray_tune` |
+| messages to workers | the results are in an object store | `backends.messages` |
+| sharing of GPUs | `resources.gpus: auto` | `gpu_sharing` |
+| reuse of results | there are other sweeps, and their trials may answer this one's | `memo` |
+| copies in a population | a trial has a parent | `memo` |
+| confirmation | `confirm` | `analysis.confirmation` |
+| test data | `confirm`, once it is over | `restoring` |
+| expected gain | `stop_when.gain` or `gain_per_hour` | `expected_gain` |
+| notices | `notify` | `notifying` |
+| TPUs | `training.strategy: tpu` | `tpu_check` |
+| steering | somebody has made a request, or resumes the sweep with changed settings | `steering`, `steering_requests` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from sweep.analysis.numbering import Numbering
+from sweep.analysis.present_spec import Position
+from sweep.backends import Backend, Job, Progress
+from sweep.backends.inline import Inline
+from sweep.contract import Devices
+from sweep.errors import Problem
+from sweep.events import EpochReported, Event, Facts, Params, SteeringEvent, SweepChanged, TrialStarted
+from sweep.inspection import Source
+from sweep.runner.interface import Options, View, say_once
+from sweep.searchers import Searcher
+from sweep.space.objectives import Objective
+from sweep.spec import Spec
+from sweep.store.folder import ResultsFolder, folders
+from sweep.store.ledger import Change, Ledger
+from sweep.store.sweep_info import SweepInfo
+
+MakeFollower: TypeAlias = Callable[[ResultsFolder], AbstractContextManager[object]]
+"""Makes a reader of the log that runs beside a session."""
+
+
+# ---- Ray and object stores
+
+
+def open_backend(
+    options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
+) -> AbstractContextManager[Backend]:
+    """Return what trains the trials: this process or Ray; ``leave`` is called from another thread if a local Ray dies.
+
+    Without Ray, trials are trained one after the other in this process, for tests and debuggers.
+    """
+    if options.inline:
+        return _train_inline(options, job, view)
+    from sweep.runner import connecting
+
+    return connecting.connect_to_ray(options, job, spec, source, view, leave)
+
+
+@contextmanager
+def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
+    with sending_messages(job):
+        yield Inline(job=job, reuse=options.reuse, notice=say_once(view.say))
+
+
+def sending_messages(job: Job) -> AbstractContextManager[None]:
+    """Copy the driver's stop and share files to workers on all machines, inside the block."""
+    if job.store is None:  # all machines see the results folder
+        return nullcontext()
+    from sweep.backends import messages
+
+    return messages.sending_messages(job, job.store)
+
+
+# ---- sharing of GPUs
+
+
+class DeviceShares(Protocol):
+    """Assigns devices to each trial."""
+
+    @property
+    def room(self) -> int | None:
+        """Number of trials that can run at once at present; None if the shares are fixed."""
+
+    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+        """Start announcing decisions and new shares of running trials, after the log has been replayed."""
+
+    def devices(self, trial: int, params: Params) -> Devices:
+        """Return the devices for a trial that is about to be handed to a worker."""
+
+    def observe(self, change: Change) -> None:
+        """Learn from a change, new or replayed."""
+
+    def hear(self, trial: int, progress: Progress) -> None:
+        """Learn from a worker's step what no event contains; called before its events."""
+
+    def change_total(self, left: int | None) -> None:
+        """Go on with another number of trials that have not ended; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedShares:
+    """Assigns the devices of the sweep file to every trial."""
+
+    given: Devices
+
+    @property
+    def room(self) -> None:
+        return None
+
+    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+        """Do nothing: no share changes."""
+
+    def devices(self, trial: int, params: Params) -> Devices:
+        return self.given
+
+    def observe(self, change: Change) -> None:
+        """Do nothing."""
+
+    def hear(self, trial: int, progress: Progress) -> None:
+        """Do nothing."""
+
+    def change_total(self, left: int | None) -> None:
+        """Do nothing."""
+
+
+def make_shares(spec: Spec, devices: Devices, at_once: Callable[[float], int]) -> DeviceShares:
+    """Return what assigns ``devices`` to trials; ``at_once`` says how many trials of so many GPUs each fit."""
+    if spec.resources.gpus != "auto":
+        return FixedShares(devices)
+    from sweep.runner.gpu_sharing import Sharing
+
+    return Sharing(devices, at_once, spec.all_trials)
+
+
+# ---- reuse of results
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of an earlier trial, renumbered for the trial that it answers."""
+
+    source: str  # "<sweep>/<trial>" that was trained
+    epochs: tuple[EpochReported, ...]
+    facts: Facts
+    checkpoint: Path | None  # its last checkpoint, if it still exists
+    whole: bool  # False: the remaining epochs must be trained from the checkpoint
+
+    @property
+    def data(self) -> str:
+        """Fingerprint of the data it was trained on, which must be the same for the answered trial."""
+        return self.facts.data or ""
+
+    @property
+    def reason(self) -> str:
+        sweep, _, trial = self.source.rpartition("/")
+        return f"from {sweep}, trial {trial}"
+
+
+class EarlierResults(Protocol):
+    """The results of other sweeps that may answer trials of this one."""
+
+    def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
+        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if neither is usable.
+
+        ``done``: epochs that the trial already has; a shorter result must have more.
+        """
+
+    def hand_over(self, answer: Answer, trial: int) -> str | None:
+        """Copy the checkpoints of an answer to a trial; return the path of the last one, None if there is none."""
+
+
+def find_earlier_results(
+    spec: Spec, options: Options, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]
+) -> EarlierResults | None:
+    """Return the results of the other sweeps beside this one; None if there are none, or they do not count.
+
+    They do not count for populations, nor for trials that end after minutes, of which no two machines train as much.
+    """
+    if not options.memo or spec.population is not None or spec.minutes is not None:
+        return None
+    others = [other for other in folders(folder.path.parent) if other.path != folder.path and other.log.exists()]
+    if not others:
+        return None
+    from sweep.runner.memo import Memo
+
+    return Memo(folder, others, info, spec.objectives[0], notice)
+
+
+# ---- populations
+
+
+class Copied(Protocol):
+    """The trial and the epoch from which a copy continues."""
+
+    @property
+    def trial(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+
+@runtime_checkable
+class CopyingSearcher(Protocol):
+    """A searcher whose trials may be copies of others, as members of a population are."""
+
+    @property
+    def waits(self) -> bool:
+        """True if further trials may be suggested later, although there may be none now."""
+
+    def parent(self, number: int) -> Copied | None:
+        """Return the parent of a copy; None for a trial that starts from scratch."""
+
+
+def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
+    """Copy the parent's checkpoint and its epochs for a trial that is a copy; return why that failed, or ""."""
+    if started.parent is None:
+        return ""
+    from sweep.runner import memo
+
+    return memo.inherit(folder, objective, started)
+
+
+# ---- confirmation and tests
+
+
+class Race(Protocol):
+    """The state of a confirmation."""
+
+    @property
+    def wanted(self) -> Sequence[tuple[Params, int, int | None]]:
+        """Trials to start now: configuration, repeat, fold."""
+
+    @property
+    def over(self) -> str:
+        """Why it has ended, in words; "" while it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRace:
+    """A sweep that is not confirmed."""
+
+    wanted: tuple[tuple[Params, int, int | None], ...] = ()
+    over: str = ""
+
+
+def find_race(ledger: Ledger, spec: Spec) -> Race:
+    """Return the state of the confirmation after a search."""
+    if spec.confirm is None:
+        return NoRace()
+    from sweep.analysis import confirmation
+
+    return confirmation.find_race(ledger, spec)
+
+
+def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
+    """Evaluate the confirmed models on test data, once; ``is_over`` says whether the next one must not begin."""
+    if spec.confirm is None:
+        return
+    from sweep.runner import restoring
+
+    restoring.evaluate_tests(folder, spec, given, is_over)
+
+
+# ---- expected gain
+
+
+class GainRule(Protocol):
+    """Decides when the next configurations are not expected to gain enough."""
+
+    asks: bool  # False: it learns from events but does not decide
+
+    @property
+    def reason(self) -> str | None:
+        """Why the search starts no more configurations; None if it does."""
+
+    def observe(self, event: Event) -> None:
+        """Learn from an event of the search."""
+
+
+def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
+    """Return the rule of `stop_when.gain`; None if the sweep file does not ask for it."""
+    if spec.stop_when is None or not spec.stop_when.asks_for_gain:
+        return None
+    from sweep.runner import expected_gain  # imports scikit-learn's models
+
+    return expected_gain.build_gain_rule(spec, searcher, numbering)
+
+
+# ---- notices
+
+
+def check_receivers(spec: Spec) -> None:
+    """Raise InputError for environment variables that `notify` names and that are not set."""
+    if not spec.notify:
+        return
+    from sweep.runner import notifying
+
+    notifying.check_variables(spec)
+
+
+def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
+    """Return a list with what tells receivers what happens; empty if there are none.
+
+    ``confirming`` is whether the session only confirms finalists.
+    """
+    if not spec.notify:
+        return []
+    from sweep.runner.notifying import Notifier
+
+    return [partial(Notifier, spec, is_confirmed_next=spec.confirm is not None and not confirming)]
+
+
+def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
+    """Tell that the search has ended, if its end was withheld for a confirmation that has not begun."""
+    if not spec.notify:
+        return
+    from sweep.runner import notifying
+
+    notifying.tell_withheld_end(spec, folder)
+
+
+# ---- steering
+
+
+class SteeringRequest(Protocol):
+    """What a person asks for, identified so that it is carried out once."""
+
+    @property
+    def id(self) -> str: ...
+
+    def make_event(self, sweep: Position) -> SteeringEvent:
+        """Return the event that carries it out. Raises InputError if it is refused."""
+
+
+def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
+    """Return the event by which a session begins with a changed sweep; none if nothing changes.
+
+    Raises RefusedError with all that cannot change.
+    """
+    if after == sweep.present.spec:
+        return []
+    from sweep.runner import steering
+
+    return [steering.make_change(after, sweep, "", steering.make_id(), steering.find_user())]
+
+
+def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
+    """Have the pending requests carried out by ``steer``; see `Coordinator.steer`."""
+    if not folder.requests.is_dir():  # nobody has ever made one
+        return
+    from sweep.runner import steering_requests
+
+    steering_requests.carry_out_requests(folder, steer)
+
+
+def forget_answers(folder: ResultsFolder) -> None:
+    """Delete the answers to requests that nobody waits for any more."""
+    if not folder.requests.is_dir():
+        return
+    from sweep.runner import steering_requests
+
+    steering_requests.forget_answers(folder)
+
+
+# ---- TPUs
+
+
+def find_tpu_problems(spec: Spec) -> Sequence[Problem]:
+    """Return why TensorFlow cannot use TPUs here, if the sweep is to have them."""
+    if spec.training.get("strategy") != "tpu":
+        return []
+    from sweep.runner import tpu_check
+
+    return list(tpu_check.find_problems())

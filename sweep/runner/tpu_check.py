@@ -1,0 +1,24 @@
+"""Finds out, before the first epoch of a sweep on TPUs, whether TensorFlow can use them here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sweep.doctor import probes
+from sweep.doctor.programs import run_command
+from sweep.errors import Problem
+
+PROBE_S = 300.0
+
+
+def find_problems() -> Iterator[Problem]:
+    """Yield why a sweep with ``training.strategy: tpu`` would fail."""
+    found = probes.probe_tpu(run_command, PROBE_S)
+    if isinstance(found, probes.ProbeFailure):
+        what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
+        yield Problem("training.strategy", what, "python -m sweep doctor looks at the machine")
+    elif found:
+        hint = (
+            "install a TensorFlow that was built for TPUs (tensorflow-tpu, on a machine that has some), or write auto"
+        )
+        yield Problem("training.strategy", f"tpu, but {' and '.join(found)}", hint)

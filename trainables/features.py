@@ -1,0 +1,60 @@
+"""The features of a session that few trials use: their modules are imported when one does.
+
+| feature | takes part | room |
+| --- | --- | --- |
+| several trials as one program | `training.fuse` | `fused` |
+| the model without the loop, and as files | somebody asks for it | `export` |
+
+Which program trains a model, whether the loop's own, `Model.fit` or one on parameter servers, is decided by
+`build_program` in `loop/building.py`, which imports the others late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweep.contract import Exported, Group
+from trainables.loop.trial import ReadyTrial
+from trainables.recipe.author import Author
+from trainables.recipe.author_data import AuthorData
+
+if TYPE_CHECKING:
+    from trainables.export.plain_model import Plain as Plain
+    from trainables.fused.group import SuspendableSession
+
+
+def make_group(session: SuspendableSession) -> Group:
+    """Return a group that trains several trials of one structure together."""
+    from trainables.fused.group import FusedGroup
+
+    return FusedGroup(session)
+
+
+def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
+    """Build the author's model again, with the weights that the trial is validated with."""
+    from trainables.export import plain_model
+
+    return plain_model.rebuild_model(author, trial)
+
+
+def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
+    """Put the frozen model of `features`, if there is one, in front of a model that was built again."""
+    from trainables.export import plain_model
+
+    return plain_model.add_features(author, trial, plain, data)
+
+
+def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
+    """Raise NotExportable for what can be known without the model's numbers."""
+    from trainables.export import exporting
+
+    exporting.check_exportable(trial, formats)
+
+
+def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
+    """Write the trial's model without the loop into ``folder``, and verify its predictions."""
+    from trainables.export import exporting
+
+    return exporting.export(trial, plain, preprocessing, folder, formats)
