@@ -267,6 +267,26 @@ def test_the_columns_that_matter_fit(opened: Open, tmp_path: Path) -> None:
     assert one.page.evaluate("table.sorted.name") == "rank"
 
 
+def test_a_chart_is_drawn_anew_when_its_own_box_changes(opened: Open, tmp_path: Path) -> None:
+    one = opened(written(tmp_path, mixed(), "first", BOTH))
+    one.all_in_view()
+    one.page.wait_for_timeout(300)  # until the first sizes are known
+    one.page.evaluate("""() => {
+      window.resizes = 0;
+      for (const plot of plots) {
+        const resize = plot.resize;
+        plot.resize = function () { window.resizes += 1; resize.call(this); };
+      }
+    }""")
+    one.page.evaluate("document.body.append(document.createElement('hr'))")
+    one.page.wait_for_timeout(300)
+    assert one.page.evaluate("window.resizes") == 0
+    one.page.set_viewport_size({"width": 700, "height": 900})
+    one.page.wait_for_function("() => window.resizes > 0")
+    fits = "plots.every((plot) => !plot.chart || plot.chart.getWidth() <= plot.box.clientWidth)"
+    one.page.wait_for_function(f"() => {fits}")
+
+
 @pytest.mark.parametrize("kind", ["dark", "phone", "print", "several"])
 def test_it_is_seen_in_many_ways(opened: Open, tmp_path: Path, kind: str) -> None:
     folders = [written(tmp_path, mixed(), name, BOTH) for name in ("first", "second")[: 1 + (kind == "several")]]
