@@ -81,17 +81,19 @@ class Server:
                 if self._end_if_not_needed():
                     return
                 continue
-            self._run(request)
+            code = self._run(request)
             self._has_run = True
             with self._lock:
                 self._is_busy = False
                 self._is_over = self._is_over or not self._kept.is_running
+            tell_exit_code(request.connection, code)  # from now on the next command may come
             if self._is_over:
                 return
 
     # ---- in the main thread
 
-    def _run(self, request: Request) -> None:
+    def _run(self, request: Request) -> int:
+        """Run a command line with its own streams, environment and signals; return its exit code."""
         _connect_streams(request.streams)
         content = request.content
         _set_environment(content["environment"])
@@ -117,7 +119,7 @@ class Server:
         if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
             _say(self._describe_kept())
         self._leave_streams()
-        tell_exit_code(request.connection, code)
+        return code
 
     def _clean_up(self) -> None:
         """Forget what a command has left in this process that the next one must not find."""

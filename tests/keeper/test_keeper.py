@@ -402,6 +402,7 @@ def test_two_first_commands_share_one_keeper(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(tempfile, "tempdir", tempfile.mkdtemp(prefix="k-"))
     monkeypatch.setenv("TMPDIR", tempfile.gettempdir())
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(client, "START_S", 90.0)  # three processes import Ray at once
     place = places.find_place()
     assert place is not None
     found: list[Keeper | None] = []
