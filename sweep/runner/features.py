@@ -31,7 +31,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from sweep.analysis.numbering import Numbering
 from sweep.analysis.present_spec import Position
 from sweep.backends import Backend, Job, Progress
-from sweep.backends.inline import Inline
 from sweep.contract import Devices
 from sweep.errors import Problem
 from sweep.events import EpochReported, Event, Facts, Params, SteeringEvent, SweepChanged, TrialStarted
@@ -67,6 +66,8 @@ def open_backend(
 
 @contextmanager
 def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
+    from sweep.backends.inline import Inline  # trains, which systems without Unix's modules cannot
+
     with sending_messages(job):
         yield Inline(job=job, reuse=options.reuse, notice=say_once(view.say))
 
