@@ -260,18 +260,18 @@ class Keeping:
     """A mix-in for these authors that reads and changes the state in `fuzz_kept.py`, and reports it as a metric."""
 
     def data(self, hp: Any) -> Any:
-        (x, *rest), held_out = super().data(hp)  # type: ignore[misc]
+        (x, *rest), held_out = super().data(hp)  # type: ignore[misc]  # mixed into a trainable
         return (x * (1.0 + 0.1 * _kept().at("data", hp)), *rest), held_out
 
     def model(self, hp: Any) -> Any:
-        level, model = _kept().at("model", hp), super().model(hp)  # type: ignore[misc]
+        level, model = _kept().at("model", hp), super().model(hp)  # type: ignore[misc]  # mixed into a trainable
         first = model.trainable_variables[0]
         first.assign(first * (1.0 + 0.1 * level))
         return model
 
     def schedule(self, hp: Any) -> Any:
         _kept().at("schedule", hp)
-        return super().schedule(hp)  # type: ignore[misc]
+        return super().schedule(hp)  # type: ignore[misc]  # mixed into a trainable
 
     def callbacks(self, hp: Any) -> Any:
         _kept().at("callbacks", hp)

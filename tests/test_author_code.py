@@ -63,7 +63,7 @@ def _environment_in_the_project(folder: Path) -> tuple[Path, Path]:
 def test_an_installed_package_is_nobody_s_own_code(
     layout: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry, file = layout(tmp_path)  # type: ignore[operator]
+    entry, file = layout(tmp_path)  # type: ignore[operator]  # one of the layouts above
     monkeypatch.setattr(sys, "path", [str(entry), *sys.path])
     assert is_installed(str(file))
     assert not is_author_file(str(file))
@@ -93,7 +93,7 @@ def _beside_installed_packages(folder: Path) -> tuple[Path, Path]:
 def test_what_no_installer_has_put_there_is_the_author_s(
     layout: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entry, file = layout(tmp_path)  # type: ignore[operator]
+    entry, file = layout(tmp_path)  # type: ignore[operator]  # one of the layouts above
     monkeypatch.setattr(sys, "path", [str(entry), *sys.path])
     assert not is_installed(str(file))
     assert is_author_file(str(file))

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import gpu_day  # noqa: E402 - a tool, not part of the package
-from gpu_day import Piece, read_result, run_piece, write_results  # noqa: E402
+from gpu_day import Piece, read_result, run_piece, write_results  # noqa: E402  # tools/ is put on the path above
 
 GOES_ON = """
 import pathlib, sys, time

@@ -74,7 +74,7 @@ def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[P
     """
     if given.itself is None:
         return checking.check_trainable(spec, where, folders, here=here)
-    source = inspect_object(given.target, given.itself, folders, checking.own_optimizers(spec))
+    source = inspect_object(given.target, given.itself, folders, checking.list_own_optimizers(spec))
     checking.check_source(spec, where, source, here=here)
     return source
 

@@ -60,7 +60,10 @@ class Inline:
         return 1
 
     def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
-        """Train trials to their ends; return how many to train together from now on."""
+        """Train trials, and those that take their places, until all have ended.
+
+        Return how many trials to train together from now on: fewer than ``together`` if more did not fit into memory.
+        """
         group.take(given)
         trials = [order.assignment.trial for order in given]
         for trial in trials:

@@ -31,7 +31,7 @@ NUMBER: Json = {
     "anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}],
 }
 IMPORTED_LATE = {"Confirmation": Confirmation}
-"""Types of fields whose own modules do not import them, as few sweeps need them."""
+"""Types of fields, by the names in annotations: the modules of these fields import the types only when needed."""
 PLAIN: Mapping[Any, Json] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},

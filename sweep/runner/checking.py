@@ -36,7 +36,7 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
         InputError: if the source is missing or certainly cannot train as the sweep file says.
     """
     try:
-        source = inspect(spec.trainable, folders, own_optimizers(spec))
+        source = inspect(spec.trainable, folders, list_own_optimizers(spec))
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
     check_source(spec, where, source, here=here)
@@ -55,7 +55,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     return replace(spec, early_terminate=stopping, chosen=(spec.chosen[0], line))
 
 
-def own_optimizers(spec: Spec) -> tuple[str, ...]:
+def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
     """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
     domains = []
     for parameter in spec.space.parameters:
@@ -68,7 +68,7 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
     if here:
-        missing = [*not_importable(source), *without_effect.another_backend(where, source)]
+        missing = [*find_uninstalled_modules(source), *without_effect.another_backend(where, source)]
     else:
         missing = []
     wrong = [
@@ -76,7 +76,7 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
         *without_effect.find_idle_settings(spec, where, source),
         *_unreported(spec, where, source),
     ]
-    refuse([*missing, *wrong, *infeasible(spec, where, source)])
+    refuse([*missing, *wrong, *find_certain_failures(spec, where, source)])
 
 
 def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -140,24 +140,24 @@ def list_notes(spec: Spec, source: Source) -> list[str]:
 SIGMAS = 5  # standard deviations of a normal; 1 draw in 1.7 million lies outside, and its trial is refused
 
 
-def infeasible(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield everything that would fail in every trial.
 
     These are invalid values of standard hyperparameters, missing parameters, several workers or fused trials of a
     trainable that cannot have them, TPUs that TensorFlow cannot use, and settings without effect.
     """
-    yield from _values(spec, where, source)
-    yield from _lacking(spec, where, source)
+    yield from _find_wrong_values(spec, where, source)
+    yield from _find_missing_parameters(spec, where, source)
     for one in (
         *_check_workers(spec, source),
-        *_fused(spec, source),
+        *_check_fused(spec, source),
         *features.find_tpu_problems(spec),
         *without_effect.ignored(spec, source),
     ):
         yield Problem(f"{where}: {one.where}", one.what, one.hint)
 
 
-def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield values outside the bounds of standard hyperparameters, if `KerasTrainable` itself certainly reads them.
 
     Tied parameters, and those that a constraint may keep within the bounds, are left to the trials.
@@ -185,7 +185,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
-def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield the parameters that each trial reads without a default and that the file does not have."""
     there = spec.space.names
     first: dict[str, NameUse] = {}
@@ -199,7 +199,7 @@ def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
             yield Problem(f"{where}: parameters", what, hint)
 
 
-def not_importable(source: Source) -> Iterator[Problem]:
+def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
     """Yield the modules that the trainable imports and that are not installed."""
     for place in source.not_found():
         what = f"imports {place.name!r}, and no such module is here"
@@ -232,7 +232,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
     return f"numbers from {low:g} to {high:g}"
 
 
-def _fused(spec: Spec, source: Source) -> Iterator[Problem]:
+def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
     if spec.together == 1 or not source.lacks("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"

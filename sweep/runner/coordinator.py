@@ -397,7 +397,7 @@ class Coordinator:
         self._upcoming.renumber(searcher, self._numbering.first)
         total = self._present.all_trials
         ended = sum(one.ended is not None for one in self._ledger.trials.values())
-        self._sharing.change_total(None if total is None else total - ended)
+        self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
         """Return a searcher that was told all so far and can go on with other repeats."""

@@ -98,13 +98,13 @@ class DeviceShares(Protocol):
         """Return the devices for a trial that is about to be handed to a worker."""
 
     def observe(self, change: Change) -> None:
-        """Learn from a change, new or replayed."""
+        """Update the measurements with a change of the log, whether it is new or replayed."""
 
     def hear(self, trial: int, progress: Progress) -> None:
         """Learn from a worker's step what no event contains; called before its events."""
 
-    def change_total(self, left: int | None) -> None:
-        """Go on with another number of trials that have not ended; None if unknown."""
+    def set_remaining_trials(self, left: int | None) -> None:
+        """Set how many trials have not ended, after the sweep was changed; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,12 @@ class FixedShares:
     def hear(self, trial: int, progress: Progress) -> None:
         """Do nothing."""
 
-    def change_total(self, left: int | None) -> None:
+    def set_remaining_trials(self, left: int | None) -> None:
         """Do nothing."""
 
 
 def make_shares(spec: Spec, devices: Devices, at_once: Callable[[float], int]) -> DeviceShares:
-    """Return what assigns ``devices`` to trials; ``at_once`` says how many trials of so many GPUs each fit."""
+    """Return what assigns ``devices`` to trials; ``at_once`` says how many trials that take so many GPUs each fit."""
     if spec.resources.gpus != "auto":
         return FixedShares(devices)
     from sweep.runner.gpu_sharing import Sharing
@@ -238,11 +238,11 @@ class Race(Protocol):
 
     @property
     def wanted(self) -> Sequence[tuple[Params, int, int | None]]:
-        """Trials to start now: configuration, repeat, fold."""
+        """The trials to start now, each as its configuration, repeat and fold."""
 
     @property
     def over(self) -> str:
-        """Why it has ended, in words; "" while it goes on."""
+        """Why the confirmation has ended; empty while it goes on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ class Sharing:
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
-        """Learn from a change, new or replayed."""
+        """Update the measurements with a change of the log, whether it is new or replayed."""
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
@@ -242,7 +242,7 @@ class Sharing:
             case _:
                 pass
 
-    def change_total(self, left: int | None) -> None:
+    def set_remaining_trials(self, left: int | None) -> None:
         """Go on with another number of trials that have not ended; None if unknown."""
         self._left = left
 

@@ -162,10 +162,11 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         trainable: a trainable that has begun a trial of the same sweep, to be used again with the programs it holds.
     """
     sweep, notes = kept.sweep, []
+    optimizers = checking.list_own_optimizers(sweep.spec)
     if given is None:
-        source = inspect(sweep.spec.trainable, sweep.import_folders, checking.own_optimizers(sweep.spec))
+        source = inspect(sweep.spec.trainable, sweep.import_folders, optimizers)
     else:
-        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, checking.own_optimizers(sweep.spec))
+        source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, optimizers)
     change = _change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)

@@ -45,7 +45,7 @@ def standing(*more: Event) -> Standing:
     ],
 )
 def test_conditions_are_read(text: str, kind: str, bound: float, below: bool) -> None:
-    assert conditions.parse_condition(text, "--until") == Condition(text, kind, bound, below)  # type: ignore[arg-type]
+    assert conditions.parse_condition(text, "--until") == Condition(text, kind, bound, below)  # type: ignore[arg-type]  # a kind, as a text
 
 
 @pytest.mark.parametrize("text", ["", "done", "trials=", "trials=-1", "best=1", "best<much", "best<1e", "trials<3"])

@@ -14,7 +14,7 @@ from sweep.spec import parse_spec
 
 
 def unread_of(*unsure: str, **more: tuple[str, ...]) -> UnreadParameters:
-    return UnreadParameters(Job("s", "m:M", (), Path(), Objective("loss", "minimize"), unsure=unsure, **more))  # type: ignore[arg-type]
+    return UnreadParameters(Job("s", "m:M", (), Path(), Objective("loss", "minimize"), unsure=unsure, **more))  # type: ignore[arg-type]  # any of its fields
 
 
 def test_what_no_trial_reads_is_told_once_with_what_was_asked_for() -> None:

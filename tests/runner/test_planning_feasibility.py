@@ -20,7 +20,7 @@ MODULE = "def train(hp, report): ...\nclass Alone:\n    def join(self): ...\ncla
 def check(folder: Path, name: str, more: str) -> None:
     (folder / "m.py").write_text(MODULE)
     spec = parse_spec(FILE.format(name=name, more=more), "s.yaml")
-    refuse(checking.infeasible(spec, "s.yaml", inspect(f"m:{name}", [folder])))
+    refuse(checking.find_certain_failures(spec, "s.yaml", inspect(f"m:{name}", [folder])))
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def refused(folder: Path, name: str, *parameters: str, more: str = "") -> list[s
         seen[trainable] = inspect(trainable, [folder])
     spec = parse_spec(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
     try:
-        refuse(checking.infeasible(spec, "s.yaml", seen[trainable]))
+        refuse(checking.find_certain_failures(spec, "s.yaml", seen[trainable]))
     except InputError as error:
         return str(error).splitlines()
     return []
@@ -153,7 +153,7 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
     def found(parameters: str) -> list[str]:
         spec = parse_spec(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
         try:
-            refuse(checking.infeasible(spec, "s.yaml", inspect("m:train", [tmp_path])))
+            refuse(checking.find_certain_failures(spec, "s.yaml", inspect("m:train", [tmp_path])))
         except InputError as error:
             return str(error).splitlines()
         return []
@@ -174,6 +174,6 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
 def test_a_module_that_imports_what_is_not_here_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("import nowhere_at_all\ndef train(hp, report): ...\n")
     with pytest.raises(InputError) as caught:
-        refuse(checking.not_importable(inspect("m:train", [tmp_path])))
+        refuse(checking.find_uninstalled_modules(inspect("m:train", [tmp_path])))
     message = f"{tmp_path}/m.py:1: imports 'nowhere_at_all', and no such module is here; install it, or leave it out"
     assert str(caught.value) == message

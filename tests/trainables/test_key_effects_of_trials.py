@@ -33,7 +33,7 @@ def params_of(kind: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     without, given = EXAMPLES[name]
     allowed = {key: value for key, value in {**BASE, **without}.items() if CELLS[key][kind] == YES}
     both = allowed, {**allowed, **given}
-    return tuple({key: value for key, value in one.items() if value is not None} for one in both)  # type: ignore[return-value]
+    return tuple({key: value for key, value in one.items() if value is not None} for one in both)  # type: ignore[return-value]  # a pair
 
 
 @pytest.mark.exhaustive
@@ -67,7 +67,7 @@ def test_a_model_with_optimizers_of_its_own_has_no_rate_in_its_log_and_takes_non
 
 
 def test_what_model_reads_for_its_own_optimizer_is_its_own() -> None:
-    class Reading(KINDS["own_optimizers"][0]):  # type: ignore[name-defined,misc]
+    class Reading(KINDS["own_optimizers"][0]):  # type: ignore[name-defined,misc]  # a class that is chosen by name
         def model(self, hp: Hyperparameters) -> Any:
             model = super().model(hp)
             model.mine = keras.optimizers.SGD(hp.number("learning_rate"), momentum=hp.number("momentum", 0.0))

@@ -90,7 +90,7 @@ OPTIMIZER, METRIC, VARIABLE = keras.optimizers.SGD(0.5), keras.metrics.Mean(), t
 RANDOM, NUMPY, SEEDS = random.Random(0), np.random.default_rng(0), keras.random.SeedGenerator(0)
 ORDER = itertools.count()
 PART = functools.partial(dict, names=[])
-marked.calls = 0  # type: ignore[attr-defined]
+marked.calls = 0  # type: ignore[attr-defined]  # state on a function, on purpose
 
 
 def rebind_number() -> None:
@@ -130,7 +130,7 @@ CHANGES: dict[str, Any] = {
     "slots": lambda: setattr(SLOTS, "number", SLOTS.number + 1),
     "closure": ADD,
     "default": lambda: remember(1),
-    "function attribute": lambda: setattr(marked, "calls", marked.calls + 1),  # type: ignore[attr-defined]
+    "function attribute": lambda: setattr(marked, "calls", marked.calls + 1),  # type: ignore[attr-defined]  # the same
     "cache": lambda: cached(cached.cache_info().currsize),
     "cached result": lambda: cached(0).append(1),
     "partial": lambda: PART.keywords["names"].append(1),
@@ -159,7 +159,7 @@ def look() -> dict[str, Any]:
         "values": [NUMBER, LIST, TABLE, sorted(SET), [*QUEUE], NESTED, ARRAY.tolist(), ROWS.tolist()],
         "classes": [Counts.number, Counts.names, Counts.Inner.number],
         "objects": [COUNTS.seen, SPACE.number, SLOTS.number],
-        "functions": [ADD.__closure__[0].cell_contents, remember.__defaults__, marked.calls, PART.keywords],  # type: ignore[attr-defined]
+        "functions": [ADD.__closure__[0].cell_contents, remember.__defaults__, marked.calls, PART.keywords],  # type: ignore[attr-defined]  # functions and their attributes
         "cache": cached.cache_info().currsize,
         "keras": [CALLBACKS[0].count, INITIALIZER.stddev, float(OPTIMIZER.learning_rate), float(METRIC.result())],
         "variable": float(VARIABLE),
