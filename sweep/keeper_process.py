@@ -36,6 +36,9 @@ from sweep.text import counted, duration
 FIRST_S = 30.0
 """Seconds after which a keeper ends that has got no command."""
 
+REQUEST_S = 10.0
+"""Seconds in which whoever connects must say what it wants."""
+
 LOOK_S = 1.0
 _CONTAINER = Path("/sys/fs/cgroup")
 LEAST_MEMORY = 0.1
@@ -161,16 +164,22 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         while True:
             connection = listener.accept()[0]
-            try:
-                self._answer(connection)
-            except (OSError, ValueError, KeyError):  # it is gone, or speaks something else
-                connection.close()
+            # a thread for each: one that connects and says nothing must not keep others waiting
+            threading.Thread(target=self._serve_connection, args=(connection,), daemon=True).start()
+
+    # ---- in a thread for each connection
+
+    def _serve_connection(self, connection: socket.socket) -> None:
+        try:
+            self._answer(connection)
+        except (OSError, ValueError, KeyError):  # it is gone, or speaks something else
+            connection.close()
 
     def _answer(self, connection: socket.socket) -> None:
         if not messages.is_own(connection):
             connection.close()
             return
-        connection.settimeout(10.0)
+        connection.settimeout(REQUEST_S)
         received = messages.receive_request(connection)
         connection.settimeout(None)
         if received is None:

@@ -79,7 +79,7 @@ def refused(folder: Path, name: str, more: str) -> list[str]:
     (folder / "m.py").write_text(MODULE)
     text = f"trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
     try:
-        refuse(checking.infeasible(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
+        refuse(checking.find_certain_failures(parse_spec(text, "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])))
     except InputError as error:
         return [problem.where for problem in error.problems]
     return []

@@ -296,6 +296,18 @@ def test_an_exception_of_a_command_ends_that_command_alone(
     assert capfd.readouterr().err.count("ValueError: a fault of ours") == 2
 
 
+def test_who_connects_and_says_nothing_keeps_nobody_waiting(
+    start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_process, "REQUEST_S", 600.0)
+    kept = start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+        silent.connect(str(kept.place))
+        keeper = Keeper.find(kept.place)
+        assert keeper is not None
+        assert keeper.ask("look") == {"process": kept.process, "is_busy": False}
+
+
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\5hello", b"\xff\xff\xff\xff{}", b"GET / HTTP/1.1\r\n\r\n"])
 def test_what_is_no_request_is_dropped(start: Callable[..., Kept], content: bytes) -> None:
     kept = start()
