@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.analysis.search_efficiency import correlation, metric_at
+from sweep.analysis.search_efficiency import correlation, metric_at, metric_at_units
 from sweep.events import Status
+from sweep.progress import HUNDREDTHS, SHARE
 from sweep.space import early_terminate
 from sweep.space.early_terminate import Misfit
 from sweep.store.folder import ResultsFolder
@@ -34,11 +35,12 @@ class RungRanks:
     """
 
     metric: str
-    epoch: int
+    epoch: int | None  # of the rung; None in a sweep with minutes
     trials: int
     value: float | None  # None for fewer than three trials, or if all have the same score
     low: float | None = None
     high: float | None = None
+    share: float | None = None  # of a trial's budget, at which the rung is in a sweep with minutes
 
     @property
     def is_poor(self) -> bool:
@@ -52,6 +54,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     The result is empty if the sweep has no rungs, or no trial that trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
+    length = _read_timed_length(sweep.info)
     ended = []
     for one in sweep.trials:
         if one.status in (Status.COMPLETED, Status.INFEASIBLE) and one.epochs:
@@ -61,16 +64,23 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     found = []
     for metric, _ in sweep.objectives:
         lasts = np.array([one.metrics.get(metric, math.nan) for one in ended])
-        at_rungs = metric_at(read, metric, rungs)[[one.trial for one in ended]]
-        for rung, values in zip(rungs, at_rungs.T, strict=True):
-            later = np.array([one.epochs > rung for one in ended])
-            known = later & np.isfinite(values) & np.isfinite(lasts)
+        if length is None:
+            at_rungs = metric_at(read, metric, rungs)
+        else:
+            at_rungs = metric_at_units(read, metric, rungs, length)
+        for rung, values in zip(rungs, at_rungs[[one.trial for one in ended]].T, strict=True):
+            known = np.isfinite(values) & np.isfinite(lasts)
+            if length is None:
+                known &= np.array([one.epochs > rung for one in ended])
+                epoch, share = rung, None
+            else:
+                epoch, share = None, rung / length
             agreement = correlation(values[known], lasts[known])
             count = int(known.sum())
             if agreement is None:
-                found.append(RungRanks(metric, rung, count, None))
+                found.append(RungRanks(metric, epoch, count, None, share=share))
             else:
-                found.append(RungRanks(metric, rung, count, agreement.value, agreement.low, agreement.high))
+                found.append(RungRanks(metric, epoch, count, agreement.value, agreement.low, agreement.high, share))
     return tuple(found)
 
 
@@ -80,18 +90,21 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
     from sweep.store import reading
 
     objectives = folder.read_info().objectives
-    read = reading.read_tables(folder, ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives)])
+    metrics = [f"metric.{name}" for name, _ in objectives]
+    read = reading.read_tables(folder, ["trial", "epoch", SHARE, *metrics])
     return measure_rungs(make_sweep(folder, read), read)
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's rule stops or pauses trials.
+    """Return the epochs at which a sweep's rule stops or pauses trials; in a sweep with minutes, the units of these.
 
-    () without a rule, with a user's own one, and with minutes, whose shares trials reach at different epochs.
+    () without a rule, and with a user's own one.
     """
     stored = info.spec.get("early_terminate")
-    epochs = info.epochs
-    if not isinstance(stored, Mapping) or not isinstance(epochs, int) or info.spec.get("minutes") is not None:
+    length = _read_timed_length(info)
+    if length is None:
+        length = info.epochs if isinstance(info.epochs, int) else None
+    if not isinstance(stored, Mapping) or length is None:
         return ()
     keys = {}
     for name, value in stored.items():
@@ -101,9 +114,18 @@ def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
     try:
         if rule is None:
             return ()
-        return early_terminate.compute_decision_epochs(rule(**keys), epochs)
+        return early_terminate.compute_decision_epochs(rule(**keys), length)
     except (Misfit, TypeError):  # written by another release
         return ()
+
+
+def _read_timed_length(info: SweepInfo) -> int | None:
+    """Return the length of a trial in the units of its rungs, if the sweep has minutes; otherwise None."""
+    if info.spec.get("minutes") is None:
+        return None
+    if isinstance(info.epochs, int):
+        return info.epochs
+    return HUNDREDTHS
 
 
 def _thin_epochs(epochs: Sequence[int]) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sweep.analysis.ranking import RankedConfiguration, Ranking
 from sweep.events import Role, Status
+from sweep.progress import SHARE, count_units
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.intervals import Z
 
@@ -238,6 +239,32 @@ def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     trial, epoch, value = (reading.numbers(read.metrics, column, missing=math.nan) for column in columns)
     known = np.isin(epoch, epochs) & np.isfinite(value)
     curves[trial[known].astype(np.int64), np.searchsorted(epochs, epoch[known])] = value[known]
+    return curves
+
+
+def metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int) -> Floats:
+    """Return a metric as an array (trials by number, units), NaN where it is unknown.
+
+    For sweeps with minutes, whose trials are ``length`` units long. The value at a unit is that of the epoch in which
+    the trial reached it, as stopping rules see it. The last unit that a trial reached has its last epoch, with which
+    nothing is to be compared, so that its value is NaN there.
+    """
+    from sweep.store import reading
+
+    count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1
+    curves = np.full((count, len(units)), math.nan)
+    name = f"metric.{metric}"
+    if name not in read.metrics.column_names or SHARE not in read.metrics.column_names:
+        return curves
+    columns = [reading.numbers(read.metrics, column, missing=math.nan) for column in ("trial", "epoch", SHARE, name)]
+    table = np.column_stack(columns)
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    for trial in np.unique(table[:, 0]):
+        own = table[table[:, 0] == trial]
+        reached = np.array([count_units(int(epoch), share, length) for epoch, share in own[:, 1:3]])
+        places = np.searchsorted(reached, units)  # of the first epoch at or beyond each unit
+        before_the_last = places < len(own) - 1
+        curves[int(trial), before_the_last] = own[places[before_the_last], 3]
     return curves
 
 

@@ -51,6 +51,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep import analysis
     from sweep.analysis import ranking, report_data, rung_ranks, search_efficiency, verdict
+    from sweep.progress import SHARE
     from sweep.render import console, document
     from sweep.render.tables import (
         answered,
@@ -68,7 +69,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from sweep.store.folder import ResultsFolder, told_apart
 
     folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
-    columns = {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
+    columns = {*report_data.COLUMNS, "epoch", SHARE, *ranking.COLUMNS}
     read = []
     for called, folder in folders.items():
         metrics = []

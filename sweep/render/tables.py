@@ -465,16 +465,22 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
         known = []
         for one in ranks:
             if one.metric == metric and one.value is not None:
-                known.append(f"{one.value:.2f} at epoch {one.epoch} ({counted(one.trials, 'trial')})")
+                known.append(f"{one.value:.2f} at {_name_rung(one)} ({counted(one.trials, 'trial')})")
         if known:
             yield f"rank correlation of {metric} with the last epoch: {', '.join(known)}"
     poor = [one for one in ranks if one.is_poor]
     if poor:
-        last = max(poor, key=lambda one: one.epoch)
+        last = poor[-1]
         yield (
-            f"at epoch {last.epoch} {last.metric} says little about the last epoch (correlation below "
+            f"at {_name_rung(last)} {last.metric} says little about the last epoch (correlation below "
             f"{last.high:.2f}): let early_terminate begin later (min_iter)"
         )
+
+
+def _name_rung(one: RungRanks) -> str:
+    if one.share is None:
+        return f"epoch {one.epoch}"
+    return f"{100 * one.share:.3g} % of the budget"
 
 
 def held_out_lines(one: SamplingError | None) -> Iterator[str]:

@@ -5,20 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from folders import story
 
 from sweep.analysis import rung_ranks
-from sweep.events import Status
+from sweep.analysis.search_efficiency import metric_at_units
+from sweep.events import EpochReported, Status
+from sweep.progress import HUNDREDTHS, UnitReports
 from sweep.render.tables import rung_lines
 from sweep.store.folder import ResultsFolder
+from sweep.store.reading import read_tables
 
 DONE = Status.COMPLETED
 ASHA = {"type": "asha", "min_iter": 1, "eta": 2.0}
 
 
-def with_rule(folder: ResultsFolder, rule: object, epochs: int) -> ResultsFolder:
+def with_rule(
+    folder: ResultsFolder, rule: object, epochs: int | None, *, minutes: float | None = None
+) -> ResultsFolder:
+    spec: dict[str, object] = {"early_terminate": rule}
+    if epochs is not None:
+        spec["epochs"] = epochs
+    if minutes is not None:
+        spec["minutes"] = minutes
     info = json.loads(folder.info.read_text())
-    folder.info.write_text(json.dumps({**info, "spec": {"epochs": epochs, "early_terminate": rule}}))
+    folder.info.write_text(json.dumps({**info, "spec": spec}))
     return folder
 
 
@@ -75,3 +87,55 @@ def test_a_rule_that_decides_after_every_epoch_is_measured_at_some(sweep_of: Cal
     found = rung_ranks.measure_folder(with_rule(sweep_of(runs), {"type": "median"}, 40))
     assert len(found) == rung_ranks.MOST_RUNGS
     assert (found[0].epoch, found[-1].epoch) == (1, 39)
+
+
+@pytest.mark.parametrize(("epochs", "rule"), [(None, {**ASHA, "min_iter": 50}), (10, {**ASHA, "min_iter": 5})])
+def test_with_minutes_a_rung_is_where_a_trial_has_used_that_share(
+    sweep_of: Callable[..., ResultsFolder], epochs: int | None, rule: dict[str, object]
+) -> None:
+    runs = []
+    shares = []
+    for a in range(6):
+        last = 0.1 * a
+        if a % 2:  # a fast model reaches half of its time in its third epoch, a slow one in its first
+            runs.append(({"a": a}, DONE, curve(0.9, 0.8, last, 0.5, last)))
+            shares.append([0.2, 0.4, 0.6, 0.8, 1.0])
+        else:
+            runs.append(({"a": a}, DONE, curve(last, last)))
+            shares.append([0.5, 1.0])
+    runs.append(({"a": 6}, Status.PRUNED, curve(0.95)))  # not trained to its end
+    shares.append([0.5])
+    runs.append(({"a": 7}, DONE, curve(0.1)))  # a single epoch is rung and end at once
+    shares.append([1.0])
+    folder = with_rule(sweep_of(runs, shares=shares), rule, epochs, minutes=3)
+    (found,) = rung_ranks.measure_folder(folder)
+    assert (found.epoch, found.share, found.trials, found.value) == (None, 0.5, 6, pytest.approx(1.0))
+    assert list(rung_lines([found])) == [
+        "rank correlation of acc with the last epoch: 1.00 at 50 % of the budget (6 trials)"
+    ]
+
+
+def test_with_minutes_rungs_are_where_the_rule_itself_sees_them(sweep_of: Callable[..., ResultsFolder]) -> None:
+    draws = np.random.default_rng(0)
+    runs = []
+    shares = []
+    for a in range(20):
+        ends = np.cumsum(draws.random(draws.integers(2, 30)))
+        shares.append((ends / ends[-1]).tolist())
+        runs.append(({"a": a}, DONE, curve(*draws.random(len(ends)).tolist())))
+    folder = with_rule(sweep_of(runs, shares=shares), ASHA, None, minutes=1)
+    read = read_tables(folder)
+    units = list(range(1, HUNDREDTHS))
+    seen = np.full((20, len(units)), np.nan)
+    reports = UnitReports(HUNDREDTHS)
+    for event in story(runs, shares=shares):
+        for one in reports.translate(event):
+            is_last = isinstance(event, EpochReported) and event.epoch == len(shares[event.trial])
+            if isinstance(one, EpochReported) and one.epoch < HUNDREDTHS and not is_last:
+                seen[one.trial, one.epoch - 1] = one.metrics["acc"]
+    np.testing.assert_array_equal(metric_at_units(read, "acc", units, HUNDREDTHS), seen)
+
+
+def test_without_shares_nothing_is_said(sweep_of: Callable[..., ResultsFolder]) -> None:
+    folder = with_rule(sweep_of([({"a": a}, DONE, curve(a, a)) for a in range(4)]), ASHA, None, minutes=1)
+    assert {one.value for one in rung_ranks.measure_folder(folder)} == {None}
