@@ -1,4 +1,4 @@
-"""Formatting of numbers, times, names and foreign text for people."""
+"""Formatting of numbers, times, names and foreign text for people, and suggestions for misspelled names."""
 
 from __future__ import annotations
 

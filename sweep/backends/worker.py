@@ -1,8 +1,8 @@
 """A worker: trains one trial after another with one trainable, step by step.
 
-A step trains up to the next point at which the driver may decide: an epoch at which the scheduler can prune, a due
-checkpoint, about a second of epochs, or the end. An exception of a trainable ends only its trial. This module depends
-neither on Ray nor on the driver; backends bring an `Order` in and a `Progress` out.
+A step trains up to the next point at which the driver may decide: an epoch at which the scheduler can prune, about a
+second of epochs, or the end; then a checkpoint is saved if one is due. An exception of a trainable ends only its trial.
+This module depends neither on Ray nor on the driver; backends bring an `Order` in and a `Progress` out.
 """
 
 from __future__ import annotations

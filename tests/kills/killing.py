@@ -113,8 +113,15 @@ resources: {max_concurrent: 1}
 MORE = GRID.replace("name: grid", "name: more\nrun_cap: 6").replace("epochs: 14", "epochs: 8")
 STEERED = GRID.replace("name: grid", "name: steered")
 FEWER = SEARCH.replace("name: search", "name: fewer\nrepeats: 3").replace("run_cap: 16", "run_cap: 4")
+TIMED = GRID.replace("name: grid", "name: timed").replace("epochs: 14", "minutes: 0.1")
+TIMED_SEARCH = (
+    SEARCH.replace("name: search", "name: timed_search")
+    .replace("epochs: 9", "epochs: 9\nminutes: 0.06")
+    .replace("type: asha,", "type: asha_promotion,")
+)
 SWEEPS = {
     **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "auto": AUTO, "population": POPULATION},
+    **{"timed": TIMED, "timed_search": TIMED_SEARCH},
     **{"more": MORE, "fewer": FEWER, "steered": STEERED},
     **{"fused": FUSED, "shrinking": SHRINKING, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS},
 }

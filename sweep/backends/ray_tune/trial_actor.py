@@ -32,7 +32,7 @@ class TrialWorker(tune.Trainable):
     """Passes orders and progress between Tune and `sweep.backends.worker.Worker`.
 
     Tune sets up actors that it may never use, and treats an exception in `reset_config` as a failure of the trial. Both
-    methods therefore only store the order.
+    methods therefore prepare the process and its workers, but begin no trial.
     """
 
     @classmethod

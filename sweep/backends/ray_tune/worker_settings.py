@@ -1,4 +1,4 @@
-"""What a worker's process sets once, by its first trial: all trials that it trains must agree on it."""
+"""The settings in which trials must agree to be trained by the same worker; they are compared here, and not set."""
 
 from __future__ import annotations
 
