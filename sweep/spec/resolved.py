@@ -318,4 +318,6 @@ def _changed(block: Block) -> dict[str, Value]:
 
 
 _TRAINING: dict[str, Value] = Training().described()
-_DEFAULTS: dict[str, Value] = {"max_restarts": 3, "retries": 0}
+_DEFAULTS: dict[str, Value] = {}
+for _key in ("max_restarts", "retries"):
+    _DEFAULTS[_key] = sweep_file.SweepFile.model_fields[_key].default
