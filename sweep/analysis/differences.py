@@ -55,7 +55,7 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
             f"The code or a version of its packages has changed since the beginning{of}: "
             "scores from before and after may not compare."
         )
-    if differing := sweep_info.differing(sweep.info for sweep in sweeps):
+    if differing := sweep_info.list_identity_differences(sweep.info for sweep in sweeps):
         told.append(f"These sweeps differ in more than their parameters: in {', '.join(differing)}.")
     return " ".join(told)
 

@@ -189,7 +189,7 @@ class LogReader:
             self._refreshed = time.monotonic()
         if not self._path.exists():
             return []
-        if log.is_another(self._path, self._offset, self._mark):
+        if log.was_replaced(self._path, self._offset, self._mark):
             self._offset = 0
             return None
         events, self._offset = log.read_from(self._path, self._offset)

@@ -20,7 +20,7 @@ from sweep.backends.job import CHECKPOINTS, checkpoint_key
 from sweep.errors import StoreError
 from sweep.store.disk import process, removed_if_it_fails
 from sweep.store.locks import waiting_for
-from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, patiently
+from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, call_patiently
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
@@ -52,8 +52,8 @@ def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: f
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / checkpoint_key(trial)
-    for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
-        if patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
+    for name, files in call_patiently(lambda: list_checkpoints(store, trial), patience_s).items():
+        if call_patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
             yield here / name
 
 
@@ -137,7 +137,7 @@ class Sender:
 
     def _upload_patiently(self) -> None:
         try:
-            patiently(self._upload, AWAY_S, self._check_needed)
+            call_patiently(self._upload, AWAY_S, self._check_needed)
         except _NoLongerNeeded:
             pass
         except StoreAway as error:

@@ -65,9 +65,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         space_lines,
     )
     from sweep.store import reading
-    from sweep.store.folder import ResultsFolder, told_apart
+    from sweep.store.folder import ResultsFolder, name_uniquely
 
-    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
+    folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
     columns = {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     read = []
     for called, folder in folders.items():
@@ -131,9 +131,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
     from sweep.render import document
     from sweep.render.report import page
     from sweep.store.disk import replacing
-    from sweep.store.folder import ResultsFolder, told_apart
+    from sweep.store.folder import ResultsFolder, name_uniquely
 
-    folders = [*told_apart(ResultsFolder.open(results, name) for name in sweeps).values()]
+    folders = [*name_uniquely(ResultsFolder.open(results, name) for name in sweeps).values()]
     target = output or folders[0].report
     html = page(folders)
     with replacing(target) as aside:

@@ -13,7 +13,7 @@ from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread, count_seeds_needed
 from sweep.statistics.racing import FIRST_SEEDS, compute_race_level
-from sweep.store.folder import ResultsFolder, newest
+from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
 LOOKED_AT = 20  # largest number of sweeps searched, the newest first
 
@@ -90,7 +90,7 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     if not spec.metrics:
         return None
     found = None
-    for folder in newest(results)[:LOOKED_AT]:
+    for folder in list_begun_sweeps(results)[:LOOKED_AT]:
         try:
             known = _known(folder, spec)
         except SweepError:  # damaged; commands that read it for its own sake report that

@@ -25,7 +25,7 @@ from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store.folder import ResultsFolder, newest
+from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
@@ -289,7 +289,7 @@ def find_earlier_times(
     Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
-    for folder in newest(results):
+    for folder in list_begun_sweeps(results):
         try:
             info = folder.read_info()
             if info.trainable != trainable or info.simulated_gpus != simulated_gpus:

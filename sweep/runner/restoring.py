@@ -32,7 +32,7 @@ from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
-from sweep.store.tables import of_log, write
+from sweep.store.tables import build_tables, write
 from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
@@ -95,7 +95,7 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     """
     found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
-        raise folder.none_completed()
+        raise folder.make_none_completed_error()
     if len(found.best) > 1:
         front = ", ".join(str(row.trials[0].trial) for row in found.best[:SHOWN])
         names = " and ".join(name for name, _ in found.objectives)
@@ -209,7 +209,7 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
         if isinstance(change, Reported) and change.event.trial == trial:
             reports[change.event.epoch] = change.event
     if trial not in ledger.trials:
-        raise folder.no_trial(trial, ledger.trials)
+        raise folder.make_no_trial_error(trial, ledger.trials)
     return ledger.trials[trial], reports
 
 
@@ -351,7 +351,7 @@ def evaluate_tests(
             log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
             count += 1
         if count:
-            write(folder, of_log(folder))
+            write(folder, build_tables(folder))
     return count
 
 

@@ -206,7 +206,7 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     for _, end in ledger.follow(folder.log):
         offset = end
     if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
-        raise folder.no_trial(trial, ledger.trials)
+        raise folder.make_no_trial_error(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise RefusedError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset

@@ -22,7 +22,7 @@ from sweep.render.report.lineage import draw_lineage
 from sweep.render.report.page_data import SLICES, as_json, report_document
 from sweep.render.tables import counted_by, held_out_lines, rung_lines, space_lines
 from sweep.render.tables import efficiency_lines as worth_lines
-from sweep.store.folder import ResultsFolder, told_apart
+from sweep.store.folder import ResultsFolder, name_uniquely
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
@@ -94,7 +94,7 @@ def _collect_values(
 
     points = POINTS // len(folders)
     accounts = []
-    for name, folder in told_apart(folders).items():
+    for name, folder in name_uniquely(folders).items():
         accounts.append(report_data.read_report_data(folder, points, name))
     ranking = rank([one.sweep for one in accounts])
     worths = []
