@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.analysis.search_efficiency import correlation, metric_at
+from sweep.analysis.search_efficiency import compute_correlation, read_metric
 from sweep.events import Status
 from sweep.space import early_terminate
 from sweep.space.early_terminate import Misfit
@@ -42,14 +42,15 @@ class RungRanks:
 
     @property
     def is_poor(self) -> bool:
-        """True if the rung certainly says little about the end: its interval lies below `POOR`."""
+        """True if the ranks at the rung certainly say little about the last epoch: the interval lies below `POOR`."""
         return self.high is not None and self.high < POOR
 
 
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
-    """Return the rank correlation of each rung of a sweep, for each objective; ``read`` has the metrics of all epochs.
+    """Return how well ranks at each rung agree with those at the last epoch, by rung and objective.
 
-    The result is empty if the sweep has no rungs, or no trial that trained to its end.
+    ``read`` must have the metrics of all epochs. The result is empty if the sweep has no rungs, or no trial that
+    trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
     ended = []
@@ -61,11 +62,11 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     found = []
     for metric, _ in sweep.objectives:
         lasts = np.array([one.metrics.get(metric, math.nan) for one in ended])
-        at_rungs = metric_at(read, metric, rungs)[[one.trial for one in ended]]
+        at_rungs = read_metric(read, metric, rungs)[[one.trial for one in ended]]
         for rung, values in zip(rungs, at_rungs.T, strict=True):
             later = np.array([one.epochs > rung for one in ended])
             known = later & np.isfinite(values) & np.isfinite(lasts)
-            agreement = correlation(values[known], lasts[known])
+            agreement = compute_correlation(values[known], lasts[known])
             count = int(known.sum())
             if agreement is None:
                 found.append(RungRanks(metric, rung, count, None))
@@ -75,7 +76,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Return the result of `measure_rungs` for the sweep in a folder. Raises `StoreError`."""
+    """Read the sweep in a folder and return the result of `measure_rungs` for it. Raises `StoreError`."""
     from sweep.analysis.sweep_rows import make_sweep
     from sweep.store import reading
 
@@ -85,9 +86,9 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's rule stops or pauses trials.
+    """Return the epochs at which a sweep's stopping rule decides; () if there are none or they differ by trial.
 
-    () without a rule, with a user's own one, and with minutes, whose shares trials reach at different epochs.
+    They differ with a user's own rule, and with minutes, whose shares trials reach at different epochs.
     """
     stored = info.spec.get("early_terminate")
     epochs = info.epochs

@@ -158,7 +158,7 @@ class LoadedSweep:
         from sweep.analysis import studies
 
         folder = self._only("study()")
-        return studies.of_read(folder, self._tables[0])
+        return studies.make_study(folder, self._tables[0])
 
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None

@@ -33,7 +33,7 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
     from sweep.render import console, document
     from sweep.render.tables import print_table, sweeps_grid
 
-    found = verdict.listed_sweeps(results)
+    found = verdict.list_summaries(results)
     if as_json:
         click.echo(document(found))
     elif found:
@@ -84,7 +84,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         ((only_sweep, only_tables),) = read
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
-        noise = ranking.noise_of(ranked, only_tables)
+        noise = ranking.find_sampling_error(ranked, only_tables)
     rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:

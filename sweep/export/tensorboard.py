@@ -55,7 +55,7 @@ class EventFiles:
         self._events = import_events()
         self._sweep = sweep
         self._target = target
-        space = studies.space_of(sweep)
+        space = studies.read_space(sweep)
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         info = sweep.read_info()
         self._folds = info.folds

@@ -299,7 +299,7 @@ class _Records:
             return []
         name = self._setting.objective.name
         deviation = best.measures.get("validation_loss_std")
-        found = ranking.noise_of_metric(name, best.metrics[name], self._examples, deviation)
+        found = ranking.compute_sampling_error(name, best.metrics[name], self._examples, deviation)
         if found is None:
             return []
         return [(found.difference, f"what {found.examples} validation examples can tell")]

@@ -74,9 +74,9 @@ def detectable(
     else:
         metric = ""
     if known is not None:
-        examples = ranking.noise_of_metric(metric, known.level, known.examples, known.loss_deviation)
+        examples = ranking.compute_sampling_error(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
-            needed_examples = ranking.examples_for(by_seeds, examples.deviation)
+            needed_examples = ranking.count_needed_examples(by_seeds, examples.deviation)
     return Detectable(
         configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
     )

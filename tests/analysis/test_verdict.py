@@ -234,7 +234,7 @@ def confirmation(*rows: Confirmed, over: str = "", decided: bool = False, metric
             ),
             "The best configuration beats the baseline by 0.25 (0.12 to 0.5) over 8 fresh seeds. Best is X, told apart "
             "from 1 other finalist (one is left). Its val_acc was 0.7500 in the search and is 0.8750 with fresh seeds, "
-            "0.6250 on the test data: the search was 0.12 too modest.",
+            "0.6250 on the test data: the search underestimated it by 0.12.",
         ),
         (
             confirmation(confirmed(1, None), confirmed(2, is_baseline=True, low=None)),

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from sweep.analysis import rung_ranks, search_efficiency, verdict
-from sweep.analysis.ranking import Ranking, noise_of, rank
+from sweep.analysis.ranking import Ranking, find_sampling_error, rank
 from sweep.analysis.report_data import POINTS, ReportData
 from sweep.events import LOST, Status
 from sweep.render.report.lineage import draw_lineage
@@ -103,7 +103,7 @@ def _collect_values(
         if efficiency is not None:
             worths.append(efficiency)
     if len(accounts) == 1:
-        noise = noise_of(ranking, accounts[0].tables)
+        noise = find_sampling_error(ranking, accounts[0].tables)
     else:
         noise = None
     rungs = {}
