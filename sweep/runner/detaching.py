@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError, Problem
-from sweep.store.disk import process, storing
+from sweep.store.disk import get_process_name, storing
 from sweep.store.folder import ResultsFolder
 
 LOOK_S = 0.1
@@ -44,7 +44,7 @@ def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     is ended.
     """
     earlier_bytes = _find_size(folder.log)
-    output = folder.path.parent / f".{folder.name}.{process()}.driver.log"
+    output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         stream = output.open("wb")

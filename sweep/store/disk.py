@@ -14,7 +14,7 @@ from sweep.errors import StoreError
 _PROCESS = secrets.token_hex(4)
 
 
-def process() -> str:
+def get_process_name() -> str:
     """Return an identifier of this process that is unique even in a folder shared by several machines."""
     return f"{os.getpid()}-{_PROCESS}"
 
@@ -31,7 +31,7 @@ def storing(path: Path) -> Iterator[None]:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path. After the block, the file there replaces ``path``, which is complete at any time."""
-    aside = path.with_name(f".{path.name}.{process()}")
+    aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
         try:
             yield aside

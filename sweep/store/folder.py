@@ -17,7 +17,7 @@ from pathlib import Path
 from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.events import convert_to_json_types
 from sweep.store import object_store, remote, sweep_info
-from sweep.store.disk import process, removed_if_it_fails, replacing, storing
+from sweep.store.disk import get_process_name, removed_if_it_fails, replacing, storing
 from sweep.store.locks import HAS_LOCKS, is_locked, lock
 from sweep.store.object_store import ObjectStore, is_url, mark_as_copy, store_of
 from sweep.store.sweep_info import Fields, SweepInfo
@@ -118,7 +118,7 @@ class ResultsFolder:
             store = root.below(name)
         if store is not None:
             remote.pull(folder.path, store)
-        aside = cls(results_dir / f".{name}.{process()}")
+        aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
             _check_free(folder)
