@@ -99,7 +99,10 @@ class Hooks:
 
 
 class Coordinator:
-    """Drives one sweep. A backend calls its methods, those of `Driver`, and does what they return."""
+    """Drives one sweep: chooses what to train, logs what was trained, and decides which trials end or pause.
+
+    A backend calls the methods of `Driver` and does what they return.
+    """
 
     def __init__(
         self,
@@ -154,30 +157,31 @@ class Coordinator:
 
     @property
     def spec(self) -> Spec:
-        """The sweep as the events so far have it."""
+        """The sweep file with the changes so far."""
         return self._spec
 
     @property
     def exhausted(self) -> bool:
+        """Whether the searcher has no further configuration."""
         return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
     def enough(self) -> str | None:
-        """Why the search starts no more configurations, although there are some (`stop_when.gain`); None if it does."""
+        """Why the search starts no more configurations by `stop_when.gain`; None while it does."""
         if self._gain is None:
             return None
         return self._gain.reason
 
     @property
     def confirmed(self) -> str:
-        """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
+        """Why the confirmation ended, in words; empty if it has not ended or there is none."""
         if not self._confirming:
             return ""
         return self._auxiliary.race().over
 
     @property
     def room(self) -> int | None:
-        """Number of trials that run at once with automatic GPU shares; None if the shares are fixed."""
+        """Number of trials that may run at once with automatic GPU shares; None if the shares are fixed."""
         return self._sharing.room
 
     @property
@@ -192,11 +196,11 @@ class Coordinator:
 
     @property
     def running(self) -> int:
-        """Number of trials whose worker exists or is being started."""
+        """Number of trials that have a worker, which may still be starting."""
         return sum(trial.has_worker for trial in self._open.values()) + len(self._dying)
 
     def recall(self, event: Event) -> Change:
-        """Replay an event of an earlier session, before this one starts; return the change it makes."""
+        """Replay an event of an earlier session, before this one starts; return the change."""
         self._resumed = True
         return self._learn(event)
 
@@ -208,7 +212,7 @@ class Coordinator:
         confirming: bool = False,
         settings: Mapping[str, Value] | None = None,
     ) -> int:
-        """Start a session, after replaying ``events``, and return the number of failed trials that will be retried.
+        """Start a session, after replaying ``events``; return the number of failed trials that will be retried.
 
         Arguments:
             events: earlier events that `recall` has not been called with.
@@ -251,7 +255,7 @@ class Coordinator:
     def next(self, worker: str = "") -> Order | None:
         """Return the next trial for a free worker; None if there is none to start now.
 
-        Trials for which an earlier sweep has the whole result are answered from it and skipped.
+        A trial for which an earlier sweep has the whole result ends with that result, and the one after it is returned.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -315,6 +319,7 @@ class Coordinator:
         return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        """Return the start of the search's next trial; None if there is none to start now."""
         chosen = self._choose_place(worker)
         if chosen is None:
             return None
@@ -326,9 +331,9 @@ class Coordinator:
         return self._auxiliary.searched(place, params, parent)
 
     def _choose_place(self, worker: str) -> tuple[int, Params] | None:
-        """Return place and parameters of the next trial of the search; None if there is none to start.
+        """Return the place and the parameters of the search's next trial; None if there is none to start.
 
-        A search that has gained enough still trains what a person wants: added configurations, and further repeats.
+        After `stop_when.gain` has ended the search, only added configurations and further repeats are left.
         """
         if not self.enough:
             return self._upcoming.choose(worker)
@@ -341,7 +346,7 @@ class Coordinator:
         return None
 
     def _count_lacking(self) -> int:
-        """Return how many trials must still start because a change of `repeats` asks for more of each configuration."""
+        """Return how many trials still have to start because `repeats` was raised."""
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
             if trial.place is not None and trial.place >= self._numbering.first:
@@ -349,20 +354,20 @@ class Coordinator:
         return count
 
     def _find_end(self) -> int | None:
-        """Return the first place beyond the limits on the number of configurations; None without limits."""
+        """Return the first place that the limits on the number of configurations exclude; None without limits."""
         if self._limits.cap is None:
             return None
         return self._numbering.find_end(self._limits.cap)
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Act on what a person did, now or in an earlier session."""
+        """Apply a person's change or added configurations, of this session or an earlier one."""
         if isinstance(event, SweepChanged):
             self._change(event, self._present.spec)
         elif _pass_on(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()
 
     def _change(self, event: SweepChanged, after: Spec) -> None:
-        """Go on with a changed sweep."""
+        """Apply a changed sweep file to everything that depends on it."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
         self._objective = after.objectives[0]
@@ -387,7 +392,7 @@ class Coordinator:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
-        """Change the number of trials of each configuration; trials that are missing after that start next."""
+        """Apply another number of trials of each configuration; the trials that are missing now start next."""
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
         if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
@@ -400,7 +405,7 @@ class Coordinator:
         self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
-        """Return a searcher that was told all so far and can go on with other repeats."""
+        """Return a searcher whose repeats can change, after it has observed everything that the present one has."""
         searcher = Repeated(self._make_searcher(), Numbering.of(self._first), self._make_searcher)
         present = PresentSpec(self._first)
         for change, heard in self._iterate_changes():
@@ -413,7 +418,7 @@ class Coordinator:
         return searcher
 
     def _change_rule(self, after: Spec) -> None:
-        """Apply another stopping rule from now on; it knows all that was reported before."""
+        """Replace the scheduler by that of another stopping rule, after it has observed all earlier reports."""
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
@@ -423,7 +428,7 @@ class Coordinator:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _change_gain_rule(self, after: Spec) -> None:
-        """Replace the model of the expected gain; the new one first observes all trials in the present space."""
+        """Replace the model of the expected gain by one that has observed all trials in the present space."""
         self._gain = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
@@ -433,12 +438,12 @@ class Coordinator:
         self._gain.asks = True
 
     def _iterate_search(self) -> Iterator[Event]:
-        """Yield the events of the search so far, as searcher and scheduler observe them."""
+        """Yield the events so far in the form in which searcher and scheduler observe them."""
         for _, heard in self._iterate_changes():
             yield from heard
 
     def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the changes so far, each with the events that searcher and scheduler observe for it."""
+        """Yield the changes so far, each with the events that searcher and scheduler observe because of it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None:
             units = None
@@ -455,11 +460,15 @@ class Coordinator:
                 yield change, tuple(units.translate(heard))
 
     def _make_pauses(self) -> Pauses:
+        """Return the `Pauses` for the present searcher and scheduler."""
         reword = str if self._units is None else self._units.reword
         return Pauses(self._searcher, self._scheduler, self._open, reword)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
-        """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
+        """Log the start of a chosen trial, or take an open one from the queue; return it.
+
+        None if the log cannot be written.
+        """
         match chosen:
             case StartTrial(event):
                 if not self._emit([event]):
@@ -477,10 +486,14 @@ class Coordinator:
         return any(not self._auxiliary.has(number) for number in (*with_worker, *self._dying))
 
     def _has_worker(self, trial: int) -> bool:
+        """Return whether a trial is open and has a worker."""
         return trial in self._open and self._open[trial].has_worker
 
     def _end_given_up_trials(self, *, rest: bool = False) -> bool:
-        """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
+        """End the paused trials that their rule gives up, unless a worker still has one; return whether any ended.
+
+        ``rest``: nothing is left to run, so that the remaining paused trials end too.
+        """
         ends = []
         for end in self._pauses.dropped(rest=rest):
             if not self._has_worker(end.trial):
@@ -490,7 +503,7 @@ class Coordinator:
         return bool(ends)
 
     def _pause_if_held(self, trial: OpenTrial, facts: Facts) -> bool:
-        """Pause a trial if its rule holds it. Return whether it was paused and that was logged."""
+        """Pause a trial if its rule wants it to; return whether the pause was logged."""
         end = self._pauses.end(trial, facts)
         if end is None or not self._emit([end]):
             return False
@@ -498,9 +511,9 @@ class Coordinator:
         return True
 
     def _inherits(self, trial: OpenTrial) -> bool:
-        """Copy the parent's checkpoint for a copied trial; return whether the trial can be trained.
+        """Make sure that a copied trial has its parent's checkpoint; return False if it has none and ended as failed.
 
-        If there is no such checkpoint, the trial ends as failed. Trials without a parent need nothing.
+        Trials without a parent need nothing.
         """
         started = trial.started
         if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
@@ -511,12 +524,12 @@ class Coordinator:
         return not why
 
     def begun(self, trial: int) -> None:
-        """Note that a worker has begun a trial; its timeouts count from now."""
+        """Start timing a trial, which its worker has begun."""
         if self._has_worker(trial):
             self._watch.begin(trial)
 
     def tick(self) -> list[int]:
-        """Check timeouts and limits; return the ended trials whose workers must be killed."""
+        """Check timeouts and limits; return the trials that this ended, whose workers must be killed."""
         self._hooks.look(self)
         if self._watch.is_due():
             self._hooks.tick(self)
@@ -529,7 +542,7 @@ class Coordinator:
         return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Process one step of a worker; return whether the trial continues there."""
+        """Process the progress of a trial from its worker; return whether the worker trains the trial on."""
         self._hooks.look(self)
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
@@ -554,12 +567,12 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process the step that tells which data a trial has loaded; an earlier sweep may have a result for them."""
+        """Process a step in which the worker has found that it has the data of an earlier sweep's result."""
         if self._record(trial, progress):
             self._answer_running(trial)
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
-        """Process a trial's last step in this worker; another worker continues the trial."""
+        """Process the last step of a trial in this worker, and queue the trial for another worker."""
         if not self._record(trial, progress):
             return
         number = trial.started.trial
@@ -568,22 +581,25 @@ class Coordinator:
         self._wait(number, spoilt=progress.spoilt is not None)
 
     def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
-        """Process the end of an attempt that ran out of memory; `lose` is called next, for the spoilt worker."""
+        """Process the end of a trial's attempt that ran out of memory.
+
+        The backend then calls `lose` for the worker, which must not be used again.
+        """
         trial.stage = Stage.OUTGROWN
         if isinstance(progress, Outgrown):
             trial.accumulate = progress.accumulate
         self._record(trial, progress)
 
     def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
-        """Process the last step of a trial."""
+        """Process the last step of a trial, with its end."""
         if progress.fault:
             self._fail(progress.fault)
         self._record(trial, progress, progress.end)
 
     def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
-        """Log the epochs of a step, and ``end`` if the trial gets there. Return whether its worker may train it on.
+        """Log the epochs of a step, and ``end`` if the trial gets there; return whether its worker may train it on.
 
-        It may not if it has ended, pauses, or the log cannot be written.
+        It may not if the trial has ended or pauses, or if the log cannot be written.
         """
         number = trial.started.trial
         fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
@@ -602,7 +618,7 @@ class Coordinator:
         return False
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
-        """End or pause a trial if there is a reason; the first reason counts. Return whether there was one."""
+        """End or pause a trial after a step, for the first reason that applies; return whether there was one."""
         overdue = trial.due_end()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
@@ -615,10 +631,11 @@ class Coordinator:
         return True
 
     def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
+        """End a trial because a user has asked for that."""
         self._emit([structs.replace(trial.dismissed(), facts=facts)])
 
     def _answer_running(self, open_trial: OpenTrial) -> None:
-        """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
+        """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one."""
         answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
@@ -629,7 +646,7 @@ class Coordinator:
             self._again.appendleft(trial)
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
-        """Handle a lost worker. Return True if the trial will be retried elsewhere; retries are limited.
+        """Handle a lost worker; return whether another worker retries its trial, which is limited.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
         trial's fault, and nodes that are taken away do not count at all.
@@ -667,9 +684,9 @@ class Coordinator:
         return True
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
-        """Start no more trials and end the running ones after their present epoch.
+        """Start no more trials, and end the running ones after their present epoch.
 
-        ``asked``: the user wants it, so that the sweep counts as interrupted. The first call counts.
+        ``asked``: the user wants it, so that the sweep counts as interrupted. Later calls have no effect.
         """
         if not self.stopping:
             self.stopping = reason
@@ -677,7 +694,7 @@ class Coordinator:
             self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
-        """End one trial for good, after its present epoch or ``now``."""
+        """Prune a trial on a user's request, after its present epoch or, with ``now``, at once."""
         open_trial = self._open.get(trial)
         if open_trial is None:
             return
@@ -686,32 +703,34 @@ class Coordinator:
             self._dismiss(open_trial, open_trial.dismissed())
 
     def steer(self, request: SteeringRequest) -> bool:
-        """Carry out a person's request, unless that was done before; return whether it is logged.
+        """Log the event of a person's request, which applies it; return whether it is in the log.
+
+        A request that was carried out before is not carried out again.
 
         Raises:
-            InputError: if it is refused.
+            InputError: if the request is refused.
         """
         if request.id in self._ledger.requests:
             return True
         return self._emit([request.make_event(self._position())])
 
     def _position(self) -> Position:
+        """Return the state of the sweep by which requests are checked."""
         name = self._spec.name
         address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
         return Position(name, address, self._ledger, self._present, changes_space, self._began)
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
-        """Return the event by which a session begins with changed settings; none if nothing changes."""
+        """Return the event with which a session changes settings; an empty sequence if they change nothing."""
         if not settings:
             return []
         return features.make_change(changes.apply_settings(self._spec, settings), self._position())
 
     def close(self) -> bool:
-        """End the session and interrupt unfinished trials.
+        """End the session, interrupt unfinished trials, and return whether the sweep is finished or at a limit.
 
-        Return whether the sweep finished or stopped at one of its limits; False if it was stopped by the user or the
-        backend gave up.
+        It is not if the user has stopped it or the backend gave up.
         """
         asked = self._stop_asked
         total = self._present.all_trials
@@ -733,20 +752,21 @@ class Coordinator:
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
-        """End the session without ending its trials, as if it was killed: their state may differ from the log."""
+        """Log that an exception has ended the session; its trials stay open, because their state is unknown."""
         self.leave(f"crashed: {in_short(error)}")
 
     def leave(self, reason: str) -> None:
-        """Log that the session ends at once, without ending its trials, which go on as after a kill."""
+        """Log that the session ends at once; its trials stay open, and are resumed as after a kill."""
         with suppress(StoreError):
             self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:
+        """Return whether no more trials start and the running ones end."""
         self._hooks.look(self)
         return self.stopping is not None
 
     def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """End a trial without waiting for its worker, which is killed if it has one."""
+        """End a trial now, without waiting for its worker; the worker is killed."""
         number = trial.started.trial
         end = self._terms.spared(end, trial.state.retries)
         if trial.has_worker:
@@ -761,12 +781,13 @@ class Coordinator:
         self._watch.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
+        """Return the result of an earlier sweep for a trial; None if there is none."""
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
 
     def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
-        """Use an earlier sweep's epochs as this trial's results, up to where the scheduler prunes or pauses it.
+        """Log an earlier sweep's epochs as a trial's own, up to where the scheduler prunes or pauses it.
 
         Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
         logged.
@@ -791,9 +812,9 @@ class Coordinator:
         return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
-        """Log epochs up to where the trial stops or pauses, and ``end`` if it gets there; return whether that worked.
+        """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
-        Epochs are logged up to one decision epoch at a time, since the decision may discard the later ones.
+        Return whether they are logged. One decision epoch is logged at a time, since it may discard the later epochs.
         """
         part: list[Event] = []
         for epoch, decided in [*trial.reaches(epochs)]:
@@ -808,7 +829,10 @@ class Coordinator:
         return self._emit([*part, end] if end else part)
 
     def _emit(self, events: Sequence[Event]) -> bool:
-        """Log events, then act on them; return whether they were logged. If not, nothing is acted on."""
+        """Log events and then update all state with them; return whether they were logged.
+
+        If the log cannot be written, nothing changes and the sweep stops.
+        """
         if not events:
             return True
         events = self._watch.stamp(self._judged(events))
@@ -823,7 +847,7 @@ class Coordinator:
         return True
 
     def _judged(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events, with completed trials marked infeasible if their last metrics violate a constraint."""
+        """Return the events; a trial that completed but violates a constraint is marked infeasible."""
         if not self._spec.constraints:
             return events
         last = {}
@@ -839,15 +863,17 @@ class Coordinator:
         return judged
 
     def _check_limits(self) -> None:
+        """Stop the sweep if the search has reached one of its limits."""
         if not self._confirming and self._limits.reached:
             self.stop(self._limits.reached)
 
     def _fail(self, fault: str) -> None:
+        """Stop the sweep because it cannot continue, as with a full disk."""
         self.fault = self.fault or fault
         self.stop(fault)
 
     def _learn(self, event: Event) -> Change:
-        """Update all state with one event, new or replayed; return the resulting change."""
+        """Update the state of the sweep with an event, new or replayed; return the change."""
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
@@ -874,6 +900,7 @@ class Coordinator:
         return change
 
     def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
+        """Update an open trial with an epoch that it has reported; ``verdict`` is why the scheduler prunes it."""
         state, report = change
         trial = self._open[state.number]
         trial.hear()
@@ -885,6 +912,7 @@ class Coordinator:
             self._watch.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:
+        """Update which trials are open, and their stages, after a change that is not an epoch."""
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)
@@ -910,7 +938,7 @@ class Coordinator:
                 pass
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
-        """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
+        """Return False and stop the sweep if its first trial fails for a reason that all other trials share."""
         if self.error is not None:
             return False
         if end is None or not end.incompatible or epochs:
@@ -922,14 +950,14 @@ class Coordinator:
         return False
 
     def _wait(self, trial: int, *, spoilt: bool) -> None:
-        """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""
+        """Queue a trial to be trained again; with ``spoilt``, only when `lose` is called for its worker."""
         if spoilt:
             self._dying.add(trial)
         else:
             self._again.append(trial)
 
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end that the driver was killed before logging, or None if there is none.
+        """Return the end of a trial that a killed driver did not log any more; None if it had none.
 
         A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
@@ -944,12 +972,12 @@ class Coordinator:
 
 
 def _was_reopened(change: Change) -> bool:
-    """Return whether a change is about a trial that had failed for good; scheduler and searcher do not hear of it."""
+    """Return whether a change is of a trial that had failed for good, of which searcher and scheduler learn no more."""
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
 
 
 def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
-    """Pass added configurations or a changed space to a searcher; return whether there was anything to pass."""
+    """Let a searcher know of added configurations or a changed space; return whether the event has any."""
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)
         return True

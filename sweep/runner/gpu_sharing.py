@@ -31,7 +31,7 @@ HEADROOM = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Measurements with ``trials`` trials per GPU."""
+    """The speeds that were measured with ``trials`` trials per GPU."""
 
     trials: int
     at_once: int  # trials that then run on all GPUs together
@@ -40,7 +40,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The number of trials per GPU to use next."""
+    """How many trials per GPU to use next."""
 
     trials: int  # per GPU
     settled: bool  # nothing is left to measure
@@ -48,15 +48,16 @@ class Decision:
 
     @property
     def gain(self) -> float | None:
-        """Ratio of the total throughputs of the compared levels, the second to the first; None if there are none."""
+        """How much faster the second of the compared levels is in total, as a ratio; None if none are compared."""
         if self.compared is None:
             return None
         return gain(*self.compared)
 
 
 def decide(levels: Sequence[Level]) -> Decision:
-    """Choose the next number of trials per GPU: the first unmeasured one, or the last before the gain became too small.
+    """Decide how many trials per GPU to use next.
 
+    It is the first number that was not measured; or, once more trials gain too little, the last one before that.
     ``levels`` are those that fit into memory, the fewest trials first; at least one.
     """
     if not levels[0].speeds:
@@ -72,7 +73,7 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """Return the ratio of total throughput of two levels, from trials of equal structures if they have any."""
+    """Return the ratio of the total throughputs of two levels, from trials of equal structures if there are any."""
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
         speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
@@ -82,7 +83,7 @@ def gain(before: Level, after: Level) -> float:
 
 
 def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """Return the largest number of trials per GPU at which each has room for its memory peak.
+    """Return the largest number of trials per GPU with which a trial of this memory peak fits.
 
     ``shares_bytes`` maps numbers of trials to the bytes for each. If even the fewest do not fit, return that number.
     """
@@ -94,9 +95,9 @@ def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
 
 
 def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
-    """Return the numbers of trials per GPU worth trying, up to ``most``.
+    """Return the numbers of trials per GPU, up to ``most``, with which more trials run than with fewer.
 
-    A number is left out if no more trials run than with fewer, since CPUs limit them too.
+    ``at_once`` has the number of trials that run at once for each; CPUs limit them too.
     """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
@@ -107,7 +108,7 @@ def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EpochsOnShare:
-    """One or several merged epochs that a trial trained on a share of a GPU."""
+    """An epoch, or several merged ones, that a trial trained on a share of a GPU."""
 
     trial: int
     structure: str
@@ -118,7 +119,7 @@ class EpochsOnShare:
 
 
 def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
-    """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
+    """Return two consecutive epochs of a trial as one; only the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
     first = before.ended - before.begun
@@ -128,7 +129,7 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
 
 
 def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
-    """Return the examples per second of one trial by structure, with ``trials`` trials per GPU and all GPUs in use.
+    """Return the examples per second of one trial, by structure, with ``trials`` trials per GPU on all GPUs.
 
     Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
     out by the caller.
@@ -158,7 +159,7 @@ def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[s
 
 
 def _busy(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
-    """Return the average number of GPUs in use during an epoch."""
+    """Return how many GPUs were in use during an epoch on average."""
     length = epoch.ended - epoch.begun
     if length <= 0:
         return 0.0
@@ -176,7 +177,7 @@ LEAST_S = 0.25  # shorter epochs are merged
 
 @dataclass(slots=True)
 class _SharedTrial:
-    """Measurements of one trial."""
+    """What was measured of one trial."""
 
     params: Params
     structure: str = ""
@@ -187,7 +188,7 @@ class _SharedTrial:
 
 
 class Sharing:
-    """Assigns devices to each trial, as `features.DeviceShares`."""
+    """Decides by measurements which share of a GPU each trial gets; see `features.DeviceShares`."""
 
     def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
         """Initialize with the devices of a trial alone on its GPU.
@@ -215,7 +216,7 @@ class Sharing:
 
     @property
     def room(self) -> int:
-        """Number of trials that can run at once at present."""
+        """Number of trials that can run at once now."""
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
@@ -247,6 +248,7 @@ class Sharing:
         self._left = left
 
     def _count(self, more: int) -> None:
+        """Change the number of trials that have not ended, if it is known."""
         if self._left is not None:
             self._left += more
 
@@ -265,6 +267,7 @@ class Sharing:
                 pass
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:
+        """Record the structure of a trial, also for its epochs that were measured before it was known."""
         there = self._trials.get(trial)
         if there is None or facts.structure is None or there.structure == facts.structure:
             return
@@ -274,6 +277,7 @@ class Sharing:
                 self._epochs[index] = replace(epoch, structure=facts.structure)
 
     def _hear(self, event: EpochReported, trial: _SharedTrial) -> None:
+        """Record the memory and the speed of an epoch that a trial trained on its share."""
         gpus = event.measures["gpus"]
         measures = event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
@@ -290,12 +294,13 @@ class Sharing:
         trial.seen.add(gpus)
 
     def _fold(self, trial: _SharedTrial) -> None:
+        """Keep the memory peak of a trial that has ended, by its structure."""
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
 
     def _known_peaks(self) -> dict[str, float]:
-        """Return the memory peaks of ended and open trials by structure, the smallest of each."""
+        """Return the smallest memory peak of the trials of each structure."""
         found = dict(self._peaks)
         for trial in self._trials.values():
             if trial.peak_bytes:
@@ -303,7 +308,7 @@ class Sharing:
         return found
 
     def _decide(self) -> None:
-        """Measure the present level if possible, and switch to another one if that follows."""
+        """Measure the present number of trials per GPU if there is enough to measure, and decide on the next."""
         before = self._decision
         now = self._decision.trials
         peaks = self._known_peaks()
@@ -332,17 +337,18 @@ class Sharing:
             self._tell(dict(self._moved()))
 
     def _tell(self, wanted: Mapping[int, float]) -> None:
+        """Send running trials their new shares."""
         self._told = wanted
         self._share_anew(wanted)
 
     def _moved(self) -> Iterator[tuple[int, float]]:
-        """Yield the running trials whose share must change, with their new shares."""
+        """Yield the running trials whose share changes, each with the new share."""
         for number, share in self._out.items():
             if (wanted := self._share(self._trials[number])) != share:
                 yield number, wanted
 
     def _share(self, trial: _SharedTrial) -> float:
-        """Return a trial's share: as decided, or larger if its structure or an out-of-memory error requires it."""
+        """Return the share of a trial: the decided one, or more if it has run out of memory or will."""
         peak = self._peak(trial)
         if peak is None:
             fit = self._decision.trials
@@ -351,7 +357,7 @@ class Sharing:
         return max(1 / min(self._decision.trials, fit), trial.least)
 
     def _peak(self, trial: _SharedTrial) -> float | None:
-        """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
+        """Return the memory peak of trials of this structure; the largest known peak if unknown; None without any."""
         known = self._known_peaks()
         own = []
         for name in known:
@@ -360,6 +366,7 @@ class Sharing:
         return max(own or known.values(), default=None)
 
     def _shares(self) -> dict[int, float]:
+        """Return the bytes of GPU memory for each trial, by the number of trials per GPU."""
         whole = self._memory_bytes or 0.0
         shares = {}
         for trials in TRIALS:
@@ -368,7 +375,7 @@ class Sharing:
 
 
 def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """Return a decision in words."""
+    """Return a decision and its reason in words."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
         return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"
@@ -386,6 +393,7 @@ def _format_trials_per_gpu(count: int) -> str:
 
 
 def _part(share: float) -> str:
+    """Return a share of a GPU in words, such as "1/2 of a GPU"."""
     if share >= 1:
         return "a GPU of its own"
     return f"1/{round(1 / share)} of a GPU"

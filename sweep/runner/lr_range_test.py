@@ -29,7 +29,7 @@ RATE = "learning_rate"
 
 
 class Tries(Protocol):
-    """Methods that a trainable needs besides the contract; `KerasTrainable` has them."""
+    """The methods that the test needs of a trainable; `KerasTrainable` has them."""
 
     def begin(self, assignment: Assignment) -> None:
         """See `sweep.contract.Trainable`."""
@@ -40,7 +40,7 @@ class Tries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RateCurve:
-    """Losses of one configuration by rate, and the rates they suggest; None if no rate stands out."""
+    """The losses of one configuration by learning rate, and the rates that they suggest, None if there are none."""
 
     params: Params  # without the learning rate
     rates: tuple[float, ...]
@@ -51,21 +51,24 @@ class RateCurve:
 
     @property
     def tenth(self) -> float | None:
-        """A tenth of the rate at which it diverged."""
+        """A tenth of the rate at which the loss diverged; None if it did not."""
         if self.diverged is None:
             return None
         return self.diverged / 10
 
 
 def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
-    """Return rates that grow by a constant factor from one update to the next."""
+    """Return ``updates`` rates from ``lowest`` to ``highest``, each larger than the one before by the same factor."""
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
 def find_learning_rates(
     spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
 ) -> list[RateCurve]:
-    """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
+    """Run the test on the first configurations that differ in more than the rate; return a curve of each.
+
+    Raises TrainableError.
+    """
     distinct: dict[str, Params] = {}
     for params in sample:
         distinct.setdefault(configuration(_others(params)), params)
@@ -84,7 +87,7 @@ def find_learning_rates(
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
-    """Compute a curve from rates, ascending, and losses; stop reading them once they diverge."""
+    """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges."""
     rates = list[float]()
     losses = list[float]()
     smoothed = list[float]()
@@ -125,6 +128,7 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
 
 
 def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
+    """Begin a trial and try all rates on it; return the curve."""
     rates = rising()
     with _tried():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))
@@ -133,6 +137,7 @@ def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, param
 
 @contextmanager
 def _tried() -> Iterator[None]:
+    """Raise `TrainableError` if the user's code in the block fails."""
     try:
         yield
     except Exception as error:  # any error of the user's code
@@ -140,4 +145,5 @@ def _tried() -> Iterator[None]:
 
 
 def _others(params: Params) -> Params:
+    """Return the parameters without the learning rate."""
     return {name: value for name, value in params.items() if name != RATE}

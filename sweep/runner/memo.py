@@ -34,7 +34,7 @@ _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
 @dataclass(slots=True)
 class _TrialLocation:
-    """Location of a completed trial in a log."""
+    """Where the events of a completed trial are in the log of another sweep."""
 
     log: Path
     sweep: str
@@ -44,20 +44,21 @@ class _TrialLocation:
     end: int = 0
 
     def read_end(self) -> TrialEnded:
+        """Return the event that ended the trial. Raises `StoreError` if the log has changed."""
         (end,) = store_log.read_at(self.log, [self.end])
         if not isinstance(end, TrialEnded):
             raise StoreError(f"{self.log}: changed while it was read")
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return its last checkpoint if that still exists, on this machine or in an object store."""
+        """Return the trial's last checkpoint if it still exists, on this machine or in an object store; else None."""
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
         return kept if there else None
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and its epochs for a trial that is a copy; return why that failed, or "".
+    """Copy the parent's checkpoint and epochs to a trial that is a copy; return why that failed, or "".
 
     If the copy already has a checkpoint, it got it before the last driver was killed, and its parent may have continued
     since.
@@ -94,6 +95,10 @@ def _take_over_checkpoint(
     *,
     is_last: bool,
 ) -> None:
+    """Copy a checkpoint of another trial to a trial of this sweep, with these epochs as its reports.
+
+    Raises `Damaged` if it is the last one and is damaged or of another epoch; other damaged ones are left out.
+    """
     try:
         manifest = checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
@@ -110,7 +115,7 @@ def _take_over_checkpoint(
 
 
 class Memo:
-    """Index of the completed trials of other sweeps with the same code, data and versions."""
+    """Finds the results of equal trials in other sweeps with the same code, data and versions."""
 
     def __init__(
         self,
@@ -120,7 +125,7 @@ class Memo:
         objective: Objective,
         notice: Callable[[str], None],
     ) -> None:
-        """Initialize with the folder of the sweep, which must be absolute, and those of the others."""
+        """Index the completed trials of the other sweeps; ``folder`` is that of this sweep and must be absolute."""
         self._objective = objective
         self._folder = folder
         self._folds = info.folds
@@ -150,7 +155,7 @@ class Memo:
                 notice(f"no results of {other.path} are reused: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if neither is usable.
+        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none to use.
 
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
@@ -191,9 +196,9 @@ class Memo:
         return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the answer's last and best checkpoints to a trial; return the path of the last one.
+        """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
 
-        Returns None if the answer has none, or if it cannot be copied, which a notice says. A copy that the log does
+        Returns None if the result has none, or if it cannot be copied, which a notice says. A copy that the log does
         not record, because the driver died in between, does no harm: a checkpoint contains all epochs up to it.
         """
         source = answer.checkpoint
@@ -215,7 +220,7 @@ class Memo:
             return None
 
     def _hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
-        """Return why a trial cannot be reused for ``epochs`` epochs; None if it can."""
+        """Return why a trial's result cannot be used for a trial of ``epochs`` epochs; None if it can."""
         if entry.length == epochs:
             return None
         if entry.length > epochs:
@@ -232,6 +237,7 @@ class Memo:
         return None
 
     def _answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
+        """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep."""
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = []
         for epoch in store_log.read_at(entry.log, entry.epochs):
@@ -241,12 +247,13 @@ class Memo:
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:
+        """Notify the user that results of a sweep are not used, once for each reason."""
         if (sweep, reason) not in self._told:
             self._told.add((sweep, reason))
             self._notice(text)
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
-        """Index the completed trials of a sweep; ``comparable`` if it has the same objective."""
+        """Add the completed trials of a sweep to the index; ``comparable`` if it has the same objective as this one."""
         entries: dict[int, _TrialLocation] = {}
         ledger = Ledger(keep_epochs=False)
         start = 0
@@ -286,7 +293,7 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Fill a folder with the files of another one except its manifest, by hard links or, if impossible, copies.
+    """Put the files of a folder, except its manifest, into another one: as hard links or, if impossible, as copies.
 
     Links are as safe as copies because checkpoint files are never modified, and deleting one leaves the other.
     """

@@ -42,7 +42,10 @@ from sweep.text import did_you_mean
 
 
 class PlannedPoints:
-    """Suggests ``first`` in the first trials, and what a person adds in the next ones; otherwise asks ``inner``."""
+    """Searcher that suggests planned configurations before those of ``inner``.
+
+    These are ``first``, for the first trials, and what a person adds, for the trials that start next.
+    """
 
     def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
         self.inner = inner
@@ -55,10 +58,11 @@ class PlannedPoints:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Let the searcher learn from trials of other sweeps; return how many it used."""
+        """Let ``inner`` learn from trials of other sweeps; return how many it used."""
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
+        """Return the planned configuration of a trial, else one of ``inner``; None if it has none."""
         if number in self._planned:
             return self._planned[number]
         before = 0
@@ -72,7 +76,7 @@ class PlannedPoints:
         self.inner.observe(event)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these next, after those that were added earlier."""
+        """Plan added configurations for the next trials, after those that were added earlier."""
         added = {key(one): one for one in configurations}
         waiting = self._take_back()
         ahead = [one for one in waiting if key(one) in self._added]
@@ -84,14 +88,14 @@ class PlannedPoints:
         self._hand_out([*ahead, *added.values(), *others])
 
     def change_space(self, space: Space) -> None:
-        """Go on in another space. Raises `TypeError` if the searcher cannot."""
+        """Make ``inner`` suggest from another space. Raises `TypeError` if it cannot."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self.inner.change_space(space)
         self._hand_out([one for one in self._take_back() if space.has(one)])
 
     def _take_back(self) -> list[Params]:
-        """Return what is planned for trials that have not started, in their order, and forget it."""
+        """Remove the configurations planned for trials that have not started; return them in order."""
         waiting = []
         for trial in sorted(self._planned):
             if trial not in self._started:
@@ -99,14 +103,14 @@ class PlannedPoints:
         return [self._planned.pop(trial) for trial in waiting]
 
     def _hand_out(self, points: Iterable[Params]) -> None:
-        """Plan points for the next trials that have not started."""
+        """Plan these configurations, in order, for the next trials that have not started."""
         free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
         for trial, point in zip(free, list(points), strict=False):
             self._planned[trial] = point
 
 
 def starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
-    """Return ``starts``, completed with random draws for missing parameters."""
+    """Return ``starts`` with a random value for each parameter that they lack."""
     if not starts:
         return []
 
@@ -124,7 +128,7 @@ Told: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
 
 
 class Repeated:
-    """Makes a searcher over configurations suggest trials, whose places say which configuration they repeat.
+    """Searcher that turns suggested configurations into trials: each configuration is trained several times.
 
     The inner searcher observes a configuration when its first trial starts and, once all of its trials have ended, as
     one trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
@@ -177,17 +181,17 @@ class Repeated:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Learn from past trials; each counts separately, as if it were the mean of a configuration."""
+        """Let the inner searcher learn from past trials, each as a configuration; return how many it used."""
         return self.inner.learn(past)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest all repeats of these next."""
+        """Let the inner searcher suggest added configurations next, each for all of its trials."""
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
         self._tell(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
-        """Go on in another space; configurations that have begun still get all of their repeats."""
+        """Let the inner searcher suggest from another space; configurations that have begun still get all repeats."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self._tell(space)
@@ -202,6 +206,7 @@ class Repeated:
                 self._tell_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
+        """Return the configuration whose trial this place is; None if there is none."""
         configuration = self._numbering.find(number).configuration
         started = self._members.get(configuration)
         if started:
@@ -224,13 +229,13 @@ class Repeated:
                 pass
 
     def _is_whole(self, configuration: int) -> bool:
-        """Return whether all trials of a configuration have started, and none of them is training."""
+        """Return whether all trials of a configuration have started and none is training now."""
         trials = self._members[configuration]
         is_complete = len(trials) == self._numbering.count(configuration)
         return is_complete and all(one.paused or one.ended is not None for one in trials)
 
     def _tell_result(self, configuration: int, end: TrialEnded) -> None:
-        """Let the inner searcher observe the result of a configuration, of which ``end`` is the last event."""
+        """Let the inner searcher observe a configuration as one trial; ``end`` is the last event of its trials."""
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         is_another = self._counted.get(configuration, len(trials)) != len(trials)
         if configuration in self._ended and not is_another:
@@ -252,13 +257,17 @@ class Repeated:
         self._tell(events)
 
     def _tell(self, entry: Told) -> None:
+        """Let the inner searcher observe an entry of the history, and keep the entry in case it must be made again."""
         if self._make is not None:
             self._history.append(entry)
         if self._inner is not None:
             _pass_on(entry, self._inner)
 
     def _replace_result(self, configuration: int, events: list[Event]) -> None:
-        """Replace the observed results of a configuration in the history by those of all its trials."""
+        """Replace a configuration's results in the history by those of all its trials.
+
+        A searcher that learns is made again, and observes the changed history.
+        """
         first, *others = self._results[configuration]
         for place in others:
             self._history[place] = []
@@ -269,6 +278,7 @@ class Repeated:
 
 
 def _pass_on(entry: Told, searcher: Searcher) -> None:
+    """Let a searcher observe an entry of the history: a space, added configurations, or events."""
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
             searcher.change_space(entry)
@@ -281,7 +291,10 @@ def _pass_on(entry: Told, searcher: Searcher) -> None:
 
 
 def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
-    """Yield the new events of a configuration without running repeats, for epochs after ``heard``."""
+    """Yield the new events of a configuration as those of one trial: epochs after ``heard``, and its end or pause.
+
+    Metrics are averaged over its trials, none of which is running.
+    """
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
@@ -297,6 +310,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
 
 
 def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric that all rows have."""
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -312,10 +326,11 @@ def build_searcher(
     repeats: Numbering | int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
-    """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
+    """Return a searcher that suggests configurations by a method, built in or the user's own.
 
-    With several ``repeats`` it suggests each configuration that many times; these may also be the numbering of trials.
-    The searcher of a population has settings of its own, so that only `searcher` can make it.
+    It first suggests ``start_with``, completed. With several ``repeats`` it suggests each configuration that many
+    times; these may also be the numbering of trials. The searcher of a population has settings of its own, so that only
+    `searcher` can make it.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -333,6 +348,7 @@ def build_searcher(
 def _over_configurations(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
+    """Return the searcher of a method without repeats. Raises `InputError`."""
     if not isinstance(method, str):
         return PlannedPoints(method(space, objectives, seed), starting_points(space, start_with, seed))
     used = METHODS.get(method)
@@ -361,7 +377,7 @@ def _over_configurations(
 
 
 def can_change_space(searcher: Searcher) -> bool:
-    """Return whether a searcher, or the one inside of it, can go on in another space."""
+    """Return whether a searcher, or the one that it wraps, can suggest from another space."""
     while isinstance(searcher, PlannedPoints | Repeated):
         searcher = searcher.inner
     return isinstance(searcher, SpaceChanging)
@@ -372,7 +388,7 @@ Made = TypeVar("Made")
 
 
 def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
-    """Raise `InputError` if the user's own searcher or scheduler cannot be built. Built-in ones are not imported."""
+    """Build the user's own searcher or scheduler as a check. Raises `InputError`; built-in ones are not imported."""
     if ":" in spec.method:
         searcher(spec, folders)
     if isinstance(spec.early_terminate, Own):
@@ -380,7 +396,7 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
 
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
-    """Return the searcher of a sweep's method; see `build_searcher`. Raises `InputError` if it cannot be built."""
+    """Return the searcher that a sweep file asks for; see `build_searcher`. Raises `InputError`."""
     if spec.population is not None:
         first = starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()
@@ -395,7 +411,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """Return the scheduler of a sweep's stopping rule. Raises `InputError` if it cannot be built."""
+    """Return the scheduler of the stopping rule in a sweep file. Raises `InputError` if it cannot be built."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
@@ -405,7 +421,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return a function like ``factory`` that turns its exceptions into `InputError`, as the user must correct them."""
+    """Return ``factory`` with its exceptions turned into `InputError`, since the user must correct them."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
         try:
@@ -419,7 +435,9 @@ def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Ca
 
 
 def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
-    """Return the path and the log length of each earlier sweep, named or given by path, for sweep.json.
+    """Return the path and present log length of each earlier sweep, to be recorded in sweep.json.
+
+    ``sweeps`` are their names or paths.
 
     Raises:
         InputError: naming all that are missing.
@@ -453,7 +471,10 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
 def learn_warm_start(
     searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None], spec: Spec
 ) -> None:
-    """Teach a searcher the recorded earlier sweeps, before the first event. Raises StoreError if a log is gone."""
+    """Let a searcher learn from the recorded earlier sweeps; ``notice`` gets how many trials it used.
+
+    Raises StoreError if a log is gone.
+    """
     for earlier in taken:
         path = earlier["path"]
         log_bytes = earlier["log_bytes"]
@@ -472,7 +493,7 @@ def learn_warm_start(
 
 
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
-    """Return the events of an earlier sweep with epochs as a sweep counts them, if either sweep has minutes."""
+    """Return the events of an earlier sweep with epochs counted in the units of this one, if either has minutes."""
     if not folder.log.exists():
         return events
     before = folder.read_info()
@@ -487,6 +508,7 @@ def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec)
 
 
 def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
+    """Yield the events in the first ``log_bytes`` bytes of a log."""
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

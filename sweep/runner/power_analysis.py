@@ -20,7 +20,7 @@ LOOKED_AT = 20  # largest number of sweeps searched, the newest first
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Noise of the metric in an earlier sweep of the same trainable."""
+    """What an earlier sweep of the same trainable has shown of the noise of the metric."""
 
     sweep: str
     level: float  # mean of its best configuration
@@ -31,7 +31,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The smallest differences of the (first) metric that can be distinguished from noise."""
+    """The smallest differences of the first metric that a sweep can tell from noise."""
 
     configurations: int | None
     seeds: int  # trainings of each configuration
@@ -46,9 +46,9 @@ class Detectable:
 def detectable(
     spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
 ) -> Detectable:
-    """Return what a sweep of ``configurations`` with its repeats can detect, given an earlier sweep.
+    """Return the smallest differences that a sweep can tell from noise, given an earlier sweep.
 
-    If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
+    If finalists are confirmed, these are what their fresh seeds can show; ``confirming`` has their number, if known.
     """
     seeds = spec.trials_each
     count = configurations or 2
@@ -83,7 +83,7 @@ def detectable(
 
 
 def find_earlier_results(results: Path, spec: Spec) -> Known | None:
-    """Return what the most recent sweep of the same trainable and metric showed, preferably one with repeats.
+    """Return the noise shown by the most recent sweep of the same trainable and metric, if possible with repeats.
 
     None if there is no such sweep.
     """
@@ -102,6 +102,7 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
 
 
 def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
+    """Return the noise that a sweep has shown; None if its trainable or metric is another."""
     from sweep.store import reading
 
     info = folder.read_info()
@@ -119,7 +120,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
 
 
 def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
-    """Return the difference of two means that the last look of a race detects about half the time.
+    """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
     Equal seeds are taken to be uncorrelated. The test is that of `look_at_race`.
     """

@@ -42,7 +42,7 @@ SHOWN = 12  # most trials or epochs listed in a message
 
 @dataclass(frozen=True, slots=True)
 class KeptCheckpoint:
-    """A trial and one of its checkpoints, known without importing the user's code."""
+    """A checkpoint of a trial with what the log says about it; needs no import of the user's code."""
 
     sweep: ResumableSweep
     started: TrialStarted
@@ -75,7 +75,7 @@ class Restored:
 
 
 def winner(folder: ResultsFolder) -> int:
-    """Return the best trial with a checkpoint among the repeats of the best configuration.
+    """Return the number of the best trial with a checkpoint, among the repeats of the best configuration.
 
     Raises:
         InputError: if none kept a checkpoint, or there is no single best configuration.
@@ -88,7 +88,7 @@ def winner(folder: ResultsFolder) -> int:
 
 
 def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
-    """Return the completed trials of the best configuration, the best trial first.
+    """Return the completed trials of the best configuration, best first.
 
     Raises:
         InputError: if there is no single best configuration.
@@ -109,9 +109,9 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 
 
 def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
-    """Return a checkpoint of a trial, or of the best trial, with what is known about it.
+    """Find a checkpoint of a trial, or of the best trial if ``trial`` is None.
 
-    Scores refer to the ``last`` epoch.
+    Its scores are those of the trial's last epoch.
 
     Raises:
         InputError: if there is no such trial or checkpoint, or it is damaged.
@@ -195,7 +195,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
-    """Return the logged state of a trial and its epochs by number.
+    """Return the state of a trial according to the log, and its epochs by number.
 
     Raises:
         InputError: if the trial is unknown.
@@ -214,6 +214,7 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
 
 
 def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
+    """Return the epoch of the wanted checkpoint among the ``kept`` ones; None if it is not there."""
     if epoch == "last":
         return max(kept)
     if epoch == "best":
@@ -223,6 +224,7 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 
 def _read_manifest(path: Path) -> Manifest | None:
+    """Return the manifest of a checkpoint; None if it is damaged."""
     try:
         return checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
@@ -230,11 +232,13 @@ def _read_manifest(path: Path) -> Manifest | None:
 
 
 def _parse_epoch_number(path: Path) -> int:
+    """Return the epoch in the name of a checkpoint's folder; -1 if it is another folder."""
     digits = path.name.removeprefix("epoch-")
     return int(digits) if digits.isdecimal() else -1
 
 
 def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
+    """Return the error that a trial has no checkpoint, with the trials that have one."""
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
         have = f"those that did: {_format_numbers(others)}"
@@ -252,7 +256,7 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 
 
 def _change(before: Mapping[str, object], source: Source) -> str:
-    """Return how the code or its packages changed since the training, in words; empty if they did not."""
+    """Return in words how the code or its packages have changed since the training; empty if they have not."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
@@ -268,7 +272,7 @@ def _change(before: Mapping[str, object], source: Source) -> str:
 
 
 def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
-    """Return the trial's assignment as its worker had it, and a note or "".
+    """Return the assignment of the trial as its worker had it, and a note for the user or "".
 
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.
     """
@@ -286,7 +290,7 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
 
 
 def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
-    """Return the confirmation trials whose models must be tested: none before it is over, and each trial only once."""
+    """Return the trials of the confirmation whose models have to be tested: none before it is over, each once."""
     found = confirmation.find_race(ledger, spec)
     if not found.over:
         return []
@@ -356,7 +360,7 @@ def evaluate_tests(
 
 
 def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
-    """Return `due_tests` according to the log of a results folder."""
+    """Return the result of `due_tests` for the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass
@@ -364,7 +368,7 @@ def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
+    """Return whether the trainable has a `test` method; True if its import fails, which restoring then reports."""
     try:
         return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # any error of the user's code
@@ -372,6 +376,7 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
 
 
 def _run_test(trainable: object) -> dict[str, float] | None:
+    """Call the trainable's `test` method; return its metrics, or None if it has no test data."""
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None
     if found is None:
