@@ -71,18 +71,18 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError with everything that would fail in every trial; ``here`` is described in `check_trainable`."""
     if here:
-        missing = [*find_uninstalled_modules(source), *without_effect.another_backend(where, source)]
+        missing = [*find_uninstalled_modules(source), *without_effect.find_other_backend(where, source)]
     else:
         missing = []
     wrong = [
-        *_unread(spec, where, source),
+        *_find_unread_parameters(spec, where, source),
         *without_effect.find_idle_settings(spec, where, source),
-        *_unreported(spec, where, source),
+        *_find_unreported_metrics(spec, where, source),
     ]
     refuse([*missing, *wrong, *find_certain_failures(spec, where, source)])
 
 
-def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each objective, and metric in a constraint, that the trainable certainly never reports."""
     possible = source.possible_metrics()
     if possible is None:
@@ -100,10 +100,10 @@ def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
             yield Problem(spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known))
 
 
-def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each parameter that the source certainly does not read."""
     known = source.reads | READ_BY_SWEEP
-    for name in not_seen_read(spec, source):
+    for name in list_unseen_reads(spec, source):
         if not source.may_read(name):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
@@ -123,14 +123,14 @@ def check_inline(spec: Spec, where: str) -> None:
         raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
 
 
-def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
+def list_unseen_reads(spec: Spec, source: Source) -> tuple[str, ...]:
     """Return the parameters of the sweep file for which no read was found in the source."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def list_notes(spec: Spec, source: Source) -> list[str]:
     """Return lines for the user: ignored keys of W&B files, unusual settings, parameters that may be unread."""
-    unseen = not_seen_read(spec, source)
+    unseen = list_unseen_reads(spec, source)
     found = []
     if spec.ignored_keys:
         found.append(f"{', '.join(spec.ignored_keys)}: without effect here")
@@ -173,7 +173,11 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
     bound = {name: standard_hyperparameters.get_standard_bounds(name) for name in names}
     for parameter in spec.space.parameters:
         name = parameter.name
-        if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):
+        if (
+            name in bound
+            and name not in constrained
+            and (what := _describe_values_outside(parameter.domain, bound[name]))
+        ):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}")
     given: list[tuple[str, Params]] = []
@@ -217,7 +221,7 @@ def _is_bound(name: str, source: Source) -> bool:
     )
 
 
-def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
+def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
     """Return in words which values of a domain lie outside the bounds; None if none do."""
     match domain:
         case Tied():

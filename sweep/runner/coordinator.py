@@ -140,7 +140,7 @@ class Coordinator:
         self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
-        self._upcoming = Upcoming(searcher, self._find_end(), self._present.is_added)
+        self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
         reword = str if self._units is None else self._units.reword
         self._pauses = Pauses(searcher, scheduler, self._open, reword)
@@ -202,7 +202,7 @@ class Coordinator:
     def recall(self, event: Event) -> Change:
         """Replay an event of an earlier session, before this one starts; return the change."""
         self._resumed = True
-        return self._learn(event)
+        return self._update_state(event)
 
     def open(
         self,
@@ -232,7 +232,7 @@ class Coordinator:
         self._began = self._spec
         ends = []
         for trial in self._open.values():
-            ends.append(self._recovered(trial))
+            ends.append(self._recover_end(trial))
         self._emit([end for end in ends if end])
         failed: list[int] = []
         if retry_failed:
@@ -244,7 +244,7 @@ class Coordinator:
         self._emit([again(trial=number) for number in failed])
         resumable = []
         for number, trial in self._open.items():
-            if self._auxiliary.has(number) or not confirming:
+            if self._auxiliary.contains(number) or not confirming:
                 resumable.append(trial)
         resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
         for trial in resumable:
@@ -263,11 +263,11 @@ class Coordinator:
             if chosen is None:
                 return None
             trial = self._open_next(chosen)
-            if trial is None or not self._inherits(trial):
+            if trial is None or not self._ensure_parent_checkpoint(trial):
                 continue
             answer = self._find_earlier_result(trial)
             if answer is not None and answer.data in self._known_data:
-                self._answer(trial, answer)
+                self._use_earlier_result(trial, answer)
                 answer = None
             number = trial.started.trial
             must_train = number in self._open and number not in self._again
@@ -285,16 +285,16 @@ class Coordinator:
 
         1. the first open trial that waits for a worker, unless its rule keeps it paused;
         2. a new trial;
-        3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.last`);
+        3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.find_last`);
         4. otherwise the paused trials end, and then a trial of the confirmation may start.
         """
-        ready = self._pauses.ready(self._again)
+        ready = self._pauses.find_ready(self._again)
         if ready is not None:
             return ResumeTrial(ready)
         new = self._choose_new(worker)
         if new is not None or self._confirming or self._is_searching():
             return new
-        last = self._pauses.last()
+        last = self._pauses.find_last()
         if last is not None:
             return ResumeTrial(last)
         if not self._end_given_up_trials(rest=True):
@@ -306,14 +306,14 @@ class Coordinator:
 
         The order is: the baseline, the search, and the confirmation once no trial of the search is open.
         """
-        started = self._auxiliary.baseline()
+        started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
             started = self._choose_from_search(worker)
         self._all_started = started is None
-        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
+        searching = not self._confirming and any(not self._auxiliary.contains(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
-            started = self._auxiliary.confirmation()
+            started = self._auxiliary.start_confirmation_trial()
         if started is None:
             return None
         return StartTrial(self._present.mark(started))
@@ -328,7 +328,7 @@ class Coordinator:
             parent = self._population.parent(place)
         else:
             parent = None
-        return self._auxiliary.searched(place, params, parent)
+        return self._auxiliary.start_search_trial(place, params, parent)
 
     def _choose_place(self, worker: str) -> tuple[int, Params] | None:
         """Return the place and the parameters of the search's next trial; None if there is none to start.
@@ -353,7 +353,7 @@ class Coordinator:
                 count -= self._numbering.is_lacking(trial.place)
         return count
 
-    def _find_end(self) -> int | None:
+    def _find_end_of_places(self) -> int | None:
         """Return the first place that the limits on the number of configurations exclude; None without limits."""
         if self._limits.cap is None:
             return None
@@ -362,11 +362,11 @@ class Coordinator:
     def _steer(self, event: SteeringEvent) -> None:
         """Apply a person's change or added configurations, of this session or an earlier one."""
         if isinstance(event, SweepChanged):
-            self._change(event, self._present.spec)
-        elif _pass_on(event, self._searcher, self._spec, self._spec):
+            self._apply_change(event, self._present.spec)
+        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()
 
-    def _change(self, event: SweepChanged, after: Spec) -> None:
+    def _apply_change(self, event: SweepChanged, after: Spec) -> None:
         """Apply a changed sweep file to everything that depends on it."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
@@ -374,14 +374,14 @@ class Coordinator:
         self._target = after.metrics[0].target
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
-                self._terms.meet_target(trial)
+                self._terms.decide_about_target(trial)
         if after.trials_each != before.trials_each:
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
         self._watch.change(after.resources)
-        self._upcoming.change(self._find_end())
-        if _pass_on(event, self._searcher, before, after):
+        self._upcoming.change(self._find_end_of_places())
+        if _pass_to_searcher(event, self._searcher, before, after):
             self._upcoming.forget()
         if after.early_terminate != before.early_terminate:
             self._change_rule(after)
@@ -414,7 +414,7 @@ class Coordinator:
             if isinstance(change, Steered):
                 before = present.spec
                 present.observe(change)
-                _pass_on(change.event, searcher, before, present.spec)
+                _pass_to_searcher(change.event, searcher, before, present.spec)
         return searcher
 
     def _change_rule(self, after: Spec) -> None:
@@ -483,7 +483,7 @@ class Coordinator:
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
-        return any(not self._auxiliary.has(number) for number in (*with_worker, *self._dying))
+        return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._dying))
 
     def _has_worker(self, trial: int) -> bool:
         """Return whether a trial is open and has a worker."""
@@ -495,22 +495,22 @@ class Coordinator:
         ``rest``: nothing is left to run, so that the remaining paused trials end too.
         """
         ends = []
-        for end in self._pauses.dropped(rest=rest):
+        for end in self._pauses.list_given_up(rest=rest):
             if not self._has_worker(end.trial):
                 ends.append(end)
         for end in ends:
-            self._dismiss(self._open[end.trial], end)
+            self._end_now(self._open[end.trial], end)
         return bool(ends)
 
     def _pause_if_held(self, trial: OpenTrial, facts: Facts) -> bool:
         """Pause a trial if its rule wants it to; return whether the pause was logged."""
-        end = self._pauses.end(trial, facts)
+        end = self._pauses.make_pause(trial, facts)
         if end is None or not self._emit([end]):
             return False
         self._again.append(trial.state.number)
         return True
 
-    def _inherits(self, trial: OpenTrial) -> bool:
+    def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
         """Make sure that a copied trial has its parent's checkpoint; return False if it has none and ended as failed.
 
         Trials without a parent need nothing.
@@ -520,7 +520,7 @@ class Coordinator:
             return True
         why = self._hooks.inherit(started)
         if why:
-            self._dismiss(trial, trial.end(Status.FAILED, why, Facts()))
+            self._end_now(trial, trial.end(Status.FAILED, why, Facts()))
         return not why
 
     def begun(self, trial: int) -> None:
@@ -533,10 +533,10 @@ class Coordinator:
         self._hooks.look(self)
         if self._watch.is_due():
             self._hooks.tick(self)
-            self._limits.drive(self._watch.session_s, self._watch.under_way_s)
+            self._limits.set_times(self._watch.session_s, self._watch.under_way_s)
             self._check_limits()
-            for trial, reason in self._watch.overdue():
-                self._dismiss(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
+            for trial, reason in self._watch.list_overdue():
+                self._end_now(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
         doomed = self._doomed
         self._doomed = []
         return doomed
@@ -548,8 +548,10 @@ class Coordinator:
         if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
-        self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
-        self._upcoming.heard(trial, progress)
+        self._limits.set_times(
+            self._watch.session_s, self._watch.under_way_s
+        )  # what is reported is no longer under way
+        self._upcoming.record_structures(trial, progress)
         self._sharing.hear(trial, progress)
         match progress:
             case Continues():
@@ -569,7 +571,7 @@ class Coordinator:
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
         """Process a step in which the worker has found that it has the data of an earlier sweep's result."""
         if self._record(trial, progress):
-            self._answer_running(trial)
+            self._use_earlier_result_in_training(trial)
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
         """Process the last step of a trial in this worker, and queue the trial for another worker."""
@@ -578,7 +580,7 @@ class Coordinator:
         number = trial.started.trial
         self._watch.end(number)
         trial.stage = Stage.WAITING
-        self._wait(number, spoilt=progress.spoilt is not None)
+        self._queue_again(number, spoilt=progress.spoilt is not None)
 
     def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
         """Process the end of a trial's attempt that ran out of memory.
@@ -593,7 +595,7 @@ class Coordinator:
     def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
         """Process the last step of a trial, with its end."""
         if progress.fault:
-            self._fail(progress.fault)
+            self._stop_with_fault(progress.fault)
         self._record(trial, progress, progress.end)
 
     def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
@@ -605,8 +607,8 @@ class Coordinator:
         fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
         end = lacks or end
         if end is not None:
-            end = self._terms.spared(end, trial.state.retries)
-        if not self._check_first(fresh, end) or not self._hear(trial, fresh, end):
+            end = self._terms.apply_retries(end, trial.state.retries)
+        if not self._check_first(fresh, end) or not self._log_epochs(trial, fresh, end):
             trial.stage = Stage.WAITING
             return False
         if self._has_worker(number):
@@ -614,17 +616,17 @@ class Coordinator:
         if trial.stop_requested and number in self._open:
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
-            self._wait(number, spoilt=progress.spoilt is not None)
+            self._queue_again(number, spoilt=progress.spoilt is not None)
         return False
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
         """End or pause a trial after a step, for the first reason that applies; return whether there was one."""
-        overdue = trial.due_end()
+        overdue = trial.make_due_end()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
         elif trial.stop_requested:
             self._end_on_request(trial, facts)
-        elif has_new_epochs and self._pauses.why(trial):
+        elif has_new_epochs and self._pauses.explain_pause(trial):
             self._pause_if_held(trial, facts)
         else:
             return False
@@ -632,16 +634,18 @@ class Coordinator:
 
     def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
         """End a trial because a user has asked for that."""
-        self._emit([structs.replace(trial.dismissed(), facts=facts)])
+        self._emit([structs.replace(trial.make_requested_end(), facts=facts)])
 
-    def _answer_running(self, open_trial: OpenTrial) -> None:
+    def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
         """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one."""
         answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
         trial = open_trial.started.trial
         self._known_data.add(answer.data)
-        if self._answer(open_trial, answer) and self._has_worker(trial):  # which began it without the checkpoint
+        if self._use_earlier_result(open_trial, answer) and self._has_worker(
+            trial
+        ):  # which began it without the checkpoint
             open_trial.stage = Stage.WAITING
             self._again.appendleft(trial)
 
@@ -660,7 +664,7 @@ class Coordinator:
         if open_trial is None or not open_trial.has_worker:
             return False
         self._watch.end(trial)
-        self._upcoming.lost(trial)
+        self._upcoming.record_loss(trial)
         if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
             open_trial.stage = Stage.WAITING
             open_trial.moved = True
@@ -669,13 +673,13 @@ class Coordinator:
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.stop_requested:
-            self._emit([open_trial.dismissed()])
+            self._emit([open_trial.make_requested_end()])
             return False
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
             times = open_trial.restarts + open_trial.lost_nodes - 1
             end = open_trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
             end = structs.replace(end, worker_lost=True)
-            end = self._terms.spared(end, open_trial.state.retries)
+            end = self._terms.apply_retries(end, open_trial.state.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
@@ -700,7 +704,7 @@ class Coordinator:
             return
         open_trial.stop_requested = True
         if now or not open_trial.has_worker:
-            self._dismiss(open_trial, open_trial.dismissed())
+            self._end_now(open_trial, open_trial.make_requested_end())
 
     def steer(self, request: SteeringRequest) -> bool:
         """Log the event of a person's request, which applies it; return whether it is in the log.
@@ -712,9 +716,9 @@ class Coordinator:
         """
         if request.id in self._ledger.requests:
             return True
-        return self._emit([request.make_event(self._position())])
+        return self._emit([request.make_event(self._make_position())])
 
-    def _position(self) -> Position:
+    def _make_position(self) -> Position:
         """Return the state of the sweep by which requests are checked."""
         name = self._spec.name
         address = self._log.path.parent.name
@@ -725,7 +729,7 @@ class Coordinator:
         """Return the event with which a session changes settings; an empty sequence if they change nothing."""
         if not settings:
             return []
-        return features.make_change(changes.apply_settings(self._spec, settings), self._position())
+        return features.make_change(changes.apply_settings(self._spec, settings), self._make_position())
 
     def close(self) -> bool:
         """End the session, interrupt unfinished trials, and return whether the sweep is finished or at a limit.
@@ -734,11 +738,11 @@ class Coordinator:
         """
         asked = self._stop_asked
         total = self._present.all_trials
-        late = asked and self._auxiliary.complete(total)  # the request came too late: nothing was left to stop
+        late = asked and self._auxiliary.is_complete(total)  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = []
         for trial in self._open:
-            if self._auxiliary.has(trial) or not self._confirming:
+            if self._auxiliary.contains(trial) or not self._confirming:
                 unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = self.stopping or "the backend gave up"
@@ -765,17 +769,17 @@ class Coordinator:
         self._hooks.look(self)
         return self.stopping is not None
 
-    def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
+    def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
         """End a trial now, without waiting for its worker; the worker is killed."""
         number = trial.started.trial
-        end = self._terms.spared(end, trial.state.retries)
+        end = self._terms.apply_retries(end, trial.state.retries)
         if trial.has_worker:
             self._doomed.append(number)
-            self._upcoming.lost(number)
+            self._upcoming.record_loss(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
-            self._wait(number, spoilt=True)
+            self._queue_again(number, spoilt=True)
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._watch.end(number)
@@ -786,7 +790,7 @@ class Coordinator:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
 
-    def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
+    def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
         """Log an earlier sweep's epochs as a trial's own, up to where the scheduler prunes or pauses it.
 
         Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
@@ -799,32 +803,32 @@ class Coordinator:
         if not (kept or answer.whole):
             return False
         epochs, lacks = self._terms.fresh(trial, answer.epochs, answer.facts)
-        if not self._check_first(epochs, lacks) or not self._hear(trial, epochs, lacks):
+        if not self._check_first(epochs, lacks) or not self._log_epochs(trial, epochs, lacks):
             return False
         has_ended = trial.started.trial not in self._open
-        if has_ended or self._pauses.why(trial):
+        if has_ended or self._pauses.explain_pause(trial):
             return has_ended or self._pause_if_held(trial, Facts())
-        end = trial.due_end()
+        end = trial.make_due_end()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
             end = trial.end(Status.COMPLETED, answer.reason, Facts())
             facts = structs.replace(facts, checkpoint=kept)
         return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
-    def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
+    def _log_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
         Return whether they are logged. One decision epoch is logged at a time, since it may discard the later epochs.
         """
         part: list[Event] = []
-        for epoch, decided in [*trial.reaches(epochs)]:
+        for epoch, decided in [*trial.find_decisions(epochs)]:
             part.append(epoch)
             ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
             if (ends or decided) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.early_end is not None or self._pauses.why(trial):
+                if trial.early_end is not None or self._pauses.explain_pause(trial):
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -835,18 +839,18 @@ class Coordinator:
         """
         if not events:
             return True
-        events = self._watch.stamp(self._judged(events))
+        events = self._watch.stamp(self._mark_infeasible(events))
         try:
             self._log.append(events)
         except StoreError as error:
-            self._fail(str(error))
+            self._stop_with_fault(str(error))
             return False
         for event in events:
-            self._hooks.listen(self._learn(event))
+            self._hooks.listen(self._update_state(event))
         self._check_limits()
         return True
 
-    def _judged(self, events: Sequence[Event]) -> Sequence[Event]:
+    def _mark_infeasible(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return the events; a trial that completed but violates a constraint is marked infeasible."""
         if not self._spec.constraints:
             return events
@@ -858,7 +862,9 @@ class Coordinator:
             if isinstance(event, EpochReported):
                 last[event.trial] = event.metrics
             if isinstance(event, TrialEnded):
-                event = self._terms.judged(event, last.get(event.trial, {}))  # a failed trial that is reopened has none
+                event = self._terms.apply_constraints(
+                    event, last.get(event.trial, {})
+                )  # a failed trial that is reopened has none
             judged.append(event)
         return judged
 
@@ -867,12 +873,12 @@ class Coordinator:
         if not self._confirming and self._limits.reached:
             self.stop(self._limits.reached)
 
-    def _fail(self, fault: str) -> None:
+    def _stop_with_fault(self, fault: str) -> None:
         """Stop the sweep because it cannot continue, as with a full disk."""
         self.fault = self.fault or fault
         self.stop(fault)
 
-    def _learn(self, event: Event) -> Change:
+    def _update_state(self, event: Event) -> Change:
         """Update the state of the sweep with an event, new or replayed; return the change."""
         change = self._ledger.observe(event)
         self._present.observe(change)
@@ -904,10 +910,10 @@ class Coordinator:
         state, report = change
         trial = self._open[state.number]
         trial.hear()
-        trial.early_end = self._terms.early_end(report, verdict, in_search=in_search)
+        trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
-        self._pauses.note(state.number, paused=False)
+        self._pauses.record(state.number, paused=False)
         if not self._is_open:
             self._watch.recall(state.number, report.time_s)
 
@@ -919,18 +925,18 @@ class Coordinator:
                 if state.place is None:
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
-                    self._upcoming.started(state.place)
+                    self._upcoming.record_start(state.place)
                     self._open[state.number] = self._pauses.open(state, epochs)
             case Interrupted(state, end):
                 self._open[state.number].stage = Stage.INTERRUPTED
-                self._pauses.note(state.number, paused=end.waits)
+                self._pauses.record(state.number, paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_length(state.params)
                 self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
-                self._upcoming.ended(state.number)
-                self._pauses.note(state.number, paused=False)
+                self._upcoming.record_end(state.number)
+                self._pauses.record(state.number, paused=False)
                 self._watch.end(state.number)
                 del self._open[state.number]
                 self.completed += state.status is Status.COMPLETED
@@ -949,23 +955,23 @@ class Coordinator:
         self.stop(f"{FAILED}{end.reason}")
         return False
 
-    def _wait(self, trial: int, *, spoilt: bool) -> None:
+    def _queue_again(self, trial: int, *, spoilt: bool) -> None:
         """Queue a trial to be trained again; with ``spoilt``, only when `lose` is called for its worker."""
         if spoilt:
             self._dying.add(trial)
         else:
             self._again.append(trial)
 
-    def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
+    def _recover_end(self, trial: OpenTrial) -> TrialEnded | None:
         """Return the end of a trial that a killed driver did not log any more; None if it had none.
 
         A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
-        end = trial.due_end()
+        end = trial.make_due_end()
         state = trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
         if end is None and not state.paused:
-            return self._pauses.end(trial, facts)
+            return self._pauses.make_pause(trial, facts)
         if end and end.status is Status.COMPLETED:
             return structs.replace(end, facts=facts)
         return end
@@ -976,7 +982,7 @@ def _was_reopened(change: Change) -> bool:
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
 
 
-def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
+def _pass_to_searcher(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
     """Let a searcher know of added configurations or a changed space; return whether the event has any."""
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)

@@ -107,9 +107,14 @@ class Limits:
     @property
     def reached(self) -> str | None:
         """Which limit is reached, in words; None if none is."""
-        return self._target_reached() or self._spent() or self._plateau() or self._at_fault()
+        return (
+            self._describe_target()
+            or self._describe_spent_budget()
+            or self._describe_plateau()
+            or self._describe_failures()
+        )
 
-    def drive(self, session_s: float, under_way_s: float) -> None:
+    def set_times(self, session_s: float, under_way_s: float) -> None:
         """Set the seconds that this session has run, and that running trials have trained since their last reports."""
         self._is_timed = True
         self._session_s = session_s
@@ -126,14 +131,14 @@ class Limits:
                 self._alike = 0
                 return
             case Reported(_, report):
-                self._hear(report)
+                self._count_epoch(report)
             case Ended(trial, end):
-                self._finish(trial, end)
+                self._count_end(trial, end)
             case _:
                 pass
         self._clock(change.event)
 
-    def _hear(self, event: EpochReported) -> None:
+    def _count_epoch(self, event: EpochReported) -> None:
         """Count an epoch: its time, its cost and its loss."""
         if not event.memo:  # otherwise another sweep has trained it and counted it
             self._epochs += 1
@@ -145,7 +150,7 @@ class Limits:
         if self._best_report is None or loss < self._best_report[0]:
             self._best_report = loss, event
 
-    def _target_reached(self) -> str | None:
+    def _describe_target(self) -> str | None:
         """Return in words which trial has reached the target; None if none has."""
         if self._best_report is None:
             return None
@@ -155,7 +160,7 @@ class Limits:
             return None
         return f"{reached} in trial {best.trial}"
 
-    def _finish(self, trial: TrialState, event: TrialEnded) -> None:
+    def _count_end(self, trial: TrialState, event: TrialEnded) -> None:
         """Count the end of a trial towards the plateau and towards failures in a row."""
         if event.status is Status.FAILED:
             if not event.regardless:
@@ -193,13 +198,13 @@ class Limits:
             self._session_s += max(now - last, 0.0)
             self._last_time = max(now, last)
 
-    def _plateau(self) -> str | None:
+    def _describe_plateau(self) -> str | None:
         """Return in words that too many trials have ended without a better one; None if they have not."""
         if self._patience is None or self._since_better < self._patience:
             return None
         return f"no improvement in {self._patience} trials"
 
-    def _at_fault(self) -> str | None:
+    def _describe_failures(self) -> str | None:
         """Return in words that too many trials have failed in a row; None if they have not."""
         if self._alike >= ALIKE:
             return (
@@ -213,7 +218,7 @@ class Limits:
             f"{self._last_failure}"
         )
 
-    def _spent(self) -> str | None:
+    def _describe_spent_budget(self) -> str | None:
         """Return in words which budget is spent; None if none is."""
         budget = self._budget
         under_way_s = self._under_way_s * self._bounds.gpus
@@ -334,7 +339,7 @@ class Timeouts:
         if trial:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since
 
-    def overdue(self) -> Iterator[tuple[int, str]]:
+    def list_overdue(self) -> Iterator[tuple[int, str]]:
         """Yield each trial that has taken too long, with the reason to end it."""
         now = self._clock()
         for number, trial in list(self._running.items()):
@@ -344,11 +349,11 @@ class Timeouts:
             elif self._minutes is not None:
                 if waited_s > self._minutes * 60:
                     yield number, f"no epoch within {self._minutes:g} minutes (resources.epoch_minutes)"
-            elif (bound_s := self._measured_bound_s(trial)) is not None and waited_s > bound_s:
+            elif (bound_s := self._compute_bound_s(trial)) is not None and waited_s > bound_s:
                 minutes = f"{waited_s / 60:.0f} minutes"
                 yield number, f"no epoch within {minutes}, far longer than any before (resources.epoch_minutes)"
 
-    def _measured_bound_s(self, trial: _Running) -> float | None:
+    def _compute_bound_s(self, trial: _Running) -> float | None:
         """Return the longest wait for a trial's next report, by the epochs measured so far; None before any."""
         if trial.longest_s is not None:
             return _TIMES * trial.longest_s + _AFTER_S

@@ -110,7 +110,7 @@ def _take_over_checkpoint(
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
     checkpoints.begin_checkpoint(
-        checkpoints.get_trial_folder(folder.path, trial), known, partial(_link, path), keep=1
+        checkpoints.get_trial_folder(folder.path, trial), known, partial(_copy_checkpoint_files, path), keep=1
     )()
 
 
@@ -142,13 +142,13 @@ class Memo:
                     continue
                 if about.spec.get("minutes") is not None:
                     text = "their minutes ended them, and how far these lead depends on the machine"
-                    self._tell(other.name, "minutes", f"no results of {other.name} are reused: {text}")
+                    self._notify_once(other.name, "minutes", f"no results of {other.name} are reused: {text}")
                     continue
                 if doubt := info.doubt:
-                    self._tell("", doubt, f"no results of earlier sweeps are reused: {doubt}")
+                    self._notify_once("", doubt, f"no results of earlier sweeps are reused: {doubt}")
                     continue
                 if doubt := about.doubt:
-                    self._tell(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
+                    self._notify_once(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
                     continue
                 self._index(other, about, comparable=about.objectives[:1] == info.objectives[:1])
             except StoreError as error:
@@ -169,28 +169,28 @@ class Memo:
                 if end.facts.data is None:
                     says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
                     text = f"their training data is unknown; {says}"
-                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if not end.facts.reproducible:
                     text = "its workers train asynchronously, so its results are not reproducible"
-                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if end.facts.other_code:
                     text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
-                    self._tell(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if changed := inputs.find_hindrance(end.facts.inputs, self._working_folder, self._import_folders):
-                    self._tell(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
+                    self._notify_once(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
                     continue
-                hindrance = self._hindrance(entry, end, started.params, epochs)
+                hindrance = self._find_hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
-                    return self._answer(started.trial, entry, end, whole=entry.length == epochs)
+                    return self._make_answer(started.trial, entry, end, whole=entry.length == epochs)
                 hindrances.append((entry, hindrance))
             except StoreError as error:  # the sweep has been deleted since
-                self._tell(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
+                self._notify_once(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
         for entry, hindrance in hindrances[:1]:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
-            self._tell(
+            self._notify_once(
                 entry.sweep, hindrance, f"{but} cannot be continued to {epochs} and are trained again: {hindrance}"
             )
         return None
@@ -219,7 +219,7 @@ class Memo:
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
-    def _hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
+    def _find_hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Return why a trial's result cannot be used for a trial of ``epochs`` epochs; None if it can."""
         if entry.length == epochs:
             return None
@@ -236,7 +236,7 @@ class Memo:
             return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
 
-    def _answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
+    def _make_answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
         """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep."""
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = []
@@ -246,7 +246,7 @@ class Memo:
         facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
-    def _tell(self, sweep: str, reason: str, text: str) -> None:
+    def _notify_once(self, sweep: str, reason: str, text: str) -> None:
         """Notify the user that results of a sweep are not used, once for each reason."""
         if (sweep, reason) not in self._told:
             self._told.add((sweep, reason))
@@ -292,7 +292,7 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     return key(rest), "epochs" in started.params, started.seed, fold
 
 
-def _link(source: Path, target: Path) -> None:
+def _copy_checkpoint_files(source: Path, target: Path) -> None:
     """Put the files of a folder, except its manifest, into another one: as hard links or, if impossible, as copies.
 
     Links are as safe as copies because checkpoint files are never modified, and deleting one leaves the other.

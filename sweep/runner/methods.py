@@ -78,23 +78,23 @@ class PlannedPoints:
     def enqueue(self, configurations: Sequence[Params]) -> None:
         """Plan added configurations for the next trials, after those that were added earlier."""
         added = {key(one): one for one in configurations}
-        waiting = self._take_back()
+        waiting = self._remove_planned()
         ahead = [one for one in waiting if key(one) in self._added]
         others = []
         for one in waiting:
             if key(one) not in self._added and key(one) not in added:
                 others.append(one)
         self._added |= added.keys()
-        self._hand_out([*ahead, *added.values(), *others])
+        self._plan_next([*ahead, *added.values(), *others])
 
     def change_space(self, space: Space) -> None:
         """Make ``inner`` suggest from another space. Raises `TypeError` if it cannot."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self.inner.change_space(space)
-        self._hand_out([one for one in self._take_back() if space.has(one)])
+        self._plan_next([one for one in self._remove_planned() if space.has(one)])
 
-    def _take_back(self) -> list[Params]:
+    def _remove_planned(self) -> list[Params]:
         """Remove the configurations planned for trials that have not started; return them in order."""
         waiting = []
         for trial in sorted(self._planned):
@@ -102,14 +102,14 @@ class PlannedPoints:
                 waiting.append(trial)
         return [self._planned.pop(trial) for trial in waiting]
 
-    def _hand_out(self, points: Iterable[Params]) -> None:
+    def _plan_next(self, points: Iterable[Params]) -> None:
         """Plan these configurations, in order, for the next trials that have not started."""
         free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
         for trial, point in zip(free, list(points), strict=False):
             self._planned[trial] = point
 
 
-def starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
+def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
     """Return ``starts`` with a random value for each parameter that they lack."""
     if not starts:
         return []
@@ -168,7 +168,7 @@ class Repeated:
                 raise TypeError("this searcher was made without a way to make its inner searcher again")
             self._inner = self._make()
             for entry in self._history:
-                _pass_on(entry, self._inner)
+                _let_observe(entry, self._inner)
         return self._inner
 
     @property
@@ -188,13 +188,13 @@ class Repeated:
         """Let the inner searcher suggest added configurations next, each for all of its trials."""
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
-        self._tell(tuple(configurations))
+        self._add_to_history(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
         """Let the inner searcher suggest from another space; configurations that have begun still get all repeats."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
-        self._tell(space)
+        self._add_to_history(space)
 
     def change_numbering(self, numbering: Numbering) -> None:
         """Change the number of trials of each configuration; one that already has more gets no further ones."""
@@ -203,7 +203,7 @@ class Repeated:
         for configuration, trials in self._members.items():
             end = trials[-1].end
             if configuration not in were_whole and self._is_whole(configuration) and end is not None:
-                self._tell_result(configuration, end)
+                self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
         """Return the configuration whose trial this place is; None if there is none."""
@@ -220,11 +220,11 @@ class Repeated:
                 trials = self._members.setdefault(configuration, [])
                 trials.append(trial)
                 if len(trials) == 1:
-                    self._tell([structs.replace(start, trial=configuration, repeat=0)])
+                    self._add_to_history([structs.replace(start, trial=configuration, repeat=0)])
             case Ended(trial, end) | Interrupted(trial, end):
                 configuration = self._numbering.find(trial.number).configuration
                 if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
-                    self._tell_result(configuration, end)
+                    self._observe_result(configuration, end)
             case _:
                 pass
 
@@ -234,7 +234,7 @@ class Repeated:
         is_complete = len(trials) == self._numbering.count(configuration)
         return is_complete and all(one.paused or one.ended is not None for one in trials)
 
-    def _tell_result(self, configuration: int, end: TrialEnded) -> None:
+    def _observe_result(self, configuration: int, end: TrialEnded) -> None:
         """Let the inner searcher observe a configuration as one trial; ``end`` is the last event of its trials."""
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         is_another = self._counted.get(configuration, len(trials)) != len(trials)
@@ -243,7 +243,7 @@ class Repeated:
         self._counted[configuration] = len(trials)
         if is_another:
             self._heard.pop(configuration, None)
-        events = list(_summaries(configuration, trials, end, self._heard.get(configuration, 0)))
+        events = list(_summarize_repeats(configuration, trials, end, self._heard.get(configuration, 0)))
         for event in events:
             if isinstance(event, EpochReported):
                 self._heard[configuration] = event.epoch
@@ -254,14 +254,14 @@ class Repeated:
             self._replace_result(configuration, events)
             return
         self._results.setdefault(configuration, []).append(len(self._history))
-        self._tell(events)
+        self._add_to_history(events)
 
-    def _tell(self, entry: Told) -> None:
+    def _add_to_history(self, entry: Told) -> None:
         """Let the inner searcher observe an entry of the history, and keep the entry in case it must be made again."""
         if self._make is not None:
             self._history.append(entry)
         if self._inner is not None:
-            _pass_on(entry, self._inner)
+            _let_observe(entry, self._inner)
 
     def _replace_result(self, configuration: int, events: list[Event]) -> None:
         """Replace a configuration's results in the history by those of all its trials.
@@ -277,7 +277,7 @@ class Repeated:
             self._inner = None
 
 
-def _pass_on(entry: Told, searcher: Searcher) -> None:
+def _let_observe(entry: Told, searcher: Searcher) -> None:
     """Let a searcher observe an entry of the history: a space, added configurations, or events."""
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
@@ -290,7 +290,9 @@ def _pass_on(entry: Told, searcher: Searcher) -> None:
             searcher.observe(event)
 
 
-def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
+def _summarize_repeats(
+    configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int
+) -> Iterator[Event]:
     """Yield the new events of a configuration as those of one trial: epochs after ``heard``, and its end or pause.
 
     Metrics are averaged over its trials, none of which is running.
@@ -335,7 +337,7 @@ def build_searcher(
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
     """
-    inner = _over_configurations(method, space, objectives, seed, start_with)
+    inner = _build_without_repeats(method, space, objectives, seed, start_with)
     if isinstance(repeats, int):
         numbering = Numbering(trials_each=repeats)
     else:
@@ -345,12 +347,12 @@ def build_searcher(
     return Repeated(inner, numbering)
 
 
-def _over_configurations(
+def _build_without_repeats(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
     """Return the searcher of a method without repeats. Raises `InputError`."""
     if not isinstance(method, str):
-        return PlannedPoints(method(space, objectives, seed), starting_points(space, start_with, seed))
+        return PlannedPoints(method(space, objectives, seed), complete_starting_points(space, start_with, seed))
     used = METHODS.get(method)
     if used is None or not used.is_standalone:
         known = []
@@ -367,11 +369,11 @@ def _over_configurations(
     make_searcher = used.load_searcher()
     if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
-        return PlannedPoints(inner, starting_points(space, start_with, seed))
+        return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
         first = on_grid(space, start_with) if start_with else []
     else:
-        first = starting_points(space, start_with, seed)
+        first = complete_starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)
     return stream
 
@@ -398,7 +400,7 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
 def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
     """Return the searcher that a sweep file asks for; see `build_searcher`. Raises `InputError`."""
     if spec.population is not None:
-        first = starting_points(spec.space, spec.start_with, spec.seed)
+        first = complete_starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()
         population: Searcher = make_population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
         return population
@@ -434,7 +436,7 @@ def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Ca
     return made
 
 
-def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
+def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
     """Return the path and present log length of each earlier sweep, to be recorded in sweep.json.
 
     ``sweeps`` are their names or paths.

@@ -109,7 +109,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         allowed = estimate_feasible_fraction(spec.space)
     else:
         allowed = None
-    looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
+    looked_at, seen = _sample_configurations(
+        spec, searcher, configurations, thin=allowed is not None and allowed < THIN
+    )
     lengths = [spec.trial_length(params) for params in seen]
     alike = len(set(lengths)) == 1
     all_seen = len(seen) == configurations
@@ -199,7 +201,9 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
         yield params
 
 
-def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool) -> tuple[str, list[Params]]:
+def _sample_configurations(
+    spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
+) -> tuple[str, list[Params]]:
     """Return configurations to be shown in histograms, at least one, and what they are in words.
 
     They are those to come or, if the method learns, random draws of the space. ``thin``: only few are feasible.
@@ -255,11 +259,11 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
     """Return a histogram of every parameter that varies among the configurations, in the order of the file."""
     found = []
     for parameter in space.parameters:
-        found.append(_histogram(parameter, configurations))
+        found.append(_make_histogram(parameter, configurations))
     return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
 
 
-def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
+def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
     """Return the histogram of one parameter."""
     values = []
     for params in configurations:

@@ -66,7 +66,7 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        tells = compute_detectable_difference if spec.confirm is None else _told_by_race
+        tells = compute_detectable_difference if spec.confirm is None else _compute_race_difference
         by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
     if spec.metrics:
@@ -92,7 +92,7 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     found = None
     for folder in list_begun_sweeps(results)[:LOOKED_AT]:
         try:
-            known = _known(folder, spec)
+            known = _read_noise(folder, spec)
         except SweepError:  # damaged; commands that read it for its own sake report that
             continue
         found = found or known
@@ -101,7 +101,7 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     return found
 
 
-def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
+def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
     """Return the noise that a sweep has shown; None if its trainable or metric is another."""
     from sweep.store import reading
 
@@ -119,7 +119,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
 
 
-def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
+def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:
     """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
     Equal seeds are taken to be uncorrelated. The test is that of `look_at_race`.

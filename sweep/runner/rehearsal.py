@@ -71,7 +71,7 @@ class Landscape:
 
     def trial(self, params: Params) -> MadeUpTrial:
         """Return the made-up trial of a configuration."""
-        return MadeUpTrial(*(self._height(part, weights, params) for part, weights in self._weights_of.items()))
+        return MadeUpTrial(*(self._compute_height(part, weights, params) for part, weights in self._weights_of.items()))
 
     def _weights(self, part: str) -> Mapping[str, float]:
         """Return the weight of each parameter in a part of the training; few matter, and the squares add up to 1."""
@@ -82,15 +82,15 @@ class Landscape:
         norm = math.sqrt(sum(weight**2 for weight in weights.values()))
         return {name: weight / norm for name, weight in weights.items()}
 
-    def _height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
+    def _compute_height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
         """Return how bad a configuration is in a part of the training: the weighted sum of its values' effects."""
         there = []
         for one in self._parameters:
             if one.name in params:
                 there.append(one)
-        return sum(weights[one.name] * self._effect(part, one, params[one.name]) for one in there)
+        return sum(weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there)
 
-    def _effect(self, part: str, parameter: Parameter, value: Value) -> float:
+    def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
         """Return what a value adds to the loss; over all values of its parameter, the mean is 0 and the variance 1."""
         domain = parameter.domain
         name = f"{self._name} {part} {parameter.name}"
@@ -146,12 +146,12 @@ class Rehearsal:
                 trial = self._next_trial()
                 if trial is None:
                     break
-                self._train(trial, now)
+                self._schedule_report(trial, now)
             if not self._running:
                 return self._reached
             now, _, trial = heapq.heappop(self._running)
             if self._report(trial):
-                self._train(trial, now)
+                self._schedule_report(trial, now)
 
     def _next_trial(self) -> int | None:
         """Return the next trial for a free worker: a paused one that may go on, a new one, or the last paused one."""
@@ -179,18 +179,18 @@ class Rehearsal:
             if suggested is None:
                 return False
             params = suggested
-        self._trials.append([self._made_up(place, params) for place in range(len(self._objectives))])
+        self._trials.append([self._make_up_trial(place, params) for place in range(len(self._objectives))])
         self._done.append(0)
-        self._tell(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
+        self._let_observe(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
         return True
 
-    def _made_up(self, place: int, params: Params) -> MadeUpTrial:
+    def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
         """Return how a trial goes in the objective at this position; at random without a searcher."""
         if isinstance(self._landscapes, random.Random):
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
-    def _train(self, trial: int, now: int) -> None:
+    def _schedule_report(self, trial: int, now: int) -> None:
         """Put the next report of a trial on the clock."""
         reported = self._setting.reported
         done = self._done[trial]
@@ -208,7 +208,7 @@ class Rehearsal:
         metrics = {}
         for objective, one in both:
             metrics[objective.name] = objective.of_loss(one.loss(epoch, epochs))
-        stopped = self._tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+        stopped = self._let_observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)
             return False
@@ -225,9 +225,9 @@ class Rehearsal:
         """End or interrupt a trial."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
-        self._tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
+        self._let_observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
 
-    def _tell(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
+    def _let_observe(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
         """Let searcher and scheduler observe an event; return why the scheduler prunes the trial, or None."""
         if self._searcher is not None:
             self._searcher.observe(event)

@@ -80,14 +80,14 @@ def winner(folder: ResultsFolder) -> int:
     Raises:
         InputError: if none kept a checkpoint, or there is no single best configuration.
     """
-    completed = best_configuration(folder)
+    completed = find_best_configuration(folder)
     for one in completed:
         if checkpoints.list_names(folder.path, one.trial):
             return one.trial
-    raise _no_checkpoint(folder, completed[0].trial)
+    raise _make_no_checkpoint_error(folder, completed[0].trial)
 
 
-def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
+def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     """Return the completed trials of the best configuration, best first.
 
     Raises:
@@ -123,8 +123,8 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     for path in checkpoints.fetch_checkpoints(folder.path, trial):
         kept[_parse_epoch_number(path)] = path
     if not kept:
-        raise _no_checkpoint(folder, trial)
-    number = _chosen(epoch, kept)
+        raise _make_no_checkpoint_error(folder, trial)
+    number = _choose_epoch(epoch, kept)
     if number is None:
         what = f"has no checkpoint of epoch {epoch}"
         raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
@@ -167,7 +167,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         source = inspect(sweep.spec.trainable, sweep.import_folders, optimizers)
     else:
         source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, optimizers)
-    change = _change(sweep.folder.read_info().source, source)
+    change = _describe_code_change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)
     try:
@@ -177,7 +177,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         raise InputError.one(
             kept.where, what, "run it where the sweep was run, with what it needs installed"
         ) from error
-    assignment, note = _assignment(kept)
+    assignment, note = _make_assignment(kept)
     notes += [note] if note else []
     try:
         trainable = trainable or kind()
@@ -213,7 +213,7 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
     return ledger.trials[trial], reports
 
 
-def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
+def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     """Return the epoch of the wanted checkpoint among the ``kept`` ones; None if it is not there."""
     if epoch == "last":
         return max(kept)
@@ -237,7 +237,7 @@ def _parse_epoch_number(path: Path) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
+def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
     """Return the error that a trial has no checkpoint, with the trials that have one."""
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
@@ -255,7 +255,7 @@ def _format_numbers(numbers: Sequence[int]) -> str:
     return shown
 
 
-def _change(before: Mapping[str, object], source: Source) -> str:
+def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
     """Return in words how the code or its packages have changed since the training; empty if they have not."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
@@ -271,7 +271,7 @@ def _change(before: Mapping[str, object], source: Source) -> str:
     return ""
 
 
-def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
+def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     """Return the assignment of the trial as its worker had it, and a note for the user or "".
 
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.
@@ -289,7 +289,7 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     return terms.assignment(kept.started, devices, kept.accumulate), note
 
 
-def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
+def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the trials of the confirmation whose models have to be tested: none before it is over, each once."""
     found = confirmation.find_race(ledger, spec)
     if not found.over:
@@ -360,11 +360,11 @@ def evaluate_tests(
 
 
 def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
-    """Return the result of `due_tests` for the log of a sweep."""
+    """Return the result of `list_due_tests` for the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass
-    return due_tests(ledger, spec)
+    return list_due_tests(ledger, spec)
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:

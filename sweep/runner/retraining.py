@@ -51,7 +51,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        trial = min(one.trial for one in restoring.best_configuration(folder))
+        trial = min(one.trial for one in restoring.find_best_configuration(folder))
     state, _ = restoring.history(folder, trial)
     started = state.start
     if started.parent is not None:
@@ -104,11 +104,11 @@ def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int 
         epochs = spec.trial_epochs(params)
     else:
         return f"{spec.minutes:g} minutes"
-    keys |= _lengthened(params, epochs, keys)
+    keys |= _make_length_keys(params, epochs, keys)
     return f"{epochs} epochs"
 
 
-def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
+def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
     """Return the key of the sweep file that sets the epochs: of the parameter, if there is one."""
     if "epochs" not in params:
         return {"epochs": epochs}

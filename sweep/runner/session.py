@@ -100,7 +100,7 @@ def run_sweep(
         "memo": options.memo,
         "source": describe_source(training.source),
         "provenance": sweep_info.provenance(folders[0]),
-        "warm_start": methods.take_warm_start(spec.warm_start, results),
+        "warm_start": methods.record_warm_start(spec.warm_start, results),
     }
     if origin:
         info["origin"] = origin
@@ -213,7 +213,7 @@ class Session:
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stop_requests.take_requests(folder)  # requests to a process that has ended
             features.forget_answers(folder)
-            _clean(folder.path)  # left over by a killed session
+            _delete_temporary_files(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
                 note_source(folder, self.training, view.say)
@@ -226,14 +226,14 @@ class Session:
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
                         raise InterruptedByUser(self.before) from error
                     ending.check(self.before)
-                    return self._trained(job, view, trains, copy)
+                    return self._build_and_train(job, view, trains, copy)
             except Exception as error:
                 if ending.lost:  # the error is a consequence of that
                     raise StoppedAtOnce(ending.lost) from error
                 raise
             finally:
                 view.close()
-                _clean(folder.path, job)
+                _delete_temporary_files(folder.path, job)
 
     def _job(self) -> Job:
         """Return what all trials of this session have in common."""
@@ -254,8 +254,8 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            unsure=checking.not_seen_read(spec, self.training.source),
-            sometimes=without_effect.read_sometimes(spec, self.training.source),
+            unsure=checking.list_unseen_reads(spec, self.training.source),
+            sometimes=without_effect.list_sometimes_read(spec, self.training.source),
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,
@@ -270,7 +270,7 @@ class Session:
             data_seed=spec.data_seed,
         )
 
-    def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
+    def _build_and_train(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
         """Build the coordinator, replay the log, train all trials, and return the outcome."""
         spec = self.spec
         options = self.options
@@ -458,7 +458,7 @@ def _close_followers(followers: ExitStack) -> str | None:
     return None
 
 
-def _clean(folder: Path, job: Job | None = None) -> None:
+def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
     """Delete temporary files in a sweep's folder, and shared data: of ``job``, or of all sessions if it is None."""
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):

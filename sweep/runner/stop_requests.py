@@ -162,12 +162,12 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
         raise RefusedError.one(folder.name, "is not running, there is nothing to stop", hint)
     request = StopRequest(trial, now)
     if trial is None:
-        with _asking(folder, request) as ask:
+        with _repeating_request(folder, request) as ask:
             while folder.is_running():
                 ask()
         return f"{folder.name} is stopped; go on with: {folder.to_resume}"
-    ledger, offset = _position(folder, trial)
-    with _asking(folder, request) as ask:
+    ledger, offset = _read_trial_states(folder, trial)
+    with _repeating_request(folder, request) as ask:
         while folder.is_running():
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
@@ -181,7 +181,7 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 
 
 @contextmanager
-def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
+def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
     """Yield a function that leaves the request, again from time to time; withdraw the request after the block.
 
     A session that begins meanwhile deletes earlier requests.
@@ -203,7 +203,7 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
         withdraw_request(folder, request)
 
 
-def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
+def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     """Return the state of all trials, and the byte at which the log ends.
 
     Raises:

@@ -102,7 +102,7 @@ def measure_throughput(
             epochs=EPOCHS + 1,
             devices=replace(devices, gpus=gpus),
         )
-        return _in_a_process(way, spec.trainable, folders, asked)
+        return _measure_in_process(way, spec.trainable, folders, asked)
 
     replicas = max(int(devices.gpus), 1)
     micro_batches = params.get("micro_batches")
@@ -114,7 +114,7 @@ def measure_throughput(
     first = SettingsCombination(
         memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
     )
-    return climb(first, precisions(devices), most_replicas, measure)
+    return find_fastest(first, precisions(devices), most_replicas, measure)
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
@@ -123,7 +123,9 @@ def precisions(devices: Devices) -> tuple[str, ...]:
     return ("float32", "mixed_bfloat16", *half)
 
 
-def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
+def find_fastest(
+    first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure
+) -> Throughput:
     """Change one setting at a time, keep each change that is faster, and return all that was measured.
 
     Raises `TrainableError` if the first combination fails.
@@ -139,34 +141,34 @@ def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: 
 
     for precision in precisions:
         if precision != first.precision:
-            best = _faster(best, look(replace(best.way, precision=precision)))
+            best = _choose_faster(best, look(replace(best.way, precision=precision)))
     start = best.way
     for power in range(1, DOUBLINGS + 1):
         way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
             parts = replace(way, micro_batches=2 * way.micro_batches)
-            best = _faster(best, look(parts))
+            best = _choose_faster(best, look(parts))
             break
-        better = _faster(best, found)
+        better = _choose_faster(best, found)
         if better is best:
             break
         best = better
-    for replicas in _powers(best.way.replicas, most_replicas):
+    for replicas in _list_doublings(best.way.replicas, most_replicas):
         factor = replicas // best.way.replicas
         spread = replace(best.way, replicas=replicas, batch_size=best.way.batch_size * factor)
-        best = _faster(best, look(spread))
+        best = _choose_faster(best, look(spread))
     return Throughput(tuple(tried), best)
 
 
-def _faster(known: Measured, found: Measured) -> Measured:
+def _choose_faster(known: Measured, found: Measured) -> Measured:
     """Return the new measurement if it is clearly faster than the known one, else the known one."""
     if found.fits and found.examples_per_s > FASTER * known.examples_per_s:
         return found
     return known
 
 
-def _powers(first: int, most: int) -> Iterator[int]:
+def _list_doublings(first: int, most: int) -> Iterator[int]:
     """Yield ``first`` times 2, 4, 8 and so on, up to ``most``."""
     count = 2 * first
     while count <= most:
@@ -174,18 +176,20 @@ def _powers(first: int, most: int) -> Iterator[int]:
         count *= 2
 
 
-def _in_a_process(
+def _measure_in_process(
     way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
 ) -> Measured:
     """Measure a combination in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
-            return process.submit(_measured, way, trainable, tuple(folders), assignment).result()
+            return process.submit(_measure_here, way, trainable, tuple(folders), assignment).result()
         except BrokenProcessPool:
             return Measured(way, failed="its process was killed, as by a machine that is out of memory")
 
 
-def _measured(way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
+def _measure_here(
+    way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
+) -> Measured:
     """Measure a combination in this process by training a few short epochs."""
     heard: list[EpochReported] = []
 

@@ -83,7 +83,7 @@ class OpenTrial:
         """Return the event that ends this trial now with a status."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
-    def dismissed(self) -> TrialEnded:
+    def make_requested_end(self) -> TrialEnded:
         """Return the event that prunes this trial now because a user has asked for that."""
         return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
@@ -104,7 +104,7 @@ class OpenTrial:
         self.before = self.heard
         self.heard = self.units
 
-    def reaches(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
+    def find_decisions(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
         """Yield each of the trial's next epochs, and whether the trial reaches one of `decisions` with it."""
         before = self.units
         for epoch in epochs:
@@ -112,7 +112,7 @@ class OpenTrial:
             yield epoch, passes_any(self.decisions, before, after)
             before = after
 
-    def due_end(self) -> TrialEnded | None:
+    def make_due_end(self) -> TrialEnded | None:
         """Return the end that the last epoch calls for: diverged, completed or pruned; None if the trial continues."""
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
@@ -224,7 +224,7 @@ class Terms:
             parent_epoch=None if parent is None else parent.epoch,
         )
 
-    def early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
+    def find_early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
         """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
         None if it does not end. Only trials of the search end at the target.
@@ -242,7 +242,7 @@ class Terms:
             return None
         return EarlyEnd(Status.PRUNED, verdict)
 
-    def meet_target(self, trial: OpenTrial) -> None:
+    def decide_about_target(self, trial: OpenTrial) -> None:
         """Decide again whether an open trial of the search ends at its last epoch, after the target has changed."""
         early = trial.early_end
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
@@ -253,7 +253,7 @@ class Terms:
         else:
             trial.early_end = None
 
-    def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
+    def apply_retries(self, end: TrialEnded, retries: int) -> TrialEnded:
         """Return the end of a trial; if it failed and has retries left, an interruption in its place."""
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
@@ -261,7 +261,7 @@ class Terms:
         reason = f"{end.reason}; tried again, {retries + 1} of {most}"
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
-    def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
+    def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return the end of a trial; infeasible if it completed with metrics that violate a constraint."""
         if end.status is Status.COMPLETED:
             wrong = self._objective.violated(metrics)
@@ -336,11 +336,11 @@ class AuxiliaryTrials:
         if not isinstance(change, SessionChange | Reported):
             self._race = None
 
-    def has(self, trial: int) -> bool:
+    def contains(self, trial: int) -> bool:
         """Return whether a trial is of the baseline or the confirmation, which always train to their last epoch."""
         return self._ledger.trials[trial].place is None
 
-    def searched(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
+    def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
         """Return the start of the search's trial at ``place``, possibly as a copy of ``parent``."""
         if self._confirmed:
             number = self._highest + 1
@@ -349,7 +349,7 @@ class AuxiliaryTrials:
         within = self._numbering.find(place).within
         return self._terms.start(within, params, number, place=place, parent=parent)
 
-    def baseline(self) -> TrialStarted | None:
+    def start_baseline_trial(self) -> TrialStarted | None:
         """Return the start of the next baseline trial; None if all have begun."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
@@ -359,7 +359,7 @@ class AuxiliaryTrials:
             number = self._numbering.number_baseline(self._baseline)
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
-    def confirmation(self) -> TrialStarted | None:
+    def start_confirmation_trial(self) -> TrialStarted | None:
         """Return the start of the next confirmation trial; None if it is over or must wait for running trials."""
         wanted = self.race().wanted
         if not wanted:
@@ -373,7 +373,7 @@ class AuxiliaryTrials:
         self._spec, self._terms, self._numbering = spec, terms, numbering
         self._race = None
 
-    def complete(self, total: int | None) -> bool:
+    def is_complete(self, total: int | None) -> bool:
         """Return whether all trials and the confirmation have ended; False if the number of trials is unknown.
 
         ``total`` is the number of trials of the search and the baseline.
@@ -432,7 +432,7 @@ class Upcoming:
         self._beyond.clear()
         self.forget()
 
-    def started(self, trial: int) -> None:
+    def record_start(self, trial: int) -> None:
         """Record that a trial has started, in this session or before."""
         self._waiting.pop(trial, None)
         if trial >= self._first:  # otherwise it was already marked
@@ -441,7 +441,7 @@ class Upcoming:
             self._beyond.remove(self._first)
             self._first += 1
 
-    def heard(self, trial: int, progress: Progress) -> None:
+    def record_structures(self, trial: int, progress: Progress) -> None:
         """Record by a worker's step which compiled structures the worker holds.
 
         A trial's later step may report a different structure, which then replaces the earlier one.
@@ -455,20 +455,20 @@ class Upcoming:
             if progress.facts.structures:  # the worker has dropped the least recently used ones
                 del held[: -progress.facts.structures]
         if progress.spoilt is not None:
-            self.lost(trial)
+            self.record_loss(trial)
 
-    def ended(self, trial: int) -> None:
+    def record_end(self, trial: int) -> None:
         """Record that a trial has ended; its worker keeps its structures."""
         self._running.pop(trial, None)
 
-    def lost(self, trial: int) -> None:
+    def record_loss(self, trial: int) -> None:
         """Record that the worker of a trial is lost, with all structures it held."""
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
         """Return (place, parameters) of the first trial that has not started; None if there is none to start."""
-        return next(self._next(), None)
+        return next(self._iterate_waiting(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """Return (place, parameters) of the next trial for a worker; None if there is none to start."""
@@ -478,26 +478,26 @@ class Upcoming:
         own = self._held.get(worker, [])
         others = {structure for name, held in self._held.items() if name != worker for structure in held}
         unheld: tuple[int, Params] | None = None
-        for trial, params in self._next():
+        for trial, params in self._iterate_waiting():
             if any(fits_structure(params, structure) for structure in own):
                 return trial, params
             if unheld is None and not any(fits_structure(params, structure) for structure in others):
                 unheld = trial, params
         return unheld or first
 
-    def _next(self) -> Iterator[tuple[int, Params]]:
+    def _iterate_waiting(self) -> Iterator[tuple[int, Params]]:
         """Yield the trials that have not started, up to the limit and at most `LOOK_AHEAD` beyond the first."""
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
                 return
             if trial in self._beyond:
                 continue
-            params = self._params(trial)
+            params = self._suggest(trial)
             if params is None:
                 return
             yield trial, params
 
-    def _params(self, trial: int) -> Params | None:
+    def _suggest(self, trial: int) -> Params | None:
         """Return the parameters of a trial; None if the searcher has none for it now."""
         if trial in self._waiting:
             return self._waiting[trial]
@@ -515,11 +515,11 @@ class Upcoming:
 
 def fits_structure(params: Params, structure: str) -> bool:
     """Return whether a trial with these parameters would build this structure."""
-    return Hyperparameters(params).agree(_reads(structure))
+    return Hyperparameters(params).agree(_parse_reads(structure))
 
 
 @lru_cache(maxsize=1024)
-def _reads(structure: str) -> Reads:
+def _parse_reads(structure: str) -> Reads:
     """Return the reads of hyperparameters that a structure consists of."""
     return from_json(structure)
 
@@ -549,7 +549,7 @@ class Pauses:
         """Return an open trial of the search, with the epochs at which its rule decides."""
         return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
 
-    def why(self, trial: OpenTrial) -> str | None:
+    def explain_pause(self, trial: OpenTrial) -> str | None:
         """Return why a trial must pause after its last epoch; None if it may continue."""
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
@@ -557,14 +557,14 @@ class Pauses:
         why = self._rule.holds(place)
         return None if why is None else self._reword(why)
 
-    def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
+    def make_pause(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the event that interrupts a trial because it must pause now; None if it may continue."""
-        why = self.why(trial)
+        why = self.explain_pause(trial)
         if not why:
             return None
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
-    def note(self, trial: int, *, paused: bool) -> None:
+    def record(self, trial: int, *, paused: bool) -> None:
         """Record that a trial pauses, or that it does not any more."""
         if paused:
             self._count += 1
@@ -576,11 +576,11 @@ class Pauses:
         """Return the position of a paused trial in the order in which trials resume, from 1; 0 for other trials."""
         return self._positions.get(trial, 0)
 
-    def ready(self, again: Iterable[int]) -> int | None:
+    def find_ready(self, again: Iterable[int]) -> int | None:
         """Return the first of these trials that need not pause any longer; None if all must."""
-        return next((trial for trial in again if not self.why(self._trials[trial])), None)
+        return next((trial for trial in again if not self.explain_pause(self._trials[trial])), None)
 
-    def last(self) -> int | None:
+    def find_last(self) -> int | None:
         """Return the paused trial to resume although its rule holds it, since nothing else is left to train.
 
         None if no trial is paused, or its rule does not want any of them resumed.
@@ -590,10 +590,10 @@ class Pauses:
             return None
         return next((number for number, one in self._trials.items() if one.state.place == place), None)
 
-    def dropped(self, *, rest: bool) -> list[TrialEnded]:
+    def list_given_up(self, *, rest: bool) -> list[TrialEnded]:
         """Return the ends of the paused trials that their rule gives up.
 
-        ``rest``: nothing is running and `last` returned None, so that no paused trial can resume (see `Pausing`).
+        ``rest``: nothing is running and `find_last` returned None, so that no paused trial can resume (see `Pausing`).
         """
         if self._rule:
             reasons = self._rule.dropped(rest=rest)

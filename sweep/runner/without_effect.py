@@ -61,7 +61,7 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
             yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
 
 
-def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
+def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
     """Return the parameters that a `KerasTrainable` reads only with certain models or values of others.
 
     For example, it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its
@@ -86,7 +86,7 @@ def _may_be_a_plateau(spec: Spec) -> bool:
     return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
 
 
-def another_backend(where: str, source: Source) -> Iterator[Problem]:
+def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem if Keras would use another backend than TensorFlow for a `KerasTrainable`."""
     if not source.derives_from(KERAS_TRAINABLE):
         return
