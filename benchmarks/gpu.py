@@ -154,7 +154,7 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
         for trial, one in enumerate(found)
         for epoch in one.pop("epochs")[1:]
     ]
-    speed = gpu_sharing.speeds(epochs, at_once, at_once).get("")
+    speed = gpu_sharing.measure_speeds(epochs, at_once, at_once).get("")
     if speed is None:
         return {"failed": "they never trained at the same time"}
     return {**found[0], "images_per_s": at_once * speed}

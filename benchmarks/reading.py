@@ -21,7 +21,7 @@ from pathlib import Path
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import of_log, write
+from sweep.store.tables import build_tables, write
 
 BEGAN = 1_700_000_000.0
 LAGGING = 20  # trials
@@ -72,10 +72,10 @@ def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
         for number in range(trials):
             log.append(list(trial(number, epochs, numbers)))
             if number == trials - LAGGING:
-                write(folder, of_log(folder))
+                write(folder, build_tables(folder))
         yield folder
         log.append([SessionEnded(time=BEGAN + trials + 2, reason="finished")])
-    write(folder, of_log(folder))
+    write(folder, build_tables(folder))
     yield folder
 
 

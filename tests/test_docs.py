@@ -19,7 +19,7 @@ from sweep.runner import checking
 from sweep.spec import load_spec, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import of_log, write
+from sweep.store.tables import build_tables, write
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -97,7 +97,7 @@ def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytes
             metrics = {"val_accuracy": 0.5}
             log.append([EpochReported(trial=0, epoch=1, metrics=metrics, time=2.0, time_s=1.0)])
             log.append([TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=3.0)])
-        write(folder, of_log(folder))
+        write(folder, build_tables(folder))
     monkeypatch.chdir(tmp_path)
     for block in blocks:
         exec(compile(block, str(page), "exec"), {})

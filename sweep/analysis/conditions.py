@@ -53,7 +53,7 @@ def parse_condition(text: str, where: str) -> Condition:
 
 
 def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], Ranking]) -> bool:
-    """Return whether a condition holds for the events so far; ``read_ranking`` is only called for a verdict."""
+    """Return whether the events observed so far meet a condition; ``read_ranking`` is only called for a verdict."""
     match condition.kind:
         case "finished":
             return standing.has_finished
@@ -66,6 +66,7 @@ def is_met(condition: Condition, standing: Standing, read_ranking: Callable[[], 
 
 
 def _is_good_enough(condition: Condition, best: Best | None) -> bool:
+    """Return whether the best score so far reaches the bound of a condition; False without a score."""
     if best is None:
         return False
     if condition.below:

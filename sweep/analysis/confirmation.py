@@ -38,7 +38,7 @@ Key: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The facts of a trial that a race needs."""
+    """A trial with its result, as the race needs it."""
 
     trial: int
     params: Params
@@ -52,7 +52,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings of a race in the sweep file."""
+    """The settings of the race: number of seeds and finalists, its budget, and repeats and folds of the search."""
 
     seeds: int
     finalists: int
@@ -101,7 +101,7 @@ class Race:
 
 
 def run_race(runs: Iterable[Run], rules: Rules) -> Race:
-    """Return the state of the race that follows from these trials. The search must have ended."""
+    """Compute the state of the race from the trials of a sweep whose search has ended."""
     runs = list(runs)
     fresh = find_fresh_repeats(runs, rules)
     allowed = math.inf
@@ -113,7 +113,7 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
         if any(map(math.isnan, losses.values())):
             failed.append(key)
     failed = failed[: rules.finalists]
-    ranked = candidates(runs, rules)
+    ranked = list_candidates(runs, rules)
     racers = finalists(ranked, rules, allowed, failed)  # others replace those that failed
     broken = []
     for racer, _ in ranked:
@@ -128,15 +128,15 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
         over = f"{what} left to race: nothing to tell apart"
         left = []
         for racer in racers:
-            left.append(replace(racer, losses=_fresh_losses(scores.get(racer.key, {}), fresh)))
+            left.append(replace(racer, losses=_list_fresh_losses(scores.get(racer.key, {}), fresh)))
         spent = sum(racer.epochs * len(racer.losses) for racer in left)
         return Race(racers=(*left, *broken), over=over, epochs=spent + lost, allowed=allowed)
-    race = _race(racers, scores, begun, rules, fresh, allowed - lost)
+    race = _run_seeds(racers, scores, begun, rules, fresh, allowed - lost)
     return replace(race, racers=(*race.racers, *broken), epochs=race.epochs + lost, allowed=allowed)
 
 
 def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
-    """Return the repeats whose seeds are fresh: those after all that the search has, also where it once had more."""
+    """Return the numbers of the fresh repeats, which follow all repeats that the search has or once had."""
     confirmed = []
     after = rules.repeats
     for one in runs:
@@ -148,15 +148,15 @@ def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
     return range(first, first + rules.seeds)
 
 
-def find_first(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
-    """Return the trials that the leader of the race is judged by; None if there is no race.
+def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
+    """Return the completed trials of the race's leader; None if there is no race.
 
-    They are its completed trainings with fresh seeds or, before it has any, those of the search.
+    These are its trials with fresh seeds or, before it has any, those of the search.
     """
     race = run_race(runs, rules)
     if not race.racers:
         return None
-    own = [one for one in runs if configuration(one.params) == race.racers[0].key and _is_usable(one)]
+    own = [one for one in runs if configuration(one.params) == race.racers[0].key and _has_result(one)]
     fresh = [one for one in own if one.role is Role.CONFIRM]
     return fresh or own or None
 
@@ -165,8 +165,8 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 """Configurations that completed, best first, each with its loss in each repeat of the search."""
 
 
-def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
-    """Return the configurations that completed all repeats of the search, best first."""
+def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
+    """Return the configurations that completed all repeats of the search, best first, with their loss in each."""
     completed: Candidates = []
     for key, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _mean_losses(group, rules)
@@ -179,10 +179,15 @@ def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
 
 
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
-    """Return the best configurations of the search, and the baseline.
+    """Choose the finalists among the candidates: the best ones of the search, and the baseline.
 
     If the search had repeats, configurations that these show to be worse than the best are left out. If the budget
-    allows too few seeds for each, the number of finalists is reduced.
+    allows too few seeds for each, there are fewer finalists.
+
+    Arguments:
+        found: the candidates, best first.
+        allowed: epochs that the race may use.
+        without: candidates that are left out.
     """
     remaining = []
     for candidate in found:
@@ -205,7 +210,7 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
 
 
 def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
-    """Return how many of the finalists, best first, can have enough seeds. At least two are left to compare, if any.
+    """Return how many of the finalists, best first, get enough seeds within the budget; at least two, if there are two.
 
     Arguments:
         costs: epochs of one seed of each finalist.
@@ -221,35 +226,37 @@ def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: flo
 
 
 def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """Return the mean loss over folds for each repeat of a configuration; None unless all of its trials completed.
+    """Return a configuration's loss for each repeat, averaged over folds; None unless all its trials completed.
 
     These are the repeats that the sweep asks for, and more if it once asked for more.
     """
     losses = {}
     for one in group:
-        if _is_usable(one):
+        if _has_result(one):
             losses[one.repeat, one.fold] = one.loss
     means = []
     for repeat in sorted({*range(rules.repeats), *(one.repeat for one in group)}):
-        trials = [(repeat, fold) for fold in _folds(rules)]
+        trials = [(repeat, fold) for fold in _list_folds(rules)]
         if any(trial not in losses for trial in trials):
             return None
         means.append(fmean(losses[trial] for trial in trials))
     return means
 
 
-def _folds(rules: Rules) -> Sequence[int | None]:
+def _list_folds(rules: Rules) -> Sequence[int | None]:
+    """Return the folds with which each seed is trained; only None without a cross-validation."""
     if rules.folds:
         return range(rules.folds)
     return (None,)
 
 
-def _is_usable(one: Run) -> bool:
+def _has_result(one: Run) -> bool:
+    """Return whether a trial completed with a finite loss."""
     return one.status is Status.COMPLETED and math.isfinite(one.loss)
 
 
 def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
-    """Return the candidates that the repeats of the search do not show to be worse than the best."""
+    """Return the candidates without those that the repeats of the search show to be worse than the best."""
     common = min((len(losses) for _, losses in ranked), default=0)  # fewer than some have, if the number was changed
     if len(ranked) < 2 or common < FIRST_SEEDS:
         return ranked
@@ -265,7 +272,10 @@ def _drop_worse(ranked: Candidates, rules: Rules) -> Candidates:
 def _score_fresh_seeds(
     runs: Iterable[Run], rules: Rules
 ) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
-    """Return the loss of each fresh repeat by configuration, NaN if a training failed, and the trials that began."""
+    """Return the losses of fresh repeats by configuration, and the trials with fresh seeds that have begun.
+
+    A loss is the mean over folds. It is NaN if one of its trainings failed, and missing until all have ended.
+    """
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
     for one in runs:
@@ -274,7 +284,7 @@ def _score_fresh_seeds(
         key = configuration(one.params)
         begun.add((key, one.repeat, one.fold))
         if one.status not in UNFINISHED:
-            loss = one.loss if _is_usable(one) else math.nan
+            loss = one.loss if _has_result(one) else math.nan
             ended.setdefault((key, one.repeat), {})[one.fold] = loss
     scores: dict[Key, dict[int, float]] = {}
     for (key, repeat), losses in ended.items():
@@ -283,8 +293,8 @@ def _score_fresh_seeds(
     return scores, begun
 
 
-def _fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...]:
-    """Return the losses of a configuration's fresh seeds, in order, up to the first that it has not completed."""
+def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...]:
+    """Return a configuration's losses with the fresh seeds, in order, up to the first without a loss."""
     losses: list[float] = []
     for repeat in fresh:
         loss = scores.get(repeat, math.nan)
@@ -294,7 +304,7 @@ def _fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float, ...
     return tuple(losses)
 
 
-def _race(
+def _run_seeds(
     racers: Sequence[Racer],
     scores: Mapping[Key, Mapping[int, float]],
     begun: set[tuple[Key, int, int | None]],
@@ -302,7 +312,10 @@ def _race(
     fresh: range,
     allowed: float,
 ) -> Race:
-    """Run the race seed by seed: all that are left train with the seed, then those shown to be worse drop out."""
+    """Repeat the race seed by seed from the results so far; return its state.
+
+    With each seed, all finalists that are left are trained. Then those that are shown to be worse drop out.
+    """
     left = list(racers)
     out: list[Racer] = []
     wanted: list[tuple[Params, int, int | None]] = []
@@ -320,7 +333,7 @@ def _race(
             break
         waiting = [racer for racer in left if repeat not in scores.get(racer.key, {})]
         if waiting:
-            places = [(racer, fold) for racer in waiting for fold in _folds(rules)]
+            places = [(racer, fold) for racer in waiting for fold in _list_folds(rules)]
             wanted = []
             for racer, fold in places:
                 if (racer.key, repeat, fold) not in begun:
@@ -358,11 +371,12 @@ def _race(
 
 
 def _drop_broken(racer: Racer) -> Racer:
+    """Return a racer that has dropped out because a training with a fresh seed failed."""
     return replace(racer, out=BROKEN, is_broken=True)
 
 
 def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], list[Racer]]:
-    """Return the racers that continue, and those that drop out now because they are worse than the leader."""
+    """Return the racers that stay in the race, and those that drop out because they are worse than the leader."""
     if len(left) < 2:
         return list(left), []
     look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
@@ -375,7 +389,7 @@ def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], 
 
 
 def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
-    """Return the racers that are left, the leader first, each with its difference to the leader."""
+    """Return the racers in order, the leader first, each with its mean difference to the leader."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
     look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
@@ -394,7 +408,7 @@ METHOD = (
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The result of a finalist, in the direction of the metric."""
+    """The result of a finalist, as scores of the metric rather than losses."""
 
     place: int  # from 1; those that dropped out come last
     verdict: str  # best, ties, worse or undecided
@@ -415,7 +429,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The result of a race, or its present state."""
+    """The results of all finalists, and how the race stands or has ended."""
 
     metric: str
     goal: str
@@ -436,8 +450,8 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """Return the confirmation that a sweep's trials give; None if it has no trials with fresh seeds."""
-    rules = _rules(sweep.folder.read_info())
+    """Return the confirmation of a sweep, from its trials; None if none has a fresh seed."""
+    rules = _read_rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
     first = objective(*sweep.objectives[0])
@@ -452,11 +466,12 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
 
 
 def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial], first: Objective) -> Confirmed:
+    """Return the result of a racer; ``trials`` are those with its fresh seeds."""
     if math.isnan(racer.mean):
         mean = None
     else:
         mean = first.of_loss(racer.mean)
-    verdict, why = _verdict(racer, race)
+    verdict, why = _judge_racer(racer, race)
     low: float | None = None
     high: float | None = None
     if racer.behind is not None and math.isfinite(racer.half):
@@ -485,8 +500,8 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
     )
 
 
-def _verdict(racer: Racer, race: Race) -> tuple[str, str]:
-    """Return the verdict, and the reason if it is undecided."""
+def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
+    """Return the verdict on a racer and, if it is undecided, the reason."""
     if racer.out:
         if racer.behind is None:
             return ("undecided", racer.out)
@@ -494,13 +509,14 @@ def _verdict(racer: Racer, race: Race) -> tuple[str, str]:
     is_first = racer.key == race.racers[0].key
     if is_first and any(one.out and one.behind is not None for one in race.racers):
         return "best", ""
-    reason = _why_undecided(racer, race)
+    reason = _explain_undecided(racer, race)
     if reason:
         return "undecided", reason
     return ("best" if is_first else "ties"), ""
 
 
-def _why_undecided(racer: Racer, race: Race) -> str:
+def _explain_undecided(racer: Racer, race: Race) -> str:
+    """Return why a racer that is left has no verdict yet; "" if it has one."""
     if not race.over:
         return "the race goes on"
     if race.out_of_budget:
@@ -511,7 +527,7 @@ def _why_undecided(racer: Racer, race: Race) -> str:
 
 
 def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
-    """Return what a race knows of the trials of a log; ``first`` is the objective that decides."""
+    """Return the trials of a ledger in the form that `run_race` needs; ``first`` is the objective that decides."""
     runs = []
     for one in ledger.trials.values():
         loss = first.loss(one.last)
@@ -523,25 +539,26 @@ def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
 
 
 def find_race(ledger: Ledger, spec: Spec) -> Race:
-    """Return the state of the confirmation after a search; an empty one if the sweep file has no ``confirm``."""
+    """Return the state of the race according to a ledger; an empty one if the sweep file has no ``confirm``."""
     if spec.confirm is None:
         return Race()
     return run_race(list_runs(ledger, spec.objectives[0]), make_rules(spec.confirm, spec))
 
 
 def make_rules(confirm: Confirm, spec: Spec) -> Rules:
-    """Return the settings of the race after a search."""
+    """Return the settings of the race that a sweep file gives; ``confirm`` is that block of it."""
     seeds, finalists, share = confirm.seeds, confirm.finalists, confirm.share()
     return Rules(seeds, finalists, share, spec.repeats, spec.folds, equal_tells=confirm.race == 1)
 
 
 def make_run(trial: Trial, first: Objective) -> Run:
-    """Return what a race knows of a trial in a results folder; ``first`` is the objective that decides."""
+    """Return a trial in the form that `run_race` needs; ``first`` is the objective that decides."""
     loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 
 
-def _rules(info: SweepInfo) -> Rules | None:
+def _read_rules(info: SweepInfo) -> Rules | None:
+    """Return the settings of the race in a sweep.json; None if the sweep is not confirmed."""
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
             if isinstance(budget, str):

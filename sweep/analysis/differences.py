@@ -13,11 +13,8 @@ from sweep.store.sweep_info import Objectives
 _ABSENT = object()
 
 
-def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """Return the common objectives of the sweeps.
-
-    Raises `InputError` if they differ, as no common order exists then.
-    """
+def require_same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
+    """Return the objectives, which all sweeps must have in common. Raises `InputError` if they differ."""
     first = sweeps[0]
     problems = []
     for other in sweeps:
@@ -36,11 +33,12 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def _describe_objectives(objectives: Objectives) -> str:
+    """Return objectives in words, such as "minimize loss and maximize accuracy"."""
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
 
 
 def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
-    """Describe how trainings differ apart from their parameters, such as in code or packages; "" if not known to."""
+    """Return in words how trainings differ apart from their parameters, such as in code; "" if that is unknown."""
     mixed = []
     for sweep in sweeps:
         if sweep.info.is_mixed:
@@ -55,13 +53,13 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
             f"The code or a version of its packages has changed since the beginning{of}: "
             "scores from before and after may not compare."
         )
-    if differing := sweep_info.differing(sweep.info for sweep in sweeps):
+    if differing := sweep_info.list_identity_differences(sweep.info for sweep in sweeps):
         told.append(f"These sweeps differ in more than their parameters: in {', '.join(differing)}.")
     return " ".join(told)
 
 
 def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """Return the parameters that differ between the configurations or are missing in some, in the file's order."""
+    """Return the parameters that have different values, or are missing in some configurations, in the file's order."""
     names = dict.fromkeys(name for one in params for name in one)
     differing = []
     for name in names:

@@ -11,7 +11,7 @@ from sweep.events import Value
 
 @dataclass(frozen=True, slots=True)
 class LineageStep:
-    """A range of a trial's epochs that were trained by one trial: itself or one of its ancestors."""
+    """A range of epochs, and the trial that trained them: a copied trial has the first epochs of its ancestors."""
 
     trial: int
     first: int  # epoch
@@ -20,7 +20,7 @@ class LineageStep:
 
 
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
-    """Return the steps of a trial in the order of their epochs; a trial that is no copy has one."""
+    """Return which trials trained the epochs of a trial, in order: its ancestors, then itself."""
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []
     trial = known[number]

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
+from sweep.analysis.survival import Foresight, Prospect, estimate_seconds_left, estimate_survival
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
@@ -49,7 +49,7 @@ MOST = 128  # maximum number of points of a curve that are kept
 
 
 class ThinnedCurve:
-    """A curve in bounded memory: every value at first, then every second, every fourth and so on, and the last."""
+    """A curve in bounded memory: as it grows, it keeps every second value, then every fourth, and the last."""
 
     __slots__ = ("_count", "_kept", "_last", "_stride")
 
@@ -69,7 +69,7 @@ class ThinnedCurve:
         self._last = value
 
     def points(self, most: int) -> list[float]:
-        """Return at most ``most`` values, evenly spaced, ending with the latest."""
+        """Return at most ``most`` evenly spaced values, of which the last is the latest."""
         if not self._count or most < 1:
             return []
         if (self._count - 1) % self._stride == 0:
@@ -87,7 +87,7 @@ class ThinnedCurve:
 
 @dataclass(slots=True)
 class Open:
-    """A trial that has not ended for good."""
+    """A trial that has not ended for good, with its progress, as the live view shows it."""
 
     state: TrialState
     of: int  # epochs that it is to train, or hundredths of its minutes
@@ -101,12 +101,12 @@ class Open:
 
     @property
     def done(self) -> int:
-        """What it has trained, in the units of `of`."""
+        """How far the trial has trained, in the units of `of`: epochs, or hundredths of its minutes."""
         return count_units(self.state.epoch, self.state.share, self.of)
 
     @property
     def position(self) -> str:
-        """How far it is, such as 3/10 or 37 %."""
+        """How far the trial has trained, in words such as 3/10 or 37 %."""
         if self.counts_epochs:
             return f"{self.done}/{self.of}"
         return f"{self.done} %"
@@ -114,7 +114,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """A trial that ended or was interrupted; ``took_s`` counts from its start."""
+    """A trial that ended or was interrupted; ``took_s`` are the seconds since its start."""
 
     trial: int
     status: Status
@@ -127,7 +127,7 @@ class FinishedTrial:
 
 @dataclass(slots=True)
 class Failure:
-    """Trials that failed for the same kind of reason, mostly the type of an exception."""
+    """How many trials failed for the same kind of reason, mostly the type of an exception, and the last of them."""
 
     count: int = 0
     trial: int = 0  # number of the latest one
@@ -146,7 +146,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True)
 class RungStatus:
-    """An epoch at which trials can be pruned, or were pruned."""
+    """An epoch at which trials can be or were pruned, with the number of trials that reached it."""
 
     epoch: int
     reached: int
@@ -167,7 +167,7 @@ class LogReader:
 
     @property
     def share(self) -> float:
-        """The part of the log that has been read, from 0 to 1."""
+        """The share of the log that has been read, from 0 to 1."""
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -177,11 +177,10 @@ class LogReader:
         return min(self._offset / size, 1.0)
 
     def more(self) -> list[Event] | None:
-        """Return the next events of the log, about a megabyte at most.
+        """Return the next events of the log, about a megabyte at most; an empty list if there are none yet.
 
-        Returns an empty list if there are no new events, or no log yet. Returns None if the log was replaced
-        (repaired, truncated or rewritten): then discard all earlier events; the next call starts from the beginning.
-        Raises `StoreError` if the log is damaged.
+        Returns None if the log was replaced (repaired, truncated or rewritten): then discard all earlier events; the
+        next call starts from the beginning. Raises `StoreError` if the log is damaged.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
             with suppress(StoreAway):  # the next refresh may succeed
@@ -189,7 +188,7 @@ class LogReader:
             self._refreshed = time.monotonic()
         if not self._path.exists():
             return []
-        if log.is_another(self._path, self._offset, self._mark):
+        if log.was_replaced(self._path, self._offset, self._mark):
             self._offset = 0
             return None
         events, self._offset = log.read_from(self._path, self._offset)
@@ -206,7 +205,10 @@ LATEST = 50  # number of ended trials that are kept
 
 
 class Standing:
-    """The state of a sweep after the events observed so far. Its attributes are for reading only. Not thread-safe."""
+    """The state of a sweep after the events observed so far: what live views and metrics show.
+
+    Its attributes are for reading only. Not thread-safe.
+    """
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
@@ -258,7 +260,7 @@ class Standing:
 
     @property
     def best(self) -> Best | None:
-        """The best configuration so far: the first in the race of a confirmation, otherwise the best of the search."""
+        """The best configuration so far: the leader of the confirmation, or without one the best of the search."""
         if not self.confirming:
             return self.searched_best
         if not self._knows_confirmed_best:
@@ -267,14 +269,14 @@ class Standing:
         return self._confirmed_best or self.searched_best
 
     def _find_confirmed_best(self) -> Best | None:
-        """Return the configuration that is first in the race, by its fresh seeds; None if there is no race."""
+        """Return the leader of the confirmation with its completed trials; None if there is no confirmation yet."""
         from sweep.analysis import confirmation  # imports numpy, for few sweeps
 
         spec = self.outline.spec
         if spec is None or spec.confirm is None:
             return None
         runs = confirmation.list_runs(self._ledger, self.outline.objective)
-        found = confirmation.find_first(runs, confirmation.make_rules(spec.confirm, spec))
+        found = confirmation.list_leader_trials(runs, confirmation.make_rules(spec.confirm, spec))
         if found is None:
             return None
         values = {one.trial: self.outline.objective.of_loss(one.loss) for one in found}
@@ -283,7 +285,7 @@ class Standing:
 
     @property
     def total(self) -> int | None:
-        """The total number of trials, if known: those of the outline and the fresh seeds begun so far."""
+        """The number of trials in all; None if unknown. Trials with fresh seeds count once they have begun."""
         total = self.outline.total
         if self._present is not None and (self._present.is_steered or self._present.repeats_changed):
             total = self._present.all_trials
@@ -293,7 +295,7 @@ class Standing:
 
     @property
     def queued(self) -> int:
-        """The number of configurations that a person has added and that have not started."""
+        """The number of configurations that a person has added and that have not started yet."""
         return len(self._ledger.queue)
 
     @property
@@ -303,7 +305,7 @@ class Standing:
 
     @property
     def spec(self) -> Spec | None:
-        """The sweep file with all changes so far; None if it is not known."""
+        """The sweep file with all changes so far; None if the outline has no sweep file."""
         return None if self._present is None else self._present.spec
 
     @property
@@ -317,7 +319,7 @@ class Standing:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours of training so far."""
+        """GPU-hours that all epochs so far have taken."""
         return self._gpu_s / 3600
 
     @property
@@ -335,20 +337,20 @@ class Standing:
             self._present.observe(change)
         match change:
             case ledger.Reported(trial, report):
-                self._hear(trial, report)
+                self._count_epoch(trial, report)
             case ledger.Started(trial):
                 if trial.role is Role.CONFIRM:
                     self.confirming.add(trial.number)
                 self.started += 1
                 self._knows_confirmed_best = False
-                self.running[trial.number] = self._opened(trial)
+                self.running[trial.number] = self._add_open_trial(trial)
                 self._at_once.append(len(self.running))
             case ledger.Interrupted() | ledger.Reopened() | ledger.Ended():
                 return self._end(change)
             case ledger.Steered(steered):
                 self._steer(steered)
             case ledger.SessionChange(SessionStarted() as session):
-                self._begin(session, before)
+                self._begin_session(session, before)
             case ledger.SessionChange(SessionEnded() as end):
                 self.over = end.reason
                 self.has_finished = _is_finished(end)
@@ -357,29 +359,34 @@ class Standing:
         return None
 
     def _steer(self, event: SteeringEvent) -> None:
+        """Apply a person's changes or additions."""
         if isinstance(event, SweepChanged | ConfigurationsEnqueued):
             self.is_steered_after_end = self.over is not None
         if isinstance(event, SweepChanged) and self._present is not None:
-            self._change(event, self._present.spec)
+            self._apply_change(event, self._present.spec)
 
-    def _change(self, event: SweepChanged, spec: Spec) -> None:
-        """Go on with a changed sweep; how many trials go on under another rule is not foreseen by the earlier one."""
+    def _apply_change(self, event: SweepChanged, spec: Spec) -> None:
+        """Apply a changed sweep file: its limits, its rule and its repeats.
+
+        How many trials survive another stopping rule is no longer predicted by rehearsing the earlier one.
+        """
         before = self.outline
         self.outline = Outline.of(spec)
         self._knows_confirmed_best = False
         if self.outline.rule != before.rule:
             self._foresight = None
         if "repeats" in event.settings:
-            self._compare_again()
+            self._find_best_again()
 
-    def _opened(self, trial: TrialState) -> Open:
+    def _add_open_trial(self, trial: TrialState) -> Open:
+        """Add a trial that starts or is reopened to the open ones, and return it."""
         opened = Open(trial, self.outline.epochs_of(trial.params), self.outline.counts_epochs)
         opened.reached = opened.done
         self.open[trial.number] = opened
         return opened
 
     def active_s(self, now: float) -> float:
-        """Return the seconds of all sessions, without the pauses between them."""
+        """Return the seconds of all sessions up to ``now``, without the time between them."""
         if self.session is None:
             return 0.0
         if self.over is None or self.last is None:
@@ -389,7 +396,7 @@ class Standing:
         return self._earlier_s + max(end - self.session, 0.0)
 
     def epochs_per_s(self, now: float) -> float:
-        """Return the epochs per second over the last ten seconds."""
+        """Return the number of epochs per second over the ten seconds before ``now``."""
         if self.session is None:
             since = now - RATE_S
         else:
@@ -399,7 +406,7 @@ class Standing:
 
     @property
     def longest_epoch_s(self) -> float:
-        """The seconds that the longest of the latest epochs took; 0 before the first one."""
+        """The seconds of the longest of the latest epochs; 0 before the first one."""
         return max(self._epoch_s, default=0.0)
 
     def rungs(self) -> list[RungStatus]:
@@ -411,7 +418,7 @@ class Standing:
         return statuses
 
     def survivors(self) -> float | None:
-        """Estimate how many trials will train all their epochs; None if the number of trials is unknown."""
+        """Estimate how many trials will end by training all their epochs; None if the number of trials is unknown."""
         waiting = self.waiting()
         if waiting is None:
             return None
@@ -451,7 +458,7 @@ class Standing:
                     left_s += self._time_under_way(trial, now, overhead_s)
                 there.append(max(left_s, 0.0))
             each_s = prospect.waiting_left * epoch_s + overhead_s
-            bounds.append(seconds_left(there, waiting, each_s, slots))
+            bounds.append(estimate_seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.active_s(now))
         if limits.epochs is not None:
@@ -464,9 +471,10 @@ class Standing:
         return max(min(bounds), 0.0) if bounds else None
 
     def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
-        """Return the seconds that a running trial needs beside its remaining epochs; negative for those it is ahead.
+        """Return the seconds by which a running trial needs more than its remaining epochs take; negative if fewer.
 
-        Before its first epoch, it needs what is left of its start. Later, it has trained since its last report.
+        Before its first epoch, these are what is left of its start. Later, it has already trained since its last
+        report.
         """
         if trial.heard is None:
             return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
@@ -475,16 +483,16 @@ class Standing:
 
     @property
     def trained_trials(self) -> float:
-        """The trials that ended for good, and the part that each open one has trained."""
+        """How many whole trials all training so far is worth: 1 for each that ended, and parts of the open ones."""
         return self.finished + self.count_trained(self.open.values())
 
     def count_trained(self, trials: Iterable[Open]) -> float:
-        """Return how many whole trials the epochs of these trials are worth."""
+        """Return how many whole trials the training of these trials is worth: 0.5 for one at half of its epochs."""
         return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
     def _unit_s(self) -> float:
-        """Mean seconds of an epoch, or of a hundredth of a trial's minutes; at least one epoch was reported."""
+        """Mean seconds of an epoch, or of a hundredth of a trial's minutes. Requires that an epoch was reported."""
         epoch_s = fmean(self._epoch_s)
         if self.outline.minutes is None:
             return epoch_s
@@ -495,7 +503,7 @@ class Standing:
 
     @property
     def _cost_per_s(self) -> float:
-        """Cost of a second in which a trial trains."""
+        """Mean cost of one second in which one trial trains."""
         return self.cost / max(self._cost_s, 1e-9)
 
     def cost_in_all(self, now: float) -> float | None:
@@ -532,7 +540,7 @@ class Standing:
         return min(bounds) if bounds else None
 
     def usage(self) -> Mapping[str, float]:
-        """Return the latest measurements of the running trials: sums of cores and memory, the mean GPU utilization."""
+        """Return what the running trials use now: the sums of their cores and memory, and the mean GPU utilization."""
         found: dict[str, list[float]] = {}
         for trial in self.running.values():
             for name, value in trial.measures.items():
@@ -550,23 +558,24 @@ class Standing:
         return known | shares
 
     def _prospect(self) -> Prospect:
-        """Estimate the future of trials by rehearsing the rule, or from survival so far if it cannot be rehearsed."""
+        """Estimate how far open and new trials will train: by rehearsing the rule, or from survival so far."""
         going = {}
         for number, trial in self._list_going():
             going[number] = (trial.done, trial.of)
         if self._foresight is None:
-            return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
+            return estimate_survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
         return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _list_going(self) -> list[tuple[int, Open]]:
-        """Return the open trials without paused ones, which count as lost at the epoch where they paused."""
+        """Return the open trials by number, without paused ones, which count as lost at the epoch of their pause."""
         return [(number, trial) for number, trial in self.open.items() if number not in self._paused]
 
-    def _hear(self, state: TrialState, event: EpochReported) -> None:
+    def _count_epoch(self, state: TrialState, event: EpochReported) -> None:
+        """Count an epoch of a running trial: its time, its cost and its score."""
         self.has_reported = True
         trial = self.running[state.number] = self.open[state.number]
         trial.heard = event.time
-        self._thaw(state.number)
+        self._unpause(state.number)
         for unit in range(trial.reached + 1, trial.done + 1):
             self._reached[unit] += 1
             if self._foresight is not None:
@@ -597,11 +606,12 @@ class Standing:
         self._seconds[-1][1] += 1
 
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
+        """Remove a trial that ended or was interrupted from the running ones, and return its result."""
         state, event = change
         number = state.number
         self.running.pop(number, None)
         self._knows_confirmed_best = False
-        self._thaw(number)
+        self._unpause(number)
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
@@ -628,22 +638,23 @@ class Standing:
             case Status.COMPLETED:
                 self._compare(ended)
             case Status.INFEASIBLE:
-                self._fail(event)
+                self._count_failure(event)
             case Status.PRUNED:
                 self._pruned[trial.done] += not event.asked  # by the stopping rule, not by a person
                 self._lost[trial.done] += 1
             case _:
                 self._lost[trial.done] += 1
-                self._fail(event)
+                self._count_failure(event)
         return ended
 
-    def _thaw(self, trial: int) -> None:
-        """Stop counting a trial as paused, if it was."""
+    def _unpause(self, trial: int) -> None:
+        """Remove a trial from the paused ones, if it is among them."""
         epoch = self._paused.pop(trial, None)
         if epoch is not None:
             self._lost[epoch] -= 1
 
-    def _fail(self, event: TrialEnded) -> None:
+    def _count_failure(self, event: TrialEnded) -> None:
+        """Count a failed or infeasible trial by the kind of its reason."""
         kind = event.status, get_error_type(event.reason) if event.status is Status.FAILED else ""
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
@@ -655,7 +666,8 @@ class Standing:
             self._failed[event.trial] = kind
 
     def _reopen(self, state: TrialState) -> None:
-        trial = self._opened(state)
+        """Count a failed trial as open again instead of failed."""
+        trial = self._add_open_trial(state)
         kind = self._failed.pop(state.number)
         trial.value = state.last.get(self.outline.metric)
         trial.trained_s = None
@@ -667,7 +679,8 @@ class Standing:
         if not self.failures[kind].count:
             del self.failures[kind]
 
-    def _begin(self, event: SessionStarted, before: float | None) -> None:
+    def _begin_session(self, event: SessionStarted, before: float | None) -> None:
+        """Begin a session; ``before`` is the time of the last event before it."""
         if before is not None and self.session is not None:
             self._earlier_s += max(before - self.session, 0.0)
         self.session = event.time
@@ -680,6 +693,7 @@ class Standing:
         self._seconds.clear()
 
     def _compare(self, ended: FinishedTrial) -> None:
+        """Compare a completed trial's configuration with the best one, unless the trial is of the confirmation."""
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
@@ -693,25 +707,27 @@ class Standing:
 
     @property
     def _averages_repeats(self) -> bool:
-        """Whether the value of a configuration is the mean over its trials."""
+        """Whether the score of a configuration is the mean over its trials, rather than that of its best trial."""
         return self.outline.repeats > 1 or self._have_repeats_changed
 
     @property
     def _have_repeats_changed(self) -> bool:
         return self._present is not None and self._present.repeats_changed
 
-    def _compare_again(self) -> None:
-        """Find the best configuration by another number of repeats."""
+    def _find_best_again(self) -> None:
+        """Find the best configuration again, after the number of repeats has changed."""
         self.searched_best = None
         for key, trials in self._scores.items():
             self._compare_with_best(trials, self._params[key])
 
     def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
+        """Replace the best configuration if the mean of these trials' scores is better."""
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
-        if self.searched_best is None or self._rank(best) > self._rank(self.searched_best):
+        if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(self.searched_best):
             self.searched_best = best
 
-    def _rank(self, best: Best) -> tuple[int, float]:
+    def _make_sort_key(self, best: Best) -> tuple[int, float]:
+        """Return the sort key of a configuration, higher is better: first the number of trials, then the score."""
         count = len(best.trials)
         if self._have_repeats_changed:  # more trials, of an earlier number of repeats, are no merit
             count = min(count, self.outline.repeats)
@@ -719,14 +735,14 @@ class Standing:
 
 
 def _follow_spec(spec: Spec) -> PresentSpec:
-    """Return what follows the sweep file along the log; importing it takes a while."""
+    """Return a `PresentSpec`, which applies the changes in the log to the spec; its import takes a while."""
     from sweep.analysis.present_spec import PresentSpec
 
     return PresentSpec(spec)
 
 
 def get_error_type(reason: str) -> str:
-    """Return the type of an error, ``ValueError`` for ``ValueError: no such a``; "failed" if it has none."""
+    """Return the first word of an error's text, such as ``ValueError``; "failed" if it has none."""
     head, colon, _ = reason.partition(":")
     if not colon:
         return "failed"

@@ -22,7 +22,7 @@ BUDGET_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to tell, as programs get it."""
+    """One message for the receivers of `notify`, with the fields that programs get."""
 
     version: Literal[1] = 1
     event: Kind
@@ -36,10 +36,10 @@ class Notice:
 
 
 class NoticeWatch:
-    """Observes the events of a sweep, and says what is to be told. Each thing is told once in a session.
+    """Observes the events of a sweep and makes notices of those that matter; each at most once in a session.
 
     With ``is_confirmed_next``, a search that ends at a limit is followed by a session that confirms its finalists. Then
-    the end of the search is ``withheld``, and that of the confirmation is told.
+    the notice that the search has ended is kept in ``withheld``, and only the end of the confirmation makes a notice.
     """
 
     def __init__(self, outline: Outline, *, is_confirmed_next: bool = False) -> None:
@@ -53,54 +53,57 @@ class NoticeWatch:
         self._judged = 0  # number of ended trials when the verdict was last looked up
 
     def skip(self, event: Event) -> None:
-        """Observe an event of an earlier session, of which nothing is to be told."""
-        for _ in self._tell_event(event):
+        """Observe an event of an earlier session without making notices."""
+        for _ in self._make_notices(event):
             pass
         self._told_best = self._standing.searched_best
         self._judged = self._standing.finished
         self._near |= dict(self._list_spent(self._standing.last or 0.0)).keys()
 
     def observe(self, events: Iterable[Event], has_verdict: Callable[[], bool] | None) -> list[Notice]:
-        """Observe events and return what is to be told.
+        """Observe events and return the notices that they call for.
 
-        Of several new best configurations, only the last is. ``has_verdict`` reads the ranking, if somebody asks.
+        Of several new best configurations, only the last makes a notice. ``has_verdict`` reads the ranking and returns
+        whether the sweep has a verdict; None if no receiver wants to know.
         """
         notices: list[Notice] = []
         for event in events:
-            notices += self._tell_event(event)
+            notices += self._make_notices(event)
         best = self._standing.searched_best
         if best is not None and best != self._told_best:
             value = f"{self._standing.outline.metric} {score(best.value)}"
-            notices.append(self._make("best", f"new best: {value}, {trials_named(best.trials)}"))
+            notices.append(self._make_notice("best", f"new best: {value}, {trials_named(best.trials)}"))
             self._told_best = best
         for budget, share in self._list_spent(self._standing.last or 0.0):
             if budget not in self._near:
                 self._near.add(budget)
-                notices.append(self._make("budget", f"{share:.0%} of its budget of {budget} is spent"))
+                notices.append(self._make_notice("budget", f"{share:.0%} of its budget of {budget} is spent"))
         if has_verdict is not None and not self._has_verdict and self._standing.finished != self._judged:
             self._judged = self._standing.finished
             if has_verdict():
                 self._has_verdict = True
-                notices.append(self._make("verdict", "the best configuration has a verdict"))
+                notices.append(self._make_notice("verdict", "the best configuration has a verdict"))
         return notices
 
-    def _tell_event(self, event: Event) -> Iterator[Notice]:
+    def _make_notices(self, event: Event) -> Iterator[Notice]:
+        """Observe an event and yield its notices: the end of a session, a failed trial, or a lost worker."""
         ended = self._standing.observe(event)
         if isinstance(event, SessionStarted):
             self.withheld = None
         if isinstance(event, SessionEnded):
-            yield from self._tell_end(event)
+            yield from self._announce_end(event)
         if ended is None or not isinstance(event, TrialEnded) or ended.status is not Status.FAILED:
             return
         if event.worker_lost:
-            yield self._make("worker_lost", f"trial {ended.trial}: {ended.reason}")
+            yield self._make_notice("worker_lost", f"trial {ended.trial}: {ended.reason}")
             return
         kind = get_error_type(ended.reason)
         if kind not in self._failures:
             self._failures.add(kind)
-            yield self._make("failed", f"trial {ended.trial} failed: {ended.reason}")
+            yield self._make_notice("failed", f"trial {ended.trial} failed: {ended.reason}")
 
-    def _tell_end(self, event: SessionEnded) -> Iterator[Notice]:
+    def _announce_end(self, event: SessionEnded) -> Iterator[Notice]:
+        """Yield the notice that a session has ended, or withhold it if a confirmation follows."""
         notice = self._describe_end(event)
         is_at_limit = self._standing.has_finished and event.reason != "finished"
         if self._is_confirmed_next and is_at_limit:
@@ -109,16 +112,17 @@ class NoticeWatch:
             yield notice
 
     def _describe_end(self, event: SessionEnded) -> Notice:
+        """Return the notice that a session has ended: well, or without success."""
         standing = self._standing
         completed = standing.ended[Status.COMPLETED]
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"
         if not completed:
-            return self._make("failed", f"has ended without a completed trial ({event.reason})")
+            return self._make_notice("failed", f"has ended without a completed trial ({event.reason})")
         kind: Kind = "finished" if standing.has_finished else "failed"
-        return self._make(kind, f"{event.reason}: {ended}")
+        return self._make_notice(kind, f"{event.reason}: {ended}")
 
     def _list_spent(self, now: float) -> Iterator[tuple[str, float]]:
-        """Yield the budgets of which `BUDGET_SHARE` is spent, with the share."""
+        """Yield each budget of which at least `BUDGET_SHARE` is spent, with the share that is spent."""
         standing, limits = self._standing, self._standing.outline.limits
         budgets = (
             ("trials", standing.finished, standing.total),
@@ -131,7 +135,8 @@ class NoticeWatch:
             if limit and spent >= BUDGET_SHARE * limit:
                 yield name, spent / limit
 
-    def _make(self, kind: Kind, text: str) -> Notice:
+    def _make_notice(self, kind: Kind, text: str) -> Notice:
+        """Return a notice with this text and the present state of the sweep."""
         standing = self._standing
         best = standing.best
         return Notice(

@@ -27,7 +27,7 @@ from sweep.store.ledger import Change, Steered, TrialState
 
 
 class Slot(NamedTuple):
-    """What a place stands for."""
+    """A configuration and one of its trials: a place in the search stands for one slot."""
 
     configuration: int  # number of the configuration in the search, from 0
     within: int  # number of the trial within the configuration, from 0
@@ -35,7 +35,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbering:
-    """The numbering of trials at a point of the log; see the module's docstring for the rule."""
+    """How trials are numbered from a point of the log on; the rule is in the module's docstring."""
 
     trials_each: int  # of a configuration that begins from now on
     has_baseline: bool = False
@@ -59,7 +59,7 @@ class Numbering:
         return self.trials_each == 1 and self.earlier is None
 
     def find(self, place: int) -> Slot:
-        """Return what a place stands for, of this part or an earlier one."""
+        """Return the configuration and the trial within it that a place stands for."""
         part = self
         while place < part.first and part.earlier is not None:
             part = part.earlier
@@ -72,7 +72,7 @@ class Numbering:
         return Slot(part.beyond + new - len(part.skipped), within)
 
     def find_first_place(self, configuration: int) -> int:
-        """Return the place of the first trial of a configuration that had not begun before this part."""
+        """Return the place of the first trial of a configuration that began in this part, or has not begun."""
         if configuration < self.beyond:
             new = self.skipped.index(configuration)
         else:
@@ -80,27 +80,30 @@ class Numbering:
         return self._first_new + new * self.trials_each
 
     def find_end(self, configurations: int) -> int:
-        """Return the first place beyond the trials of ``configurations`` configurations."""
+        """Return the place after the last trial, if the search has ``configurations`` configurations in all."""
         return self._first_new + max(configurations - len(self.begun), 0) * self.trials_each
 
     def is_lacking(self, place: int) -> bool:
-        """Return whether a place of this part is that of a trial which a configuration of an earlier part lacks."""
+        """Return whether a place stands for a further trial of a configuration that began in an earlier part."""
         return place < self._first_new
 
     def count(self, configuration: int) -> int:
-        """Return the number of trials that a configuration is to have."""
+        """Return how many trials a configuration is to have in all."""
         return self.begun.get(configuration, self.trials_each)
 
     def number_search(self, place: int) -> int:
-        """Return the number of the trial of the search at a place of this part."""
+        """Return the number of the search's trial at a place of this part."""
         return place + self.shift
 
     def number_baseline(self, within: int) -> int:
-        """Return the number of the next trial of the baseline, given its number within the baseline."""
+        """Return the number of a trial of the baseline; ``within`` counts the baseline's trials from 0."""
         return within + self.baseline_shift
 
     def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
-        """Return the numbering after a change; ``trials`` are all that have started."""
+        """Return the numbering for another number of trials of each configuration.
+
+        ``trials`` are all trials that have started, of which those that are missing now come first.
+        """
         last_place = -1
         last_number = -1
         baseline = 0
@@ -136,14 +139,17 @@ class Numbering:
 
     @property
     def _first_new(self) -> int:
-        """The place of the first configuration that had not begun before this part."""
+        """The first place of this part that stands for a configuration which began in no earlier part."""
         return self.first + len(self.lacking)
 
 
 def follow_numbering(
     numbering: Numbering, change: Change, trials: Iterable[TrialState], folds: int | None
 ) -> Numbering:
-    """Return the numbering after the next change of the log; ``trials`` are all that have started before."""
+    """Return the numbering after a change in the log: another one if ``repeats`` has changed, else the same.
+
+    ``trials`` are all trials that have started before the change.
+    """
     if isinstance(change, Steered) and isinstance(change.event, SweepChanged) and "repeats" in change.event.settings:
         return numbering.change(trials, change.event.settings["repeats"] * (folds or 1))
     return numbering

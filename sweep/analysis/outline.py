@@ -18,7 +18,7 @@ _NO_RULE = NoTermination()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
-    """Budgets that may end the sweep before its trials do; ``gpus`` is the number of GPUs of one trial."""
+    """The budgets of a sweep; ``gpus`` is the number of GPUs of one trial."""
 
     hours: float | None = None
     gpu_hours: float | None = None
@@ -40,13 +40,13 @@ class BudgetLimits:
         )
 
     def gpu_s(self, epoch: EpochReported) -> float:
-        """Return the GPU-seconds that an epoch took, over all GPUs of its trial."""
+        """Return the GPU-seconds of an epoch, over all GPUs of its trial."""
         return epoch.time_s * self.gpus * (epoch.measures.get("gpus", 1.0) if self.shared else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """The part of a sweep file that the views of the sweep need."""
+    """The part of a sweep file that views of the sweep need before its first event."""
 
     name: str = ""
     metric: str = ""  # of the first objective
@@ -89,5 +89,5 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """Return the number of epochs that a trial with these parameters trains, or of hundredths of its minutes."""
+        """Return how long a trial with these parameters trains, in epochs or in hundredths of its minutes."""
         return trial_epochs(params, self.epochs)

@@ -19,9 +19,9 @@ from sweep.store.ledger import Change, Ledger, Started, Steered
 
 
 class PresentSpec:
-    """The spec of a sweep after the changes so far, and how often its space was changed.
+    """The spec of a sweep with the changes so far, and how often its space was changed.
 
-    It knows from which space each configuration was chosen and who has added it.
+    It also knows who added each configuration, and from which version of the space each was chosen.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -42,7 +42,7 @@ class PresentSpec:
         self._trials_of_baseline = 0  # those that had begun then
 
     def observe(self, change: Change) -> None:
-        """Take in the next change of the log."""
+        """Update the spec and the counts with the next change of the log."""
         match change:
             case Started(trial) if trial.role is Role.SEARCH:
                 self._versions.setdefault(key(trial.params), trial.start.space_version)
@@ -61,7 +61,7 @@ class PresentSpec:
                 pass
 
     def mark(self, started: TrialStarted) -> TrialStarted:
-        """Return the start of a trial with who has added its configuration, and the space from which it was chosen."""
+        """Return the start of a trial with the version of its space, and the person who added the configuration."""
         if not self.is_steered or started.role is Role.BASELINE:
             return started
         text = key(started.params)
@@ -73,7 +73,7 @@ class PresentSpec:
         return key(params) in self._added
 
     def is_known(self, params: Params) -> bool:
-        """Return whether a configuration has begun or was added."""
+        """Return whether a configuration has begun or a person has added it."""
         return key(params) in self._known
 
     @property
@@ -93,6 +93,7 @@ class PresentSpec:
         return self._trials_of_begun + new + max(self._trials_of_baseline, self.spec.baseline_trials)
 
     def _change(self, event: SweepChanged) -> None:
+        """Apply changed keys of the sweep file, and drop the added configurations that no longer fit."""
         self.spec = changes.apply_settings(self.spec, event.settings)
         for params in event.dropped:
             self._added.pop(key(params), None)
@@ -106,14 +107,14 @@ class PresentSpec:
             self._begin_steering()
 
     def _change_repeats(self) -> None:
-        """Count the trials that configurations which have begun are to have: no fewer than they have."""
+        """Count again how many trials the configurations that have begun will have: no fewer than they have now."""
         self.repeats_changed = True
         self._begun = len(self._trials)
         self._trials_of_begun = sum(max(count, self.spec.trials_each) for count in self._trials.values())
         self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
-        """Find the configurations that the search does not find by itself; without steering, it finds all."""
+        """Find the known configurations that the search does not try by itself; it tries all until a person steers."""
         if self.is_steered:
             return
         self.is_steered = True
@@ -122,6 +123,7 @@ class PresentSpec:
             self._look_beyond(params)
 
     def _add(self, params: Params) -> None:
+        """Add a configuration to the known ones."""
         text = key(params)
         if text in self._known:
             return
@@ -130,13 +132,14 @@ class PresentSpec:
             self._look_beyond(params)
 
     def _look_beyond(self, params: Params) -> None:
+        """Remember a configuration if the search would not try it by itself."""
         if self.spec.size is not None and not _is_enumerated(params, self.spec):
             self._beyond.add(key(params))
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the log of a sweep says so far, and what else decides about a request."""
+    """The state of a sweep by which a person's request is checked: its trials, its spec and what may change."""
 
     name: str  # of the sweep
     address: str  # argument of commands that names it
@@ -146,12 +149,12 @@ class Position:
     began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
 
     def observe(self, event: SteeringEvent) -> None:
-        """Take in an event that was logged."""
+        """Update the state with an event that was logged."""
         self.present.observe(self.ledger.observe(event))
 
 
 def _is_enumerated(params: Params, spec: Spec) -> bool:
-    """Return whether the search tries a configuration by itself: of a grid, only the points on it."""
+    """Return whether the search tries a configuration by itself; a grid search only tries points of its grid."""
     if not spec.space.has(params):
         return False
     if not spec.search_method.enumerates:
@@ -162,10 +165,12 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:
+    """Return whether each value of a configuration is one of the grid's."""
     return all(key(value) in values for value, values in _pair_with_grid(params, space))
 
 
 def _pair_with_grid(params: Params, space: Space) -> Iterator[tuple[Value, set[str]]]:
+    """Yield each drawn value of a configuration with the values that the grid has of its parameter."""
     for parameter in space.parameters:
         if parameter.drawn and parameter.name in params:
             yield params[parameter.name], {key(value) for value in grid_values(parameter)}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from sweep.analysis.differences import describe_other_differences, list_varying_parameters, same_objectives
+from sweep.analysis.differences import describe_other_differences, list_varying_parameters, require_same_objectives
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
 from sweep.space.domains import by_configuration, configuration
@@ -44,7 +44,7 @@ FRONT = (
 
 
 def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
-    """Return the finite scores of trials by seed and fold, averaged over trainings with the same seed and fold."""
+    """Return the finite scores of trials by (seed, fold), averaged over trainings with the same seed and fold."""
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
         value = trial.metrics.get(metric, math.nan)
@@ -56,14 +56,18 @@ def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
 def judge(
     rows: Mapping[int, Sequence[Trial]], objectives: Objectives, best: Collection[int], folds: int
 ) -> dict[int, Compared]:
-    """Return the verdict on each row, by its number.
+    """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
-    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter
-    it. Nor is a configuration without a completed trial.
+    A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter it.
+    Nor is a configuration without a completed trial.
+
+    Arguments:
+        rows: the trials of each configuration, by row.
+        best: the rows of the best configuration or the Pareto front.
     """
     reasons = {}
     for row, trials in rows.items():
-        reasons[row] = _why_incomparable(trials, objectives)
+        reasons[row] = _explain_incomparable(trials, objectives)
     completed: dict[int, list[Trial]] = {}
     for row, trials in rows.items():
         if not reasons[row]:
@@ -87,7 +91,7 @@ def judge(
 
 
 def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
-    """Describe the statistical method of these verdicts; "" if nothing was tested."""
+    """Return a description of the statistical test behind these verdicts; "" if nothing was tested."""
     tested = [one for one in judged if one.p is not None]
     if not tested:
         return ""
@@ -102,7 +106,7 @@ def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) ->
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
 
 
-def _why_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
+def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> str:
     """Return why the trials of a configuration cannot be compared; "" if they can."""
     diverged = 0
     for trial in trials:
@@ -137,7 +141,7 @@ ORDER = {  # lower is better
 
 
 class Score(Struct, frozen=True):
-    """One objective over the repeats of a configuration: the values, their mean and its uncertainty."""
+    """The values of one objective over the repeats of a configuration, their mean and its uncertainty."""
 
     metric: str
     goal: str
@@ -226,12 +230,12 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     these, because the configurations were chosen by the other scores. Raises `InputError` if the sweeps' objectives
     differ.
     """
-    objectives = same_objectives(sweeps)
+    objectives = require_same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
     for sweep in sweeps:
         for group in by_configuration(sweep.trials).values():
             rows.append(_summarize(group, objectives, sweep))
-    fronts = _front_numbers(rows, objectives)
+    fronts = _number_fronts(rows, objectives)
     confirmed = _find_confirmation(sweeps)
     places: dict[str, int] = {}
     if confirmed:
@@ -242,7 +246,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     def key(row: RankedConfiguration) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
-        loss = _losses(row)[0] if row.scores else math.inf
+        loss = _list_losses(row)[0] if row.scores else math.inf
         if places:
             place = places.get(configuration(row.params), math.inf)
         else:
@@ -394,7 +398,7 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
 
 
 def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:
-    """Return the share of a configuration's repeats that completed, and the worst status among them.
+    """Return the share of a configuration's repeats that completed, and the worst status of any repeat.
 
     Repeats that have not begun count as interrupted.
     """
@@ -407,22 +411,23 @@ def _is_finite(trial: Trial, objectives: Objectives) -> bool:
     return all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
 
 
-def _losses(row: RankedConfiguration) -> list[float]:
+def _list_losses(row: RankedConfiguration) -> list[float]:
+    """Return the mean of each objective of a row as a loss."""
     losses = []
     for score in row.scores:
         losses.append(objective(score.metric, score.goal).to_loss(score.mean))
     return losses
 
 
-def _front_numbers(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
-    """Return the Pareto fronts of the completed configurations, by the id() of their rows."""
+def _number_fronts(rows: Sequence[RankedConfiguration], objectives: Objectives) -> dict[int, int]:
+    """Return the number of the Pareto front of each completed configuration, by the id() of its row."""
     if len(objectives) < 2:
         return {}
     completed = []
     for row in rows:
         if row.completed == 1 and row.scores:
             completed.append(row)
-    return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))
+    return dict(zip(map(id, completed), pareto_fronts([_list_losses(row) for row in completed]), strict=True))
 
 
 _KINDS: dict[str, Kind] = {
@@ -432,7 +437,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def make_columns(ranking: Ranking) -> Columns:
-    """Return the rows of a ranking by column, as listed in results/README.md."""
+    """Return a ranking as columns with a value per row; results/README.md lists them."""
     rows = ranking.rows
     table: dict[str, tuple[Kind, Sequence[Any]]] = {}
 
@@ -461,17 +466,22 @@ def make_columns(ranking: Ranking) -> Columns:
 
 
 def _list_trial_numbers(row: RankedConfiguration) -> str:
+    """Return the numbers of a row's trials as text."""
     return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
 
 
 def _count_seeds(row: RankedConfiguration) -> int:
+    """Return the number of seeds with which a row has a score."""
     if not row.scores:
         return 0
     return len(row.scores[0].values)
 
 
 def _score_figures(row: RankedConfiguration, at: int) -> tuple[float | None, float | None, float | None, float | None]:
-    """Return mean, standard deviation and interval of a row's score in objective ``at``; None where unknown."""
+    """Return mean, standard deviation and both ends of the interval of a score; None for each that is unknown.
+
+    ``at`` is the position of the objective.
+    """
     if not row.scores:
         return None, None, None, None
     score = row.scores[at]
@@ -499,14 +509,15 @@ class SamplingError:
     method: str  # of computing the interval
 
 
-def noise_of_metric(
+def compute_sampling_error(
     metric: str, level: float, examples: int, loss_deviation: float | None = None
 ) -> SamplingError | None:
-    """Return the sampling error of an accuracy, or of a loss whose deviation over examples is known; None otherwise.
+    """Return the sampling error of a mean score over validation examples; None if it is unknown.
 
-    The error is an upper bound: two configurations that agree on many of the same examples differ by less. For a loss
-    it is the ideal bootstrap over examples, which has a closed form for a mean: the deviation over the root of their
-    number (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
+    It is known for accuracies and other shares, and for the loss if its deviation over examples is known. The error is
+    an upper bound: two configurations that agree on many of the same examples differ by less. For a loss it is the
+    ideal bootstrap over examples, which has a closed form for a mean: the deviation over the root of their number
+    (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section 6).
     """
     if not examples:
         return None
@@ -532,27 +543,27 @@ def noise_of_metric(
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is, by its name, a share of examples such as an accuracy."""
+    """Return whether the name of a metric says that it is a share of the examples, such as an accuracy."""
     return says(metric, SHARES)
 
 
-def examples_for(difference: float, deviation: float) -> int:
-    """Return how many examples reduce the sampling error of a difference of two means below ``difference``."""
+def count_needed_examples(difference: float, deviation: float) -> int:
+    """Return the number of examples for which the sampling error of a difference is smaller than ``difference``."""
     return math.ceil(2 * (deviation * Z / difference) ** 2)
 
 
-def noise_of(ranking: Ranking, read: Tables) -> SamplingError | None:
-    """Return the sampling error of the best score of a ranking; None if it is unknown."""
+def find_sampling_error(ranking: Ranking, read: Tables) -> SamplingError | None:
+    """Return the sampling error of the score of a ranking's best configuration; None if it is unknown."""
     if not ranking.best:
         return None
     best = ranking.best[0]
     score = best.scores[0]
     trials = {trial.trial for trial in best.trials}
-    return noise_of_metric(score.metric, score.mean, count_examples(read), read_deviation(read, trials))
+    return compute_sampling_error(score.metric, score.mean, count_examples(read), read_deviation(read, trials))
 
 
 def count_examples(read: Tables) -> int:
-    """Return the number of validation examples, the minimum over all trials; 0 if it was not recorded."""
+    """Return the smallest number of validation examples of any trial; 0 if it was not recorded."""
     from sweep.store import reading
 
     counted = reading.numbers(read.metrics, EXAMPLES, missing=math.nan)
@@ -561,7 +572,7 @@ def count_examples(read: Tables) -> int:
 
 
 def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
-    """Return the deviation of the loss over examples in the last epoch of these trials; None if it was not recorded."""
+    """Return how far the loss of single examples deviates in the last epoch of these trials; None if not recorded."""
     import numpy as np
 
     from sweep.store import reading

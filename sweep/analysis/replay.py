@@ -35,7 +35,7 @@ Make = Callable[[], Scheduler]
 
 @dataclass(slots=True)
 class Curve:
-    """The curve of a trial of the search, as logged."""
+    """The epochs that a trial of the search has reported, and how it ended."""
 
     place: int  # its position in the search, from 0, by which schedulers know it
     trial: int
@@ -52,7 +52,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The result of one replay, by place of the trials."""
+    """The epochs that each trial trained in one replay, and which trials the rule stopped, by place."""
 
     epochs: Mapping[int, int]
     stopped: frozenset[int]  # by the rule
@@ -63,13 +63,13 @@ class ReplayResult:
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
-        """Return whether a trial was trained without being stopped by the rule."""
+        """Return whether a trial was trained and the rule did not stop it."""
         return place in self.epochs and place not in self.stopped
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The distribution of a number over the orderings."""
+    """Median and 95 % range of a number over the orderings."""
 
     median: float
     low: float  # 2.5 % quantile
@@ -78,7 +78,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The results of all orderings under one of the two assumptions about unknown values."""
+    """The results of all orderings, if unknown values are as good, or as bad, as the best or the worst curve."""
 
     epochs: Spread
     winner_kept: float  # the share of orderings in which it still ranks first
@@ -87,7 +87,7 @@ class Extreme:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The result of replaying a rule on a sweep."""
+    """What a stopping rule would have done on a sweep, compared with what was done."""
 
     rule: str
     ran: str  # the rule that the sweep ran with
@@ -112,7 +112,10 @@ class Replay:
 
 
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
-    """Return the trials of a log's search, in the order of their start, and the maximum number of concurrent trials."""
+    """Return the curves of the search's trials in the order of their start, and how many trained at once at most.
+
+    ``length`` returns the number of epochs of a trial with these parameters.
+    """
     by_number: dict[int, Curve] = {}
     running: set[int] = set()
     max_concurrent = 1
@@ -124,7 +127,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
             case Reported(trial, report) if trial.number in by_number:
                 curve = by_number[trial.number]
                 if trial.reported == trial.epoch:  # up to a gap that a repair of the log has left
-                    curve.reports.append(_renumber(report, curve.place))
+                    curve.reports.append(_use_place(report, curve.place))
                 running.add(trial.number)
                 max_concurrent = max(max_concurrent, len(running))
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in by_number:
@@ -137,7 +140,8 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
     return list(by_number.values()), max_concurrent
 
 
-def _renumber(event: EpochReported, place: int) -> EpochReported:
+def _use_place(event: EpochReported, place: int) -> EpochReported:
+    """Return an event with its trial's place in the search instead of its number."""
     if event.trial == place:
         return event
     return structs.replace(event, trial=place)
@@ -153,7 +157,7 @@ class _PausedTrials:
         self.by_place: dict[int, tuple[Curve, int]] = {}
 
     def pause(self, curve: Curve, epoch: int) -> bool:
-        """Pause a trial after this epoch if the rule asks for it; return whether it pauses."""
+        """Pause a trial after this epoch if the rule holds it; return whether it was paused."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
         if self._rule.holds(curve.place) is None:
@@ -162,7 +166,7 @@ class _PausedTrials:
         return True
 
     def take_ready(self) -> tuple[Curve, int] | None:
-        """Return and remove the first trial that may resume, with the epoch of its pause; None if all must wait."""
+        """Remove the first paused trial that may resume; return it with the epoch of its pause, or None."""
         if self._rule is None:
             return None
         for place in self.by_place:
@@ -171,7 +175,7 @@ class _PausedTrials:
         return None
 
     def take_last(self) -> tuple[Curve, int] | None:
-        """Return and remove the paused trial to resume when no other trial is left to train; None if none is paused."""
+        """Remove the paused trial that the rule resumes if no other is left; return it with its epoch, or None."""
         if self._rule is None or not self.by_place:
             return None
         place = self._rule.last()
@@ -180,13 +184,13 @@ class _PausedTrials:
         return self.by_place.pop(place, None)
 
     def end(self, curve: Curve) -> None:
-        """Tell a pausing rule that a trial has ended by itself; other rules see reports only."""
+        """Let a pausing rule observe that a trial has ended by itself; other rules only observe reports."""
         if self._rule is not None and not curve.is_cut:
             self._scheduler.observe(TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0))
 
 
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
-    """Return by place the epoch at which a rule stops a trial, with the log's events in their own order.
+    """Return the epoch at which a rule stops each trial, by place, if the events come in the log's order.
 
     A paused trial that the rule resumes continues with the epochs that the log has of it up to that moment.
     """
@@ -215,6 +219,7 @@ class _LiveReplay:
         return self._stopped | ended | still_paused
 
     def _observe(self, event: EpochReported) -> None:
+        """Count an epoch of the log, and let the rule decide about it unless its trial was stopped or is paused."""
         curve = self._curves.get(event.trial)
         if curve is None or curve.place in self._stopped:
             return
@@ -229,7 +234,7 @@ class _LiveReplay:
             self._decide(resumed_curve, pause_epoch + 1)
 
     def _decide(self, curve: Curve, epoch: int) -> None:
-        """Apply the rule to an epoch, and to the following ones that the log has so far."""
+        """Let the rule decide about this epoch of a trial and the later ones that the log already has."""
         while epoch <= self._reached[curve.place]:
             if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 self._stopped[curve.place] = epoch
@@ -241,7 +246,7 @@ class _LiveReplay:
             self._paused.end(curve)
 
     def _resume_rest(self) -> dict[int, int]:
-        """Resume paused trials after the last event; return by place the epochs of those that have no further one."""
+        """Resume the paused trials after the last event; return by place the epoch of those that stay paused."""
         ended: dict[int, int] = {}
         while (resumed := self._paused.take_ready() or self._paused.take_last()) is not None:
             curve, pause_epoch = resumed
@@ -253,7 +258,7 @@ class _LiveReplay:
 
 
 class _UnknownEpochs:
-    """Stands for the unknown part of a curve: the best or worst value that any trial reported at the same epoch."""
+    """Makes reports for the unknown rest of a curve: with the best or the worst value of any trial at that epoch."""
 
     def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
         self._objective = objective
@@ -271,6 +276,7 @@ class _UnknownEpochs:
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
+        """Return the report of an unknown epoch."""
         value = self._objective.of_loss(self._losses.get(epoch, self._any))
         return EpochReported(
             trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
@@ -278,7 +284,10 @@ class _UnknownEpochs:
 
 
 def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
-    """Simulate trials in this order, ``at_once`` at a time; each trains until its curve ends or the rule stops it."""
+    """Train trials in this order by their logged curves, ``at_once`` at a time; return how far each trained.
+
+    A trial trains until its curve ends or the rule stops it; ``beyond`` has the epochs after the end of cut curves.
+    """
     return _Simulation(order, make(), at_once, beyond).run()
 
 
@@ -300,6 +309,7 @@ class _Simulation:
         self._clock: list[tuple[float, int, int, Curve, EpochReported]] = []
 
     def run(self) -> ReplayResult:
+        """Train all trials; return how far each trained."""
         while True:
             while self._free_workers and self._start_trial():
                 self._free_workers -= 1
@@ -315,7 +325,7 @@ class _Simulation:
             self._free_workers += 1
 
     def _start_trial(self) -> bool:
-        """Start a trial on a free worker; return False if no trial is left."""
+        """Let a free worker train its next trial; return False if no trial is left."""
         while True:
             chosen = self._choose_next()
             if chosen is None:
@@ -327,7 +337,7 @@ class _Simulation:
                 return True
 
     def _choose_next(self) -> tuple[Curve, int] | None:
-        """Return the next trial to train and the epochs that it has; None if no trial is left.
+        """Return the next trial to train, with the epochs it has already trained; None if no trial is left.
 
         Resumable trials come first, then new ones, then one that pauses while nothing else trains.
         """
@@ -342,7 +352,7 @@ class _Simulation:
         return self._paused.take_last()
 
     def _schedule(self, number: int, curve: Curve, epoch: int) -> bool:
-        """Schedule an epoch of a trial; return False if the trial has no such epoch."""
+        """Put an epoch of a trial on the clock; return False if the trial has no such epoch."""
         if epoch <= len(curve.reports):
             report = curve.reports[epoch - 1]
         elif curve.is_cut and curve.reports and epoch <= curve.length:
@@ -380,7 +390,8 @@ class _Configuration:
 _NONE = _Configuration((), (), {}, 1)
 
 
-def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
+def _group_curves(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
+    """Return the configurations of these curves, with the final losses of their completed trials."""
     configurations = []
     for group in by_configuration(known).values():
         losses = {}
@@ -397,7 +408,7 @@ def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
 def _choose_best(
     configurations: Iterable[_Configuration], winner: _Configuration, is_whole: Callable[[int], bool]
 ) -> _Configuration:
-    """Return the configuration that would rank first if only the trials with ``is_whole(place)`` had completed.
+    """Return the configuration that ranks first if only trials with ``is_whole(place)`` count as completed.
 
     Only configurations with the winner's share of repeats and status are compared. As in a ranking, the larger share of
     whole repeats comes first, then their mean loss. Returns `_NONE` if no trial is whole.
@@ -418,14 +429,15 @@ def _choose_best(
     return best
 
 
-def _whole_epochs(curve: Curve) -> int:
-    """Return how many epochs the trial would have trained without being stopped."""
+def _count_whole_epochs(curve: Curve) -> int:
+    """Return how many epochs a trial would have trained if no rule had stopped it."""
     if curve.is_cut:
         return curve.length
     return len(curve.reports)
 
 
 def _final_loss(curve: Curve, objective: Objective) -> float:
+    """Return the loss of a trial's last epoch; infinite unless the trial completed with one."""
     if not curve.reports or curve.status is not Status.COMPLETED:
         return math.inf
     loss = objective.loss(curve.reports[-1].metrics)
@@ -441,14 +453,14 @@ def replay_rule(
     run_cap: int | None = None,
     orderings: int = 200,
 ) -> Replay | None:
-    """Return what ``rule`` would have done with the curves of a log; None if no configuration completed.
+    """Return what ``rule`` would have done on the curves of a log; None if no configuration completed.
 
     A rule is a pair of its description and a function that makes its scheduler; ``ran`` is the sweep's own. The
     orderings are random orders of the configurations.
     """
     objective = spec.objectives[0]
     known, at_once = curves(events, spec.trial_epochs)
-    configurations = _configurations(known, spec)
+    configurations = _group_curves(known, spec)
     winner = min(configurations, key=lambda one: one.place, default=None)
     if winner is None or not winner.losses:
         return None
@@ -480,7 +492,7 @@ def replay_rule(
         for order in orders:
             ordered = [curve for one in order for curve in one.curves]
             courses.append(simulate_trials(ordered, make, at_once, beyond))
-        extremes.append(_extreme(courses, orders, winner))
+        extremes.append(_summarize_results(courses, orders, winner))
         went_on += [float(len(one.unknown)) for one in courses]
     best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)
     return Replay(
@@ -493,7 +505,7 @@ def replay_rule(
         at_once=at_once,
         winner=tuple(curve.trial for curve in winner.completed),
         winner_params=winner.curves[0].params,
-        whole_epochs=sum(_whole_epochs(curve) for curve in known),
+        whole_epochs=sum(_count_whole_epochs(curve) for curve in known),
         ran_epochs=sum(len(curve.reports) for curve in known),
         same_as_live=same_as_live,
         live_decisions=len(pruned),
@@ -507,13 +519,14 @@ def replay_rule(
 
 
 def _has_changed_rule(events: Iterable[Event]) -> bool:
-    """Return whether the stopping rule was changed, so that no single one has decided about all trials."""
+    """Return whether the stopping rule was changed during the sweep."""
     return any(isinstance(event, SweepChanged) and "early_terminate" in event.settings for event in events)
 
 
-def _extreme(
+def _summarize_results(
     courses: Sequence[ReplayResult], orders: Sequence[Sequence[_Configuration]], winner: _Configuration
 ) -> Extreme:
+    """Summarize the results of all orderings under one assumption; ``orders`` are the configurations of each."""
     chosen = []
     for one, order in zip(courses, orders, strict=True):
         chosen.append(_choose_best(order, winner, one.is_whole))
@@ -525,6 +538,7 @@ def _extreme(
 
 
 def _measure_spread(values: Sequence[float]) -> Spread:
+    """Return the median and the 95 % range of values."""
     ordered = sorted(values)
     last = len(ordered) - 1
     return Spread(median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)])

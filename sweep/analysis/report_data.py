@@ -59,7 +59,7 @@ class Costs:
 
 
 def costs_of(sweep: str, read: Tables) -> Costs:
-    """Return the costs of a sweep from its tables."""
+    """Return the time and cost of all trials of a sweep, added up from its tables."""
     from sweep.store import reading
 
     measured = []
@@ -87,13 +87,14 @@ def costs_of(sweep: str, read: Tables) -> Costs:
         sweep,
         train_s,
         overhead_s,
-        _starving(read),
+        _find_starving_trials(read),
         reading.total(read.trials, COST),
         Counter(int(text.partition(" ")[0]) for text in fused if text),
     )
 
 
-def _starving(read: Tables) -> dict[int, float]:
+def _find_starving_trials(read: Tables) -> dict[int, float]:
+    """Return the trials that waited for data too long, each with the share of its training time it waited."""
     if "data_wait_s" not in read.metrics.column_names:
         return {}
     from sweep.store import reading
@@ -128,14 +129,14 @@ class Curves:
 
 
 def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS) -> Curves:
-    """Return the curves of ``trials`` in this order, thinned so that all together have at most about ``points`` points.
+    """Return the curves of ``trials``, in this order, thinned to about ``points`` points in all.
 
     Epochs with the best and worst value of the first objective and the last epoch of a trial are always kept. All
     objectives are kept; other metrics only if they fit.
     """
     from sweep.store import reading
 
-    row, epoch = _ordered(metrics, trials)
+    row, epoch = _locate_rows(metrics, trials)
     order = np.lexsort((epoch, row))
     order = order[row[order] >= 0]
     row, epoch = row[order], epoch[order]
@@ -169,8 +170,8 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     )
 
 
-def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return for each row of the table the index of its trial in ``trials`` (-1: not among them), and its epoch."""
+def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return for each row of the table the position of its trial in ``trials`` (-1: none), and its epoch."""
     from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
@@ -186,7 +187,7 @@ def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.i
 def _thin_rows(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask that keeps about ``most`` evenly spaced rows of each trial, and its extremes and last row."""
+    """Return which rows to keep: about ``most`` evenly spaced ones of each trial, its extremes and its last row."""
     starts = np.searchsorted(row, np.arange(trials + 1))
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
@@ -200,7 +201,7 @@ def _thin_rows(
 
 
 def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return the index of the smallest value of each trial, the first of equal ones; rows of a trial are together."""
+    """Return the row of the smallest value of each trial, the first of equal ones. A trial's rows lie together."""
     if not len(row):
         return np.zeros(0, dtype=np.int64)
     begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
@@ -240,8 +241,8 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
     from sweep.store import reading
 
     columns = reading.read_columns(read.trials, ("node", "devices", "status"))
-    times = [_seconds(read, name) for name in ("started_at", "ended_at")]
-    pauses = _pauses(path, read.history)
+    times = [_read_times(read, name) for name in ("started_at", "ended_at")]
+    pauses = _read_pauses(path, read.history)
     known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
     for row, (begin, end, node, devices, status) in enumerate(zip(*times, *columns.values(), strict=True)):
         if end is None and status == Status.RUNNING:
@@ -258,7 +259,7 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
         placed = list(_assign_lanes(sorted(trials)))
         count = 1 + max(lane for lane, *_ in placed)
         for lane, begin, end, row in placed:
-            parts = _cut_out(pauses, begin, end)
+            parts = _remove_pauses(pauses, begin, end)
             for part in parts:
                 spans.append(TimelineSpan(row, len(lanes) + lane, *part))
         name = f"{node} {gpus}".strip()
@@ -271,8 +272,8 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
     return Timeline(tuple(lanes), tuple(spans), pauses, busy_s, idle_s)
 
 
-def _seconds(read: Tables, name: str) -> list[float | None]:
-    """Return a column of timestamps in seconds; converting ten thousand to datetimes would take a second."""
+def _read_times(read: Tables, name: str) -> list[float | None]:
+    """Return a column of timestamps as seconds since 1970; datetime objects of ten thousand would take a second."""
     times_us: list[int | None] = read.trials[name].cast("int64").to_pylist()
     times_s: list[float | None] = []
     for time_us in times_us:
@@ -281,7 +282,7 @@ def _seconds(read: Tables, name: str) -> list[float | None]:
 
 
 def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
-    """Assign each trial, by the time of its start, to the first lane that is free."""
+    """Yield each trial with the first lane that is free when it starts."""
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
@@ -289,8 +290,8 @@ def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[
         yield lane, begin, end, row
 
 
-def _cut_out(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
-    """Yield the parts between ``begin`` and ``end`` that are not in a pause."""
+def _remove_pauses(pauses: Sequence[tuple[float, float]], begin: float, end: float) -> Iterator[tuple[float, float]]:
+    """Yield the parts of the time from ``begin`` to ``end`` that do not lie in a pause."""
     for paused, resumed in pauses:
         if begin < paused < end:
             yield begin, paused
@@ -300,8 +301,8 @@ def _cut_out(pauses: Sequence[tuple[float, float]], begin: float, end: float) ->
         yield begin, end
 
 
-def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
-    """Return the times between sessions, when no driver ran, from the log's session records."""
+def _read_pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
+    """Return the times between the sessions of a log, as (begin, end), when no driver ran."""
     if not path.is_file():
         return ()
     pauses = []
@@ -316,7 +317,7 @@ def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
-    """The data of a report on one sweep; curves and errors refer to its trials, in their order."""
+    """The data of a report on one sweep. Curves and errors are in the order of its trials."""
 
     sweep: Sweep
     costs: Costs
@@ -379,10 +380,10 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 
 
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
-    """Return by objective how important each of these parameters is, from the completed trials of all sweeps."""
+    """Return the importance of each of these parameters by objective, from the completed trials of all sweeps."""
     from sweep.searchers.optuna_study import compute_importances as of_trials
 
-    known_domains = domains(accounts)
+    known_domains = collect_domains(accounts)
     completed: list[Trial] = []
     for account in accounts:
         for trial in account.sweep.trials:
@@ -400,8 +401,8 @@ def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> di
     return by_objective
 
 
-def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
-    """Return the domain of each parameter from the first sweep that has a readable one."""
+def collect_domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
+    """Return the domain of each parameter, from the first of the sweeps in which it is readable."""
     from sweep.spec import parameters
     from sweep.spec.yaml_reader import document_of
 

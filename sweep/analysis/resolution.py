@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep.analysis.ranking import Ranking, SamplingError, noise_of
+from sweep.analysis.ranking import Ranking, SamplingError, find_sampling_error
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread
 from sweep.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
 class DetectionLimits:
-    """Detectable differences of two configurations in the first objective, in its units; None if unknown."""
+    """The smallest detectable differences of two configurations in the first objective; None for unknown ones."""
 
     by_seeds: float | None  # that their seeds show about half the time
     by_examples: float | None  # that the choice of held-out examples may explain
@@ -24,12 +24,12 @@ class DetectionLimits:
 
     @property
     def least_gain(self) -> float | None:
-        """The smallest gain that neither seeds nor examples are likely to explain; None if neither limit is known."""
+        """The smallest gain that can hardly be due to seeds or examples alone; None if neither limit is known."""
         return max((one for one in (self.by_seeds, self.by_examples) if one is not None), default=None)
 
 
 def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> DetectionLimits:
-    """Return which differences to the best configuration can be detected if both are trained with ``seeds`` seeds.
+    """Return the smallest detectable differences to the best configuration, if both train with ``seeds`` seeds.
 
     The spread over seeds is that of all configurations with repeats; the held-out examples are those of the best one.
     With fewer than six seeds there is no verdict, and ``by_seeds`` is None.
@@ -42,7 +42,7 @@ def compute_detection_limits(ranking: Ranking, read: Tables, seeds: int) -> Dete
     by_seeds = None
     if spread is not None and seeds >= LEAST:
         by_seeds = compute_detectable_difference(spread, seeds, configurations=2)
-    examples = noise_of(ranking, read)
+    examples = find_sampling_error(ranking, read)
     if examples is None:
         return DetectionLimits(by_seeds, None, spread, None)
     return DetectionLimits(by_seeds, examples.difference, spread, examples)

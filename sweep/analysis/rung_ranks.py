@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweep.analysis.search_efficiency import correlation, metric_at, metric_at_units
+from sweep.analysis.search_efficiency import compute_correlation, read_metric, read_metric_at_units
 from sweep.events import Status
 from sweep.progress import HUNDREDTHS, SHARE
 from sweep.space import early_terminate
@@ -44,14 +44,15 @@ class RungRanks:
 
     @property
     def is_poor(self) -> bool:
-        """True if the rung certainly says little about the end: its interval lies below `POOR`."""
+        """True if the ranks at the rung certainly say little about the last epoch: the interval lies below `POOR`."""
         return self.high is not None and self.high < POOR
 
 
 def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
-    """Return the rank correlation of each rung of a sweep, for each objective; ``read`` has the metrics of all epochs.
+    """Return how well ranks at each rung agree with those at the last epoch, by rung and objective.
 
-    The result is empty if the sweep has no rungs, or no trial that trained to its end.
+    ``read`` must have the metrics of all epochs. The result is empty if the sweep has no rungs, or no trial that
+    trained to its end.
     """
     rungs = _thin_epochs(read_decision_epochs(sweep.info))
     length = _read_timed_length(sweep.info)
@@ -65,9 +66,9 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
     for metric, _ in sweep.objectives:
         lasts = np.array([one.metrics.get(metric, math.nan) for one in ended])
         if length is None:
-            at_rungs = metric_at(read, metric, rungs)
+            at_rungs = read_metric(read, metric, rungs)
         else:
-            at_rungs = metric_at_units(read, metric, rungs, length)
+            at_rungs = read_metric_at_units(read, metric, rungs, length)
         for rung, values in zip(rungs, at_rungs[[one.trial for one in ended]].T, strict=True):
             known = np.isfinite(values) & np.isfinite(lasts)
             if length is None:
@@ -75,7 +76,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
                 epoch, share = rung, None
             else:
                 epoch, share = None, rung / length
-            agreement = correlation(values[known], lasts[known])
+            agreement = compute_correlation(values[known], lasts[known])
             count = int(known.sum())
             if agreement is None:
                 found.append(RungRanks(metric, epoch, count, None, share=share))
@@ -85,7 +86,7 @@ def measure_rungs(sweep: Sweep, read: Tables) -> tuple[RungRanks, ...]:
 
 
 def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
-    """Return the result of `measure_rungs` for the sweep in a folder. Raises `StoreError`."""
+    """Read the sweep in a folder and return the result of `measure_rungs` for it. Raises `StoreError`."""
     from sweep.analysis.sweep_rows import make_sweep
     from sweep.store import reading
 
@@ -96,9 +97,9 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's rule stops or pauses trials; in a sweep with minutes, the units of these.
+    """Return the epochs at which a sweep's stopping rule decides; in a sweep with minutes, units of these.
 
-    () without a rule, and with a user's own one.
+    The result is empty without a rule, and with a user's own one.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)

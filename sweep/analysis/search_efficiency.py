@@ -53,7 +53,7 @@ class Correlation:
 def find_best_by_budget(
     unit: str, losses: Sequence[float] | Floats, costs: Sequence[float], objective: Objective
 ) -> BestByBudget:
-    """Return the best score by budget spent, in the given order and over 200 random orders of the configurations.
+    """Return the best score by the budget spent, in the given order and on average over 200 random orders.
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
     these configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
@@ -78,14 +78,14 @@ def find_best_by_budget(
     return BestByBudget(unit, *(tuple(column.tolist()) for column in columns))
 
 
-def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
-    """Return how well two lists of scores agree in order; None for fewer than three, or if one list is constant."""
+def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
+    """Return the rank correlation of two lists of scores; None for fewer than three, or if one list is constant."""
     count = len(one)
     if count < 3:
         return None
     ranks = []
     for values in (one, other):
-        ranks.append(_ranks(np.asarray(values, dtype=np.float64)))
+        ranks.append(_rank_values(np.asarray(values, dtype=np.float64)))
     spreads = [float(np.std(values)) for values in ranks]
     if not all(spreads):
         return None
@@ -100,13 +100,13 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
 
 
 def _find_best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
-    """Return the smallest loss among the configurations that are done at each budget."""
+    """Return for each budget the smallest loss among the configurations that are finished by then."""
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
     return np.asarray(least[np.searchsorted(done, budgets * (1 + 1e-9), side="right")])
 
 
-def _ranks(values: Floats) -> Floats:
+def _rank_values(values: Floats) -> Floats:
     """Return ranks from 1; equal values share their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
@@ -130,7 +130,7 @@ class RungPrediction:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The configuration that leads after the first epoch: the simplest search, which a better one must beat."""
+    """Result of the simplest search: train each configuration for one epoch, and only the best to its end."""
 
     rank: int  # in the end
     score: float
@@ -170,11 +170,11 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     one = objective(metric, goal)
     if ranking.confirmed is not None:  # its order is by fresh seeds, not by the search
         done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
-    epochs = looked_at(max(row.epochs for row in done))
+    epochs = list_early_epochs(max(row.epochs for row in done))
     rows.sort(key=_first_trial)
     losses = one.sign * np.array([_mean_score(row) for row in rows])
-    means = one.sign * _means(rows, metric_at(read, metric, epochs or [1]))
-    train_s = _train_s(read)
+    means = one.sign * _average_curves(rows, read_metric(read, metric, epochs or [1]))
+    train_s = _read_train_s(read)
     costs: dict[str, list[float]] = {"epochs": [], "hours": []}
     for row in rows:
         costs["epochs"].append(float(sum(trial.epochs for trial in row.trials)))
@@ -184,23 +184,24 @@ def measure_search_efficiency(sweep: str, ranking: Ranking, read: Tables) -> Sea
     complete = np.array([ends[row.rank] for row in done])
     # If no epoch comes before the last one, the first is used for the control only.
     rungs = tuple(_measure_prediction(*looked, losses, complete) for looked in zip(epochs, means.T, strict=False))
-    control = _control(rows, losses, means[:, 0], complete, one)
+    control = _measure_control(rows, losses, means[:, 0], complete, one)
     return SearchEfficiency(sweep, metric, goal, budgets, control, rungs)
 
 
 def _first_trial(row: RankedConfiguration) -> int:
+    """Return the smallest trial number of a configuration."""
     return min(trial.trial for trial in row.trials)
 
 
 def _mean_score(row: RankedConfiguration) -> float:
-    """Return the mean of the first objective; NaN if the configuration has not completed."""
+    """Return the mean of a configuration's first objective; NaN if it has not completed."""
     if row.completed and row.scores:
         return row.scores[0].mean
     return math.nan
 
 
 def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
-    """Return a configuration with only the trials of the search and their mean score; None if it has none."""
+    """Return a copy of a configuration with only the search's trials and their mean score; None if it has none."""
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
         return row if trials else None
@@ -213,21 +214,21 @@ def _search_trials_only(row: RankedConfiguration) -> RankedConfiguration | None:
     return structs.replace(row, trials=trials, scores=scores)
 
 
-def looked_at(last: int) -> list[int]:
-    """Return the epochs 1, 2, 4, 8 and so on, before the last."""
+def list_early_epochs(last: int) -> list[int]:
+    """Return the powers of two smaller than ``last``: the epochs whose scores are compared with the final ones."""
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
-def _train_s(read: Tables) -> Floats:
-    """Return the seconds of training, indexed by trial number."""
+def _read_train_s(read: Tables) -> Floats:
+    """Return the training seconds of each trial, as an array indexed by trial number."""
     from sweep.store import reading
 
     trials = reading.numbers(read.trials, "trial").astype(np.int64)
     return np.asarray(np.bincount(trials, reading.numbers(read.trials, "train_s")), np.float64)
 
 
-def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """Return a metric as an array (trials by number, epochs), NaN where it is unknown."""
+def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
+    """Return the values of a metric at these epochs, as an array (trial number, epoch); NaN where unknown."""
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1
@@ -242,7 +243,7 @@ def metric_at(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     return curves
 
 
-def metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int) -> Floats:
+def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int) -> Floats:
     """Return a metric as an array (trials by number, units), NaN where it is unknown.
 
     For sweeps with minutes, whose trials are ``length`` units long. The value at a unit is that of the epoch in which
@@ -268,8 +269,8 @@ def metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int
     return curves
 
 
-def _means(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
-    """Return the mean over the trials of each configuration, (configurations, epochs).
+def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
+    """Return the mean curve of each configuration's trials, as an array (configuration, epoch).
 
     NaN if a trial that began has no value at the epoch; failed trials are left out.
     """
@@ -303,14 +304,17 @@ def _measure_prediction(epoch: int, epoch_losses: Floats, losses: Floats, done: 
     place = None
     if math.isfinite(loss_of_best):
         place = 1 + int((epoch_losses < loss_of_best).sum())
-    correlated = correlation(epoch_losses[reached], losses[reached])
+    correlated = compute_correlation(epoch_losses[reached], losses[reached])
     return RungPrediction(epoch, correlated, place, int(np.isfinite(epoch_losses).sum()))
 
 
-def _control(
+def _measure_control(
     rows: Sequence[RankedConfiguration], losses: Floats, first: Floats, done: Places, one: Objective
 ) -> Control | None:
-    """Return the result of the configuration that is best after the first epoch; None if too few have a score there."""
+    """Return the result of training only the configuration to its end that is best after one epoch.
+
+    None if too few configurations have a score there.
+    """
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None

@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 
 def of(folder: ResultsFolder) -> Study:
-    """Return the present state of a sweep as a study. Raises `StoreError`, and `InputError` without an objective."""
+    """Read a sweep and return it as an Optuna study. Raises `StoreError`, and `InputError` without an objective."""
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
-    return of_read(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
+    return make_study(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
 
 
-def of_read(folder: ResultsFolder, read: Tables) -> Study:
-    """Return the study of a sweep from its tables, which need the trials and the first objective's metric.
+def make_study(folder: ResultsFolder, read: Tables) -> Study:
+    """Return a sweep as an Optuna study, from tables that have its trials and the first objective's metric.
 
     Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
     its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
     (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING.
     """
     sweep = make_sweep(folder, read)
-    space = space_of(folder)
+    space = read_space(folder)
     return study(
         folder.name,
         objectives(folder),
         find_searched_parameters(space, [trial.params for trial in sweep.trials]),
-        recorded_study(sweep, read, space),
+        read_studied_trials(sweep, read, space),
         alive=folder.is_running(),
     )
 
@@ -63,8 +63,8 @@ def objectives(folder: ResultsFolder) -> Objectives:
     return found
 
 
-def space_of(folder: ResultsFolder) -> Space | None:
-    """Return the search space of a sweep; None if its sweep.json holds no sweep file. Raises `InputError`."""
+def read_space(folder: ResultsFolder) -> Space | None:
+    """Return the search space of a sweep; None if its sweep.json has no sweep file. Raises `InputError`."""
     info = folder.read_info()
     if "parameters" not in info.spec:
         return None
@@ -72,17 +72,20 @@ def space_of(folder: ResultsFolder) -> Space | None:
 
 
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
-    """Return the searched parameters with their domains; if the space is unknown, those that vary, without domains."""
+    """Return the parameters that are searched, with their domains.
+
+    If the space is unknown, these are the parameters that differ between trials, with None as domain.
+    """
     if space is None:
         return dict.fromkeys(list_varying_parameters(seen))
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
-def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[StudiedTrial]:
-    """Yield the trials of a sweep in the form in which they are added to its study, by number."""
+def read_studied_trials(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[StudiedTrial]:
+    """Yield the trials of a sweep, by number, in the form from which Optuna's trials are made."""
     from sweep.store import reading
 
-    by_epoch = _by_epoch(read, sweep.objectives[0][0])
+    by_epoch = _read_values_by_epoch(read, sweep.objectives[0][0])
     times = reading.read_columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
         yield StudiedTrial(
@@ -102,7 +105,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
 
 
 def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
-    """Return the attributes of a trial that a person has made; none without."""
+    """Return the attributes of a study's trial for a person's note and star; empty if it has neither."""
     marks: dict[str, Value] = {}
     if note:
         marks["note"] = note
@@ -114,7 +117,7 @@ def list_marks(note: str, *, starred: bool) -> dict[str, Value]:
 def make_trial_attributes(
     space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params
 ) -> dict[str, Value]:
-    """Return the identifying attributes of a trial, and its computed parameters (``param.NAME``)."""
+    """Return the attributes of a study's trial: its number, id, repeat and seed, and its computed parameters."""
     noted: dict[str, Value] = {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed}
     for parameter in () if space is None else space.parameters:
         if isinstance(parameter.domain, Tied) and parameter.name in params:
@@ -122,7 +125,8 @@ def make_trial_attributes(
     return noted
 
 
-def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
+def _read_values_by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
+    """Return the values of an objective by trial and epoch."""
     values = defaultdict[int, dict[int, float]](dict)
     name = f"metric.{objective}"
     if name in read.metrics.column_names:
@@ -134,17 +138,17 @@ def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
 
 
 class FollowedSweep:
-    """One sweep, followed while it runs; `trials` returns its state at each call. Thread-safe.
+    """A running sweep as trials of an Optuna study; each call of `trials` first reads what is new. Thread-safe.
 
-    Errors of a later look are passed to ``say``, once each, and the previous state is returned. The first look raises
-    `StoreError` or `InputError`.
+    An error while reading is passed to ``say``, once, and the trials stay as they were. The first reading, when this is
+    created, raises `StoreError` or `InputError`.
     """
 
     def __init__(self, folder: ResultsFolder, say: Callable[[str], None], name: str = "") -> None:
         self.name = name or folder.name
         self.objectives = objectives(folder)
         self._folder = folder
-        self._space = space_of(folder)
+        self._space = read_space(folder)
         self._say = say
         self._said = ""
         self._lock = threading.Lock()
@@ -152,7 +156,7 @@ class FollowedSweep:
 
     @property
     def notes(self) -> Mapping[str, Value]:
-        """A description of the sweep, for the page of its study."""
+        """A description of the sweep: its trainable, method and place, and whether it runs."""
         spec = self._folder.read_info().spec
         keys = ("description", "trainable", "method", "epochs", "repeats")
         described: dict[str, Value] = {}
@@ -168,7 +172,7 @@ class FollowedSweep:
         return described
 
     def trials(self) -> list[FrozenTrial]:
-        """Return all trials as they are now, new ones last."""
+        """Return all trials as the log has them now, new ones last."""
         with self._lock:
             try:
                 self._follow()
@@ -180,22 +184,23 @@ class FollowedSweep:
             return list(self._frozen.values())
 
     def _load(self) -> None:
-        """Read the sweep completely."""
+        """Read the sweep from its tables and log, and start again from there."""
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
         sweep = make_sweep(self._folder, read)
-        told = recorded_study(sweep, read, self._space)
+        told = read_studied_trials(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)
-        self._ledger.trials = {one.trial: _state(one, self._told[one.trial]) for one in sweep.trials}
+        self._ledger.trials = {one.trial: _make_state(one, self._told[one.trial]) for one in sweep.trials}
         self._follower: LogReader | None = LogReader(self._folder, read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
-        self._draw()
+        self._convert_all()
 
     def _follow(self) -> None:
+        """Read the new events of the log and convert the trials that have changed."""
         follower = self._follower
         changed: set[int] = set()
         while (events := follower.more() if follower else None) != []:
@@ -211,9 +216,10 @@ class FollowedSweep:
         if alive != self._alive:
             self._alive = alive
             changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
-        self._tell(changed)
+        self._convert_changed(changed)
 
     def _observe(self, event: Event, changed: set[int]) -> None:
+        """Update the trial that an event is about, and add its number to ``changed``."""
         match self._ledger.observe(event):
             case Started(trial, start):
                 known = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
@@ -229,7 +235,7 @@ class FollowedSweep:
                     notes=make_trial_attributes(self._space, *known),
                 )
             case Reported(trial, report):
-                self._told[trial.number] = self._reported(self._told[trial.number], trial, report)
+                self._told[trial.number] = self._add_epoch(self._told[trial.number], trial, report)
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
                 told = self._told[trial.number]
                 self._told[trial.number] = replace(told, status=trial.status, reason=trial.reason, ended=end.time)
@@ -237,7 +243,8 @@ class FollowedSweep:
                 return
         changed.add(trial.number)
 
-    def _reported(self, told: StudiedTrial, trial: TrialState, event: EpochReported) -> StudiedTrial:
+    def _add_epoch(self, told: StudiedTrial, trial: TrialState, event: EpochReported) -> StudiedTrial:
+        """Return a trial with another reported epoch."""
         objective = self.objectives[0][0]
         if objective in event.metrics:
             new = {event.epoch: event.metrics[objective]}
@@ -253,37 +260,39 @@ class FollowedSweep:
             by_epoch={**told.by_epoch, **new},
         )
 
-    def _draw(self) -> None:
-        """Convert all trials again, on axes that have room for each."""
+    def _convert_all(self) -> None:
+        """Convert all trials again, after finding axes on which every value lies."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
         for number in self._told:
-            self._freeze(number)
+            self._convert(number)
 
-    def _tell(self, changed: set[int]) -> None:
+    def _convert_changed(self, changed: set[int]) -> None:
+        """Convert the changed trials; all, if a new one has a value beyond the present axes."""
         new = []
         for number in changed:
             if number not in self._frozen:
                 new.append(self._told[number].params)
         if self._space is None and new:
-            self._draw()
+            self._convert_all()
             return
         if any(not self._axes[name].holds(params[name]) for params in new for name in self._domains if name in params):
-            self._draw()
+            self._convert_all()
             return
         for number in sorted(changed):
-            self._freeze(number)
+            self._convert(number)
 
-    def _freeze(self, number: int) -> None:
+    def _convert(self, number: int) -> None:
+        """Convert a trial to Optuna's form."""
         metrics = [metric for metric, _ in self.objectives]
         frozen = optuna_study.make_frozen_trial(self._told[number], self._axes, metrics, alive=self._alive)
         frozen.number = number
         self._frozen[number] = frozen
 
 
-def _state(trial: Trial, told: StudiedTrial) -> TrialState:
-    """Return a trial from the tables as a ledger needs it to take in further events."""
+def _make_state(trial: Trial, told: StudiedTrial) -> TrialState:
+    """Return a trial from the tables as a ledger's state, to which the ledger can add events."""
     start = TrialStarted(
         trial=trial.trial,
         trial_id=trial.trial_id,

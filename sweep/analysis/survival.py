@@ -35,7 +35,7 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """The share of trials that continue after an epoch, as ascending ``steps`` of (epoch, share)."""
+    """The share of trials that continue after an epoch, as steps (epoch, share) with ascending epochs."""
 
     steps: tuple[tuple[int, float], ...]
 
@@ -49,13 +49,13 @@ class Survival:
         return share
 
     def share(self, done: int, of: int) -> float:
-        """Return the share of the trials continuing after ``done`` epochs that train all ``of`` epochs."""
+        """Return which share of the trials that continue after ``done`` epochs will train all ``of`` epochs."""
         if of > done:
             return self.after(of - 1) / self.after(done)
         return 1.0
 
     def epochs(self, done: int, of: int) -> float:
-        """Return the mean number of further epochs, up to ``of``, of a trial that continues after ``done`` epochs."""
+        """Return how many further epochs a trial that continues after ``done`` epochs will train on average."""
         if of <= done:
             return 0.0
         start = self.after(done)
@@ -70,12 +70,17 @@ class Survival:
         return (trained + share * (of - at)) / start
 
     def prospect(self, going: Sequence[tuple[int, int]], epochs: int) -> Prospect:
-        """Return the prospect of open trials, each as (epochs done, epochs to train), and of new ones."""
+        """Return how far trials are expected to train.
+
+        Arguments:
+            going: epochs done and epochs to train of each open trial.
+            epochs: epochs to train of each new trial.
+        """
         whole = sum(self.share(done, of) for done, of in going)
         return Prospect([self.epochs(*one) for one in going], whole, self.epochs(0, epochs), self.share(0, epochs))
 
 
-def survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
+def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
     """Estimate survival from the number of trials that reached each epoch, and that ended early after it."""
     steps = []
     share = 1.0
@@ -91,11 +96,14 @@ def survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
     return Survival(tuple(steps))
 
 
-def seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
-    """Return how long workers take to finish the trials that they have, and then the waiting ones.
+def estimate_seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
+    """Return the seconds until workers have finished their present trials and then all waiting ones.
 
-    ``there`` holds the remaining seconds of the running trials, and ``each_s`` is the duration of a waiting one. Each
-    worker that becomes free takes the next trial.
+    Arguments:
+        there: remaining seconds of each running trial.
+        waiting: number of waiting trials. Each worker that becomes free takes the next one.
+        each_s: seconds of a waiting trial.
+        slots: number of workers.
     """
     ends = sorted(there) + [0.0] * max(slots - len(there), 0)
     # whole rounds at once, except the last ones, in which the workers' order matters
@@ -114,10 +122,10 @@ GAIN = 1.0
 MOST = 1000  # maximum number of ended trials, and of future trials, in a rehearsal; more are scaled down
 
 
-def reported(
+def simulate_reports(
     scheduler: Scheduler, objective: Objective, trial: int, loss: float, epochs: Sequence[int], gain: float = 0.0
 ) -> Iterator[int]:
-    """Yield each epoch that a simulated trial reports until the scheduler stops it.
+    """Simulate a trial that a scheduler observes, and yield each epoch until the scheduler stops the trial.
 
     Its loss is ``loss + gain / epoch``, so its distance to other trials is constant.
     """
@@ -134,9 +142,10 @@ def reported(
 
 
 class Foresight:
-    """Follows the trials of a sweep and rehearses the rest of it, again whenever 5 % more events have come.
+    """Predicts how far trials will train, by rehearsing the rest of the sweep under its stopping rule.
 
-    Trials are passed by number, as (epochs trained, epochs to train).
+    It rehearses again whenever there are 5 % more events. Epochs of a trial are pairs (epochs trained, epochs to
+    train).
     """
 
     def __init__(self, rule: EarlyTermination, objective: Objective, epochs: int) -> None:
@@ -152,24 +161,24 @@ class Foresight:
         self._prospect: Prospect | None = None
 
     def hear(self, trial: int, epoch: int, loss: float | None) -> None:
-        """Record an epoch of a trial and its objective."""
+        """Record the loss that a trial reported at an epoch."""
         if loss is not None and epoch in self._decisions:
             self._events += 1
             if epoch == self._decisions[0]:
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
-        """Record that a trial has ended for good."""
+        """Record that a trial has ended for good, and its epochs."""
         self._events += 1
         self._gone[trial] = epochs
 
     def reopen(self, trial: int) -> None:
-        """Record that an ended trial is retried."""
+        """Record that an ended trial is open again, because it is retried."""
         self._events += 1
         del self._gone[trial]
 
     def prospect(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
-        """Return the prospect of the open trials ``going`` and of ``waiting`` others.
+        """Return how far the open trials ``going`` and ``waiting`` new ones are expected to train.
 
         ``lost`` counts the failed trials by their last epoch; the same share of future trials is assumed to fail.
         """
@@ -185,6 +194,7 @@ class Foresight:
         return Prospect(left, self._prospect.whole, new, self._prospect.waiting_whole)
 
     def _rehearse(self, going: Mapping[int, tuple[int, int]], waiting: int, lost: Counter[int]) -> Prospect:
+        """Rehearse the rest of the sweep several times with random losses; return the means of the results."""
         # It imports NumPy, which a live view does not need at import
         from sweep.schedulers.early_termination import build_scheduler
 
@@ -219,14 +229,14 @@ class Foresight:
         return Prospect([*left.values()], whole / rehearsals, come / simulated, come_whole / simulated)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
-        """Return the last of these epochs that a trial trains; 0 if there are none."""
+        """Train a simulated trial; return the last of these epochs that it reports, 0 if there are none."""
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
-        return max(reported(scheduler, self._objective, trial, loss, reports, GAIN), default=0)
+        return max(simulate_reports(scheduler, self._objective, trial, loss, reports, GAIN), default=0)
 
     def _draw_losses(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
-        """Return random losses between 0 and 1, drawn as for future trials, in the order of the observed losses."""
+        """Return a random loss from 0 to 1 for each trial, in the order of the observed losses if known."""
         drawn = {trial: numbers.random() for trial in trials}
         known = sorted((trial for trial in trials if trial in self._losses), key=self._losses.__getitem__)
         return drawn | dict(zip(known, sorted(drawn[trial] for trial in known), strict=True))

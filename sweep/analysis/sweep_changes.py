@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MadeChange:
-    """One change of a sweep: who made it and when, and what was different afterwards."""
+    """A change that a person made: who made it, when, and how the sweep file differed afterwards."""
 
     time: float  # seconds since 1970
     by: str
@@ -26,7 +26,7 @@ class MadeChange:
 
 
 def list_changes(folder: ResultsFolder) -> list[MadeChange]:
-    """Return the changes in a sweep's log, in their order. Raises `StoreError`."""
+    """Return the changes of the sweep file in a log, in order. Raises `StoreError`."""
     from sweep.spec import changes, parse_spec
     from sweep.store import log
 
@@ -41,7 +41,7 @@ def list_changes(folder: ResultsFolder) -> list[MadeChange]:
 
 
 def describe_to_come(trials: int | None, added: int) -> str:
-    """Return what a sweep that was changed since it ended goes on with; "" for nothing.
+    """Return in words which trials are left to train since an ended sweep was changed; "" if there are none.
 
     Arguments:
         trials: trials that have not begun; None if only time or epochs limit them.
@@ -90,5 +90,5 @@ def _is_searched(row: RankedConfiguration) -> bool:
 
 
 def find_space_version(trials: Sequence[Trial]) -> int:
-    """Return how often the space had been changed when a configuration was chosen."""
+    """Return how often the space had been changed before the configuration of these trials was chosen."""
     return min((trial.space_version for trial in trials), default=0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """One row of trials.parquet. Missing values are None, or absent from the mappings."""
+    """A row of trials.parquet. Missing values are None, or absent from the mappings."""
 
     sweep: str
     trial: int
@@ -58,7 +58,7 @@ _SPACE = frozenset({"parameters", "constraints", "prior"})
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One sweep and its trials, in the order of their start."""
+    """A sweep and its trials, in the order of their start."""
 
     folder: ResultsFolder
     name: str  # the `sweep` of its trials, unique among sweeps that are compared
@@ -70,19 +70,19 @@ class Sweep:
 
     @property
     def space_changes(self) -> int:
-        """The number of changes of the space."""
+        """How often the space was changed."""
         return sum(not _SPACE.isdisjoint(settings) for settings in self.history.changes)
 
     @property
     def state(self) -> str:
-        """``running``, the reason why its last session ended, or ``unfinished`` if its driver was killed."""
+        """``running``, why the last session ended, or ``unfinished`` if its driver was killed."""
         if self.folder.is_running():
             return "running"
         return self.history.ended or "unfinished"
 
 
 def first_failure(sweep: Sweep) -> str:
-    """Return how the first trial ended, phrased to follow "no trial completed"."""
+    """Return the end of a message that no trial completed: how the first trial ended; "" without trials."""
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
@@ -94,7 +94,7 @@ def read_sweep(folder: ResultsFolder) -> Sweep:
 
 
 def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
-    """Make the sweep in a folder from tables that were read; ``name`` replaces its own name."""
+    """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name."""
     from sweep.store import reading
 
     name = name or folder.name
@@ -116,9 +116,9 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
             nulls_of_group = nulls
         else:
             nulls_of_group = None
-        below.append(_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
+        below.append(_make_mappings(columns, group, read_tables.trials.num_rows, nulls_of_group))
     single = (columns[name] for name in _SINGLE)
-    trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
+    trials = tuple(_make_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
     return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
@@ -136,7 +136,8 @@ _STATUSES: dict[object, Status] = {status.value: status for status in Status}
 _ROLES: dict[object, Role] = {role.value: role for role in Role}
 
 
-def _trial(row: Sequence[object]) -> Trial:
+def _make_trial(row: Sequence[object]) -> Trial:
+    """Return the trial in a row of values, which are in the order of `_FIELDS`."""
     known = dict(zip(_FIELDS, row, strict=True))
     known["status"] = _STATUSES[known["status"]]
     known["role"] = _ROLES[known["role"] or Role.SEARCH]
@@ -146,10 +147,10 @@ def _trial(row: Sequence[object]) -> Trial:
     return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
 
 
-def _mappings(
+def _make_mappings(
     columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
 ) -> Sequence[object]:
-    """Return a dict for each row, with the values of the columns ``names`` by their names without the prefix.
+    """Return for each row a dict of the columns ``names``, whose keys are the names without their prefix.
 
     Nulls are left out, except for the parameters whose value is null. These are named in ``nulls``, the column
     `NULL_PARAMS`.

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 def summarize_confirmation(found: Confirmation, named: str) -> list[str]:
-    """Return the answer of a confirmation, a sentence each.
+    """Return the results of a confirmation in sentences; ``named`` is the best configuration in words.
 
-    It says whether the baseline is beaten and by how much, which configuration is best, and how far the search
+    They say whether the baseline is beaten and by how much, which configuration is best, and how far the search
     overestimated or underestimated it.
     """
     told = []
     if found.baseline:
-        told.append(_against_baseline(found))
-    told.append(_standing_of_finalists(found, named))
-    if luck := _luck(found):
+        told.append(_describe_gain_over_baseline(found))
+    told.append(_describe_finalists(found, named))
+    if luck := _describe_overestimate(found):
         told.append(luck)
     return told
 
 
-def _against_baseline(found: Confirmation) -> str:
-    """Return whether the best configuration beats the baseline, as a sentence."""
+def _describe_gain_over_baseline(found: Confirmation) -> str:
+    """Return a sentence on whether the best configuration beats the baseline, and by how much."""
     baseline, best = found.baseline, found.best
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
@@ -65,7 +65,8 @@ def _against_baseline(found: Confirmation) -> str:
     return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."
 
 
-def _standing_of_finalists(found: Confirmation, named: str) -> str:
+def _describe_finalists(found: Confirmation, named: str) -> str:
+    """Return a sentence on which finalist is best, or how many could be."""
     left = [row for row in found.rows if not row.reason]
     why = f" ({found.over})" if found.over else ""
     if not left:
@@ -87,7 +88,8 @@ def _standing_of_finalists(found: Confirmation, named: str) -> str:
     return f"First is {named}, but {many}{why}{going}."
 
 
-def _luck(found: Confirmation) -> str:
+def _describe_overestimate(found: Confirmation) -> str:
+    """Return a sentence on how far the search overestimated or underestimated the best configuration."""
     best = found.best
     if best.mean is None:
         return ""
@@ -98,10 +100,13 @@ def _luck(found: Confirmation) -> str:
     gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
         return f"{told}: the search promised no more."
-    return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."
+    if gap >= 0:
+        return f"{told}: the search overestimated it by {abs(gap):.2g}."
+    return f"{told}: the search underestimated it by {abs(gap):.2g}."
 
 
 def _remove_val_prefix(metric: str) -> str:
+    """Return the name of a metric without ``val_``."""
     return metric.removeprefix("val_")
 
 
@@ -110,10 +115,11 @@ def _format_difference(difference: float, low: float | None, high: float | None)
     size = f"{abs(difference):.2g}"
     if low is None or high is None:
         return size
-    return f"{size} ({_span(difference, low, high)})"
+    return f"{size} ({_format_interval(difference, low, high)})"
 
 
-def _span(difference: float, low: float, high: float) -> str:
+def _format_interval(difference: float, low: float, high: float) -> str:
+    """Return the interval of a difference as text, with the sign that makes the difference positive."""
     if difference < 0:
         low, high = -low, -high
     low, high = sorted((low, high))
@@ -124,11 +130,11 @@ NAMED = 8  # maximum number of parameters of a configuration that are written ou
 
 
 def summarize_ranking(ranking: Ranking, *, running: bool = False) -> str:
-    """Return the answer that a ranking gives, as plain text.
+    """Return in plain text which configuration is best, and how certain that is.
 
     It claims no more than the verdicts do; with one training of each configuration, nothing is known about luck.
     """
-    found = _format_answer(ranking, running=running) + _without_luck(ranking)
+    found = _format_answer(ranking, running=running) + _warn_about_idle_seed(ranking)
     data = warn_about_different_data(trial for row in ranking.rows for trial in row.trials)
     return " ".join(filter(None, (found, ranking.other_space, data, ranking.other_code)))
 
@@ -138,7 +144,7 @@ MOST_STATES = 3  # maximum number of fingerprints that are named
 
 
 class TrialData(NamedTuple):
-    """The data of a trial; the fields have the names of those in `Trial`."""
+    """Which data a trial has loaded; the fields have the names of those in `Trial`."""
 
     sweep: str
     trial: int
@@ -147,7 +153,7 @@ class TrialData(NamedTuple):
 
 
 def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
-    """Return a warning that trials have seen different data, and what to do; "" if none is known to have.
+    """Return a warning that trials have loaded different data, and what to do; "" if none is known to have.
 
     Data that depend on the trials' own parameters differ intentionally, so only trials with equal ``data_reads`` are
     compared.
@@ -172,7 +178,7 @@ def warn_about_different_data(trials: Iterable[TrialData | Trial]) -> str:
 
 
 def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> str:
-    """Return the numbers of trials as text, sweep by sweep; ``with_sweeps`` adds the name of each sweep."""
+    """Return the numbers of trials as text, sweep by sweep; with the name of each sweep if ``with_sweeps``."""
     numbers: dict[str, list[int]] = {}
     for trial in trials:
         numbers.setdefault(trial.sweep, []).append(trial.trial)
@@ -183,8 +189,8 @@ def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> s
     return " and ".join(names)
 
 
-def _without_luck(ranking: Ranking) -> str:
-    """Return a warning if different seeds gave the same numbers in every configuration that has several; else ""."""
+def _warn_about_idle_seed(ranking: Ranking) -> str:
+    """Return a warning if all configurations with several seeds have the same results with each; else ""."""
     several = []
     for row in ranking.rows:
         if _count_reporting_seeds(row) > 1:
@@ -203,6 +209,7 @@ def _count_reporting_seeds(row: RankedConfiguration) -> int:
 
 
 def _format_answer(ranking: Ranking, *, running: bool) -> str:
+    """Return which configuration is best and how certain that is; or that there is no answer yet."""
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
@@ -217,11 +224,14 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
         )
     begin += _compare_with_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
-    return begin + (_front(ranking) if several else _single(ranking))
+    return begin + (_describe_front(ranking) if several else _describe_best(ranking))
 
 
 def _compare_with_baseline(ranking: Ranking) -> str:
-    """Return how the best configuration compares with the baseline; "" without one, or with several objectives."""
+    """Return a sentence on how the best configuration compares with the baseline.
+
+    "" without a baseline, or with several objectives.
+    """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
         return ""
@@ -245,7 +255,7 @@ def _compare_with_baseline(ranking: Ranking) -> str:
 
 
 def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
-    """Return the configuration that is the baseline of its sweep; None if there is none."""
+    """Return the row of a sweep's baseline; None if there is none."""
     for row in ranking.rows:
         if any(trial.role is Role.BASELINE for trial in row.trials):
             return row
@@ -253,7 +263,7 @@ def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
 
 
 def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
-    """Return the verdict on a row in words, for a cell of a table."""
+    """Return the verdict on a row in a few words, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
             return "ties with best"
@@ -270,7 +280,8 @@ def describe_verdict(row: RankedConfiguration, ranking: Ranking) -> str:
             return row.undecided
 
 
-def _front(ranking: Ranking) -> str:
+def _describe_front(ranking: Ranking) -> str:
+    """Return sentences on the Pareto front: how many configurations it has, and those at its ends."""
     rows = ranking.best
     of = sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
@@ -291,7 +302,7 @@ def _front(ranking: Ranking) -> str:
 
 
 def _describe_dominated(ranking: Ranking) -> str:
-    """Return what the verdicts say of the configurations behind the Pareto front; "" if there are none."""
+    """Return a sentence on the verdicts about configurations that are not on the Pareto front; "" if there are none."""
     others = []
     for row in ranking.rows:
         if row.completed and row.scores and row.front != 1:
@@ -300,7 +311,7 @@ def _describe_dominated(ranking: Ranking) -> str:
         return ""
     counts = Counter(row.verdict for row in others)
     if counts[Verdict.UNDECIDED] == len(others):
-        return f" Whether luck chose them is not known: {_reasons(others)}."
+        return f" Whether luck chose them is not known: {_join_reasons(others)}."
     told = f" Of the other {len(others)}, {counts[Verdict.WORSE]} told from luck to be beaten in all of them"
     if counts[Verdict.TIES]:
         tied = f", {counts[Verdict.TIES]} not"
@@ -313,13 +324,14 @@ def _describe_dominated(ranking: Ranking) -> str:
     return f"{told}{tied}{rest}."
 
 
-def _single(ranking: Ranking) -> str:
+def _describe_best(ranking: Ranking) -> str:
+    """Return sentences on the best configuration for one objective, and how it compares with the others."""
     best = ranking.best[0]
     top = best.scores[0]
     seeds = len(top.values)
     reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
-        reached += f" on average over {seeds} {_trainings(best)}{_describe_interval(top.interval)}"
+        reached += f" on average over {seeds} {_name_trainings(best)}{_describe_interval(top.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = []
@@ -330,7 +342,7 @@ def _single(ranking: Ranking) -> str:
 
 
 def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return how the best configuration compares with the others."""
+    """Return a sentence on whether the best configuration is better than the others."""
     if not others:
         return "No other configuration completed to compare it with."
     if best.verdict is not Verdict.BEST:
@@ -346,16 +358,16 @@ def _compare_with_others(best: RankedConfiguration, others: Sequence[RankedConfi
         who = _describe_share(ties, others)
         verb = "ties" if len(ties) == 1 else "tie"
         tie = f"{who[0].upper()}{who[1:]} {verb} with it"
-        parts.append(f"{tie}, for luck could explain the difference: {_nearest(ties, ranking)}.")
+        parts.append(f"{tie}, for luck could explain the difference: {_describe_nearest(ties, ranking)}.")
     if worse:
-        parts.append(f"It is better than {_describe_share(worse, others)}: {_nearest(worse, ranking)}.")
+        parts.append(f"It is better than {_describe_share(worse, others)}: {_describe_nearest(worse, ranking)}.")
     if undecided:
-        parts.append(f"On {_describe_share(undecided, others)} there is no verdict: {_reasons(undecided)}.")
+        parts.append(f"On {_describe_share(undecided, others)} there is no verdict: {_join_reasons(undecided)}.")
     return " ".join(parts)
 
 
 def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return why there is no verdict on the best configuration, and what would help."""
+    """Return a sentence on why there is no verdict on the best configuration, and what would help."""
     best, follower = ranking.best[0], others[0]
     top = best.scores[0]
     equal = sum(row.scores[0].mean == top.mean for row in others)
@@ -382,8 +394,8 @@ def _explain_missing_verdict(others: Sequence[RankedConfiguration], ranking: Ran
     return f"{told}. These are too few seeds for a verdict{more}.{trains}"
 
 
-def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
-    """Return which of the rows is nearest to the best, and how far it is behind."""
+def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
+    """Return in words which of the rows comes nearest to the best one, and how far it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     if len(rows) > 1:
         named = f"the nearest, {_name_configuration(row, ranking)},"
@@ -395,11 +407,12 @@ def _nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> str:
         p = ""
     else:
         p = f", p = {row.p_adjusted:.2g}"
-    span = _span(row.difference, row.difference_low or 0.0, row.difference_high or 0.0)
+    span = _format_interval(row.difference, row.difference_low or 0.0, row.difference_high or 0.0)
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
 
 
 def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
+    """Return in words which part of the others these rows are, such as "all 4 others"."""
     if len(others) == 1:
         return "the other configuration"
     if len(rows) == len(others):
@@ -407,11 +420,13 @@ def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[Ranked
     return f"{len(rows)} of the {len(others)} others"
 
 
-def _reasons(rows: Sequence[RankedConfiguration]) -> str:
+def _join_reasons(rows: Sequence[RankedConfiguration]) -> str:
+    """Return the reasons why rows are undecided, each once."""
     return "; ".join(dict.fromkeys(row.undecided for row in rows))
 
 
-def _trainings(row: RankedConfiguration) -> str:
+def _name_trainings(row: RankedConfiguration) -> str:
+    """Return the word for the trainings of a row: "folds" in a cross-validation, otherwise "seeds"."""
     has_folds = any(trial.fold is not None for trial in row.trials)
     return "folds" if has_folds else "seeds"
 
@@ -435,6 +450,7 @@ def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
 
 
 def _describe_interval(interval: tuple[float, float] | None) -> str:
+    """Return an interval in brackets, to be put after a score; "" if it is None."""
     if interval is None:
         return ""
     return f" (95 % interval {score(interval[0])} to {score(interval[1])})"
@@ -442,7 +458,7 @@ def _describe_interval(interval: tuple[float, float] | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSummary:
-    """One sweep of a list; a damaged one has only its name, path, state and the reason."""
+    """One sweep in a list; of a damaged sweep, only name, path, state and the reason are known."""
 
     name: str
     path: str
@@ -468,8 +484,8 @@ class SweepSummary:
     queued: int = 0  # number of configurations that a person has added and that have not started
 
 
-def listed_sweeps(results_dir: Path) -> list[SweepSummary]:
-    """Return all sweeps in a folder by the time of their start; those without one, such as damaged ones, last."""
+def list_summaries(results_dir: Path) -> list[SweepSummary]:
+    """Return a summary of each sweep in a folder, by the time of its start; those that never began are last."""
     found = []
     for folder in folders(results_dir):
         found.append(summarize_sweep(folder))
@@ -477,7 +493,7 @@ def listed_sweeps(results_dir: Path) -> list[SweepSummary]:
 
 
 def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
-    """Return the entry of a sweep for a list."""
+    """Return the summary of a sweep for a list."""
     name, path = folder.name, folder.place
     try:
         sweep = read_sweep(folder)
@@ -531,7 +547,7 @@ def _may_pause(sweep: Sweep) -> bool:
 
 
 def _count_paused_trials(sweep: Sweep) -> int:
-    """Return the number of paused trials. The tables only say that they are interrupted; the log knows why."""
+    """Return the number of paused trials, from the log: the tables only say that they are interrupted."""
     if not _may_pause(sweep) or all(trial.status is not Status.INTERRUPTED for trial in sweep.trials):
         return 0  # without reading the log
     ledger = Ledger(keep_epochs=False)

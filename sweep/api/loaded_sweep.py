@@ -15,8 +15,8 @@ from sweep.api.display import html, line
 from sweep.errors import InputError
 from sweep.spec import yaml_reader
 from sweep.store.columns import NOT_MEASURED
-from sweep.store.folder import ResultsFolder, told_apart
-from sweep.store.tables import Tables, of_params
+from sweep.store.folder import ResultsFolder, name_uniquely
+from sweep.store.tables import Tables, make_param_array
 from sweep.text import guess
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.
         positions.setdefault(name, []).append(position)
     parts = []
     for of_sweep in positions.values():
-        column, _ = of_params([values[position] for position in of_sweep])
+        column, _ = make_param_array([values[position] for position in of_sweep])
         parts.append(column.to_pandas().set_axis(of_sweep))
     return pd.concat(parts).sort_index() if parts else pd.Series(dtype="object")
 
@@ -78,20 +78,20 @@ class LoadedSweep:
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
         """The sweeps with their trials, as a ranking needs them."""
-        each = zip(self.folders, self._tables, told_apart(self.folders), strict=True)
+        each = zip(self.folders, self._tables, name_uniquely(self.folders), strict=True)
         return tuple(make_sweep(*one) for one in each)
 
     @property
     def name(self) -> str:
         """The sweep's name; the names of several sweeps are joined by commas."""
-        return ", ".join(told_apart(self.folders))
+        return ", ".join(name_uniquely(self.folders))
 
     @property
     def info(self) -> dict[str, object]:
         """The content of sweep.json: the resolved sweep file and where it ran. For several sweeps a dict by name."""
         if len(self.folders) == 1:
             return dict(self.folders[0].read_info().content)
-        return {name: dict(folder.read_info().content) for name, folder in told_apart(self.folders).items()}
+        return {name: dict(folder.read_info().content) for name, folder in name_uniquely(self.folders).items()}
 
     def ranking(self) -> Ranking:
         """Return all configurations, best first, with the statistics of their repeats.
@@ -141,7 +141,7 @@ class LoadedSweep:
         """
         folder, trials = self._only("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
-            raise folder.no_trial(trial, there)
+            raise folder.make_no_trial_error(trial, there)
         rows = []
         for step in lineage_of(trials, trial):
             row: dict[str, object] = {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
@@ -158,7 +158,7 @@ class LoadedSweep:
         from sweep.analysis import studies
 
         folder = self._only("study()")
-        return studies.of_read(folder, self._tables[0])
+        return studies.make_study(folder, self._tables[0])
 
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
@@ -257,7 +257,7 @@ class LoadedSweep:
     def _only(self, what: str) -> ResultsFolder:
         if len(self.folders) == 1:
             return self.folders[0]
-        names = [*told_apart(self.folders)]
+        names = [*name_uniquely(self.folders)]
         hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
         raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
 

@@ -12,7 +12,7 @@ import pandas as pd
 from sweep.api.loaded_sweep import Frame, LoadedSweep
 from sweep.errors import InputError
 from sweep.store import reading
-from sweep.store.folder import ResultsFolder, folders, told_apart
+from sweep.store.folder import ResultsFolder, folders, name_uniquely
 from sweep.store.object_store import is_url, store_of
 from sweep.store.remote import local
 from sweep.store.tables import Tables
@@ -33,7 +33,7 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
     found = (folder for one in names for folder in _find_results_folders(local(results), one))
-    return load_folders([*told_apart(found).values()])
+    return load_folders([*name_uniquely(found).values()])
 
 
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
@@ -43,7 +43,7 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     trials = [one.trials.to_pandas() for one in tables]
     metrics = [one.metrics.to_pandas() for one in tables]
     if len(folders) > 1:  # only then is the column needed
-        for frame, name in zip((*trials, *metrics), [*told_apart(folders)] * 2, strict=True):
+        for frame, name in zip((*trials, *metrics), [*name_uniquely(folders)] * 2, strict=True):
             frame["sweep"] = pd.Series(name, frame.index, "str")
     return LoadedSweep(tuple(folders), _join_frames(trials), _join_frames(metrics), tuple(needed))
 

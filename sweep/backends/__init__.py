@@ -25,8 +25,8 @@ from sweep.backends.protocol import (
     SweepStatus,
     WorkerNode,
     is_released,
-    orders,
     refill,
+    request_orders,
 )
 from sweep.backends.shared_data import remove_shared_data, shared_data_name, shared_data_prefix
 from sweep.backends.surroundings import Surroundings
@@ -53,9 +53,9 @@ __all__ = [
     "WorkerNode",
     "is_released",
     "must_move",
-    "orders",
     "refill",
     "remove_shared_data",
+    "request_orders",
     "shared_data_name",
     "shared_data_prefix",
     "write_shares",

@@ -32,7 +32,7 @@ from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line, in_short
 from sweep.events import EpochReported, Inputs, Status, decode, encode
-from sweep.store.disk import process, removed_if_it_fails
+from sweep.store.disk import get_process_name, removed_if_it_fails
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, store_of
 
@@ -43,12 +43,12 @@ _DELETED = ".deleted-"
 
 
 class Damaged(Exception):
-    """A checkpoint differs from what was written."""
+    """A checkpoint differs from what was written: files are missing, changed or unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Information that sweep keeps about a checkpoint."""
+    """What sweep stores about a checkpoint besides the trainable's files."""
 
     epoch: int
     accumulate: int = 1
@@ -91,7 +91,7 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> None:
 
 
 def list_names(results_folder: Path, trial: int) -> list[str]:
-    """Return the names of a trial's checkpoints, newest first, wherever they are."""
+    """Return the names of a trial's checkpoints, newest first, on this machine or in the object store."""
     store = store_of(results_folder)
     if store is None:
         return [path.name for path in list_newest_first(results_folder, trial)]
@@ -107,7 +107,7 @@ def list_trials(results_folder: Path) -> set[int]:
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
-    """Return the trials that have any files of checkpoints, complete or not."""
+    """Return the trials that have any checkpoint files, even of an incomplete checkpoint."""
     if (store := store_of(results_folder)) is not None:
         return copies.list_stored_trials(store)
     numbers = set()
@@ -128,13 +128,13 @@ def find_epoch_checkpoint(results_folder: Path, trial: int, epoch: int) -> str |
 def begin_checkpoint(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:
-    """Call ``save`` with a temporary folder to begin a checkpoint.
+    """Write a checkpoint: call ``save`` with a temporary folder now, and return a function that completes it.
 
-    Return a function that completes it, in any thread: it calls what ``save`` returned, writes the manifest, renames
-    the folder and deletes all but the best and the ``keep`` newest checkpoints.
+    That function may run in any thread. It calls what ``save`` returned, writes the manifest, renames the folder and
+    deletes all but the best and the ``keep`` newest checkpoints.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
-    aside = folder / f"writing-{process()}"
+    aside = folder / f"writing-{get_process_name()}"
 
     def finish(write: Callable[[], None] | None) -> Path:
         with removed_if_it_fails(aside):
@@ -166,7 +166,7 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 
 
 def trim(folder: Path, keep: int) -> None:
-    """Delete a trial's checkpoints except the best and the ``keep`` newest, and what killed writers have left."""
+    """Delete a trial's checkpoints except the best and the ``keep`` newest, and the rest of interrupted writes."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
     spared = _select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
@@ -183,7 +183,7 @@ def _select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) 
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
-    """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
+    """Delete an ended trial's checkpoints except the last and the best; return the bytes of those that are left."""
     store = store_of(results_folder)
     if store is None:
         folder = get_trial_folder(results_folder, trial)
@@ -193,7 +193,10 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 
 def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
-    """Do the same as `trim` in an object store; return the files that are left, by checkpoint."""
+    """Delete a trial's checkpoints in an object store except the best and the ``keep`` newest.
+
+    Return the files of those that are left, by checkpoint.
+    """
     there = copies.list_checkpoints(store, trial)
     if len(there) > keep:
         keys = []
@@ -209,7 +212,7 @@ def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[S
 
 
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
-    """Delete a trial's checkpoints permanently, even if a worker that was considered lost still writes there.
+    """Delete a trial's checkpoints for good, even if a worker that was taken for lost still writes there.
 
     Never raises. What cannot be deleted now is left to `finish_deletions` or the next session's `CheckpointKeeper`.
     """
@@ -217,14 +220,14 @@ def delete_checkpoints(results_folder: Path, trial: int) -> None:
         with suppress(StoreAway):
             copies.delete_stored_checkpoints(store, trial)
     doomed = get_trial_folder(results_folder, trial)
-    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
+    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{get_process_name()}-{time.monotonic_ns()}")
     with suppress(OSError):
         doomed.rename(aside)  # at once, so that whoever writes there writes into the deleted folder
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def finish_deletions(results_folder: Path) -> None:
-    """Delete the checkpoints that `delete_checkpoints` has marked as deleted and could not delete."""
+    """Delete what `delete_checkpoints` has marked as deleted but could not delete."""
     for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -255,6 +258,7 @@ def delete_local_copy(results_folder: Path, trial: int) -> None:
 
 
 def _read_loss(checkpoint: Path) -> float:
+    """Return the loss in a checkpoint's manifest; infinite if that is missing or damaged."""
     try:
         return _parse_loss((checkpoint / MANIFEST).read_bytes())
     except OSError:
@@ -262,6 +266,7 @@ def _read_loss(checkpoint: Path) -> float:
 
 
 def _parse_loss(manifest: bytes | None) -> float:
+    """Return the loss in the text of a manifest; infinite if it is damaged."""
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
@@ -300,7 +305,7 @@ def _parse_manifest(about: dict[str, object]) -> Manifest:
 
 
 def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
-    """Return the size and CRC-32 of every file, by relative path."""
+    """Return [size, CRC-32] of every file in a folder except the manifest, by relative path."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
     checksums = {}
     for path in paths:
@@ -322,7 +327,7 @@ _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, er
 
 
 class DiskFault(Exception):
-    """A checkpoint cannot be written, for a reason that is not the trial's fault."""
+    """A checkpoint cannot be written because of a disk or an object store; the trial is not at fault."""
 
 
 @dataclass(slots=True)
@@ -346,7 +351,10 @@ class Saver:
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
-        """Return whether a checkpoint is due: it is time, or the last epoch is the best yet and saving is cheap."""
+        """Return whether a checkpoint is due, given the losses of the epochs in this step.
+
+        It is due after `every_s` seconds, and earlier if the last epoch is the best yet and saving is cheap.
+        """
         since_s = time.monotonic() - self._at
         before = self.best
         self.best = min([self.best, *losses])
@@ -354,16 +362,13 @@ class Saver:
         return since_s >= self.every_s or (better and since_s >= max(self.pause_s, self._took_s / SAVING_SHARE))
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
-        """Save the present epoch, unless it is saved already.
-
-        ``beside``: let training continue while it is written.
-        """
+        """Save the trainable, unless this epoch is saved already. With ``beside``, training continues meanwhile."""
         self.settle()
         if self.epoch == manifest.epoch:
             return
         began = time.monotonic()
         with raising_disk_faults():
-            write = self._then_upload(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
+            write = self._make_uploading_write(begin_checkpoint(self.folder, manifest, trainable.save, self.keep))
             self.epoch = manifest.epoch
             self._at = time.monotonic()
             if beside:
@@ -375,7 +380,7 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
-        """Wait until the checkpoint being written is complete."""
+        """Wait until the checkpoint that is being written is complete."""
         if self._writing is None:
             return
         began = time.monotonic()
@@ -386,7 +391,7 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def finish(self, *, kept: bool = True) -> None:
-        """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded. Stop the sender."""
+        """Wait until the last checkpoint is complete and, if it will be ``kept``, uploaded; then end the upload."""
         try:
             self.settle()
             if self.sender is not None and kept:
@@ -398,7 +403,9 @@ class Saver:
             if self.sender is not None:
                 self.sender.close()
 
-    def _then_upload(self, write: Callable[[], Path]) -> Callable[[], Path]:
+    def _make_uploading_write(self, write: Callable[[], Path]) -> Callable[[], Path]:
+        """Return a function that calls ``write`` and then starts the upload of the checkpoint."""
+
         def written() -> Path:
             path = write()
             if self.sender is not None:
@@ -420,6 +427,7 @@ def raising_disk_faults() -> Iterator[None]:
 
 
 def _time_writing(write: Callable[[], Path], began: float) -> float:
+    """Complete a checkpoint; return the seconds since ``began``."""
     write()
     return time.monotonic() - began
 
@@ -443,7 +451,10 @@ class _KeptCheckpoints:
 
 
 class CheckpointKeeper:
-    """Keeps the last and best checkpoints of the best completed trials, within limits; deletes all others."""
+    """Deletes the checkpoints of ended trials, except the last and best ones of the best completed trials.
+
+    How many trials and bytes are kept is limited by ``checkpoint`` in the sweep file.
+    """
 
     def __init__(self, folder: Path, spec: Spec) -> None:
         self._folder = folder
@@ -459,13 +470,13 @@ class CheckpointKeeper:
         self._full = False
 
     def to_beat(self) -> float | None:
-        """Return the loss that a trial must beat so that its checkpoint is kept; None if there is room."""
+        """Return the loss that a trial must beat for its checkpoint to be kept; None if there is still room."""
         if not self._full:
             return None
         return self._kept[-1].loss
 
     def recall(self, change: Change) -> None:
-        """Note a logged change of an earlier session; `begin` acts on it."""
+        """Remember how a trial ended in an earlier session, until `begin` keeps or deletes its checkpoints."""
         match change:
             case Ended(trial) if trial.number in self._past:
                 self._recalled[trial.number] = change
@@ -475,20 +486,20 @@ class CheckpointKeeper:
                 pass
 
     def begin(self) -> None:
-        """Delete what a killed driver could no longer delete, and count what is kept."""
+        """Keep or delete the checkpoints that a killed driver has left, according to the changes recalled."""
         for change in self._recalled.values():
             self.on(change)
         self._recalled.clear()
 
     def close(self) -> None:
-        """Delete what workers have stored for trials after these had ended."""
+        """Delete checkpoints that workers wrote after the driver had deleted those of their trials."""
         self._retry_later_ones()
         with suppress(StoreAway):
             for trial in list_trials_with_files(self._folder) & self._ended:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Keep or delete the checkpoints of a trial that has ended; note when a trial is reopened."""
+        """Keep or delete the checkpoints of a trial that has ended; other changes keep them."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
@@ -504,15 +515,18 @@ class CheckpointKeeper:
             self._keep(loss, number)
 
     def _delete(self, trial: int) -> None:
+        """Delete the checkpoints of an ended trial."""
         self._ended.add(trial)
         delete_checkpoints(self._folder, trial)
 
     def _retry_later_ones(self) -> None:
+        """Try again to keep checkpoints for which the object store was unavailable."""
         waiting, self._later = self._later, []
         for loss, trial in waiting:
             self._keep(loss, trial)
 
     def _keep(self, loss: float, trial: int) -> None:
+        """Keep the last and best checkpoints of a completed trial; delete those of worse trials beyond the limits."""
         self._ended.discard(trial)
         try:
             kept = _KeptCheckpoints(loss, trial, keep_best(self._folder, trial))

@@ -18,13 +18,16 @@ MOVE_S = 15.0
 
 
 def write_shares(job: Job, shares: Mapping[int, float]) -> None:
-    """Tell running trials their new shares."""
+    """Write the new GPU shares of running trials into the file that their workers read."""
     with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
         aside.write_text(json.dumps(shares))
 
 
 def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
-    """Return whether a trial has been told a different share and has enough work left to be worth moving."""
+    """Return whether a trial must continue in another worker, because it has another GPU share now.
+
+    Its present worker cannot change its share. A trial that has little left to train stays.
+    """
     assignment = order.assignment
     left_s = (assignment.epochs - epoch.epoch) * epoch.time_s
     used = get_share(epoch.measures)

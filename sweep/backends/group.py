@@ -20,7 +20,7 @@ _Steps: TypeAlias = Generator[Report, None, Progress]
 
 
 class WorkerGroup:
-    """Accepts orders, trains their trials step by step, and keeps those that continue.
+    """Trains the trials of a process step by step: one, or several together.
 
     ``make`` creates a worker for a function that creates its trainable, or for None, which means the trainable of the
     job. If trainables cannot train trials together, they get one at a time.
@@ -39,7 +39,7 @@ class WorkerGroup:
         self._sent_notices: set[str] = set()
 
     def take(self, orders: Iterable[Order]) -> None:
-        """Accept trials; nothing happens before their first step."""
+        """Accept trials from the driver; nothing is trained before the next step."""
         for order in orders:
             if self._free:
                 worker = self._free.pop()
@@ -51,7 +51,7 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Release all trials except these, because the driver has ended the others."""
+        """Release all trials except these; the driver has ended the others."""
         kept_trials = set(trials)
         for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
@@ -61,7 +61,7 @@ class WorkerGroup:
             self._free.append(worker)
 
     def step(self) -> Steps:
-        """Train one step of all trials. Exceptions of the trainable are returned as ends of trials."""
+        """Train one step of all trials and return their progress. An exception of the trainable ends its trial."""
         if self._group is None:
             results = {}
             for trial, worker in self._workers.items():
@@ -85,11 +85,11 @@ class WorkerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """True if it has no trial."""
+        """True if it has no trial to train."""
         return not self._workers
 
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
-        """Remove notices that other trials' workers have already sent, and add those of the group."""
+        """Return progress without notices that were sent before, and with those of the group itself."""
         new = []
         for text in (*self._notices, *progress.notices):
             if self._group is None or text not in self._sent_notices:
@@ -100,17 +100,18 @@ class WorkerGroup:
 
     @property
     def idle_worker(self) -> Worker | None:
-        """A worker without a trial, which keeps the trainable of its earlier trials."""
+        """A worker that has no trial, but still the trainable of earlier ones; None without one."""
         return self._free[-1] if self._free else None
 
     def close(self) -> None:
-        """Release all trials and stop receiving the driver's messages."""
+        """Release all trials and stop receiving messages from the driver."""
         for worker in (*self._workers.values(), *self._free):
             worker.close()
 
     # ---- internals
 
     def _create_worker(self) -> Worker:
+        """Return a new worker; the first one finds out whether trials of this trainable can be trained together."""
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
@@ -127,7 +128,7 @@ class WorkerGroup:
         return self._make(self._group.member)
 
     def _step_together(self, group: Group) -> dict[int, Progress]:
-        """Train one step of all trials together.
+        """Train one step of all trials together; return the progress of each.
 
         Each worker runs until it needs training; those are trained together, until every step has ended.
         """
@@ -144,9 +145,10 @@ class WorkerGroup:
         return ended
 
     def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
-        """Train these trials together; return the exception of each, None if it has none.
+        """Train these trials together; return for each the exception that it raised, or None.
 
-        If they cannot be trained together, only the first is trained, and the others get `Apart`.
+        ``reports`` are the report functions by trial. If the trials cannot be trained together, only the first is
+        trained, and the others get `Apart`.
         """
         by_trial = {}
         for trial in reports:
@@ -182,7 +184,10 @@ def _continue_step(
     waiting: dict[int, tuple[_Steps, Report]],
     ended: dict[int, Progress],
 ) -> None:
-    """Run a trial's step until it needs training, or until its end."""
+    """Continue a trial's step until it needs training (then it is in ``waiting``) or ends (then in ``ended``).
+
+    ``error`` is the exception of the training before, if it raised one.
+    """
     try:
         if error is None:
             report = next(steps)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweep import interruption
-from sweep.backends import Crowded, Driver, Job, Order, Outgrown, is_released, orders, refill
+from sweep.backends import Crowded, Driver, Job, Order, Outgrown, is_released, refill, request_orders
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 
@@ -17,7 +17,7 @@ QUIET = ("tensorflow", "absl")
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _hiding_logs() -> Iterator[None]:
     """Hide log records below errors from the terminal, as Ray's workers do by writing them into files."""
 
     def tell(record: logging.LogRecord) -> bool:
@@ -45,9 +45,9 @@ class Inline:
         """Train all trials that the driver hands out."""
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
-        with _quiet():
+        with _hiding_logs():
             try:
-                while found := orders(driver, "", together, 1):
+                while found := request_orders(driver, "", together, 1):
                     together = self._train(driver, group, found, together)
             finally:
                 group.close()
@@ -60,7 +60,7 @@ class Inline:
         return 1
 
     def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
-        """Train trials, and those that take their places, until all have ended.
+        """Train these trials, and new ones in place of those that end, until none is left.
 
         Return how many trials to train together from now on: fewer than ``together`` if more did not fit into memory.
         """

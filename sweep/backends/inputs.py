@@ -21,10 +21,10 @@ _RELATIVE = "./"
 
 
 def record_reads(job: Job, *, is_own_process: bool) -> None:
-    """Record from now on what the trials of a sweep read in this process.
+    """Start to record which files and variables the trials of a sweep read in this process.
 
     Arguments:
-        is_own_process: whether the process does nothing else, so that everything it reads belongs to trials.
+        is_own_process: whether the process only trains trials, so that everything it reads belongs to them.
     """
     recorder.install()
     native_readers.install()
@@ -34,12 +34,16 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
         recorder.record_always()
 
 
-def keep_reads(job: Job) -> None:
-    """Count what this process read for the previous sweep as read by this one too: it uses the same loaded data."""
+def continue_record(job: Job) -> None:
+    """Continue the record of reads for the session of ``job``, which uses the data that this process has loaded.
+
+    Without this, reads that loaded the data for the previous sweep would be missing from the new sweep's trials.
+    """
     recorder.continue_session(_name_session(job))
 
 
 def _name_session(job: Job) -> str:
+    """Return a name of the job's session that no other session has."""
     return f"{job.folder} {job.session}"
 
 
@@ -76,7 +80,7 @@ def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 
 
 def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return the files that the trainable names in ``depends_on``, as they are now."""
+    """Return the present fingerprints of the files that the trainable names in ``depends_on``."""
     folders = _list_folder_names(job.working_folder, job.import_folders)
     files = {}
     for path in _expand(declared or (), folders):
@@ -87,7 +91,8 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files and variables that this process has read to load its data.
 
-    The inputs of a trial have the fingerprint of its data instead. ``declared`` is that of `collect_inputs`.
+    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``declared`` is that of
+    `collect_inputs`.
     """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -114,7 +119,7 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
 
 
 def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
-    """Add what the same trial has read in another process."""
+    """Add what the trial has read in an earlier process to the record of this one."""
     folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
@@ -125,7 +130,7 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
 
 
 def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
-    """Return why a trial with these inputs cannot be reused now, in words; None if it can."""
+    """Return why a result with these inputs cannot be used now, such as a changed file; None if it can."""
     if inputs is None:
         return "what they read beside their data was not recorded"
     if inputs.unknown:
@@ -144,7 +149,10 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
 
 
 def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
-    """Return these folders as named and with links resolved, because files may be recorded by either path."""
+    """Return the working folder and the import folders, as named and with links resolved.
+
+    Files may be recorded by either path.
+    """
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
     both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
     return list(dict.fromkeys(both))
@@ -194,7 +202,7 @@ def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
 
 
 def list_module_files(job: Job) -> dict[str, str]:
-    """Return the files of the trainable's modules that this process has imported, by name."""
+    """Return the files of the trainable's modules that this process has imported, by the name of the module."""
     files = {}
     for name in job.code:
         files[name] = getattr(sys.modules.get(name), "__file__", None)

@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.contract import Devices, aside
 from sweep.prices import Price
 from sweep.space.objectives import Objective
-from sweep.store.object_store import ObjectStore, stand_for
+from sweep.store.object_store import ObjectStore, mark_as_copy
 
 CHECKPOINTS = "checkpoints"  # folder of all checkpoints
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -18,7 +18,7 @@ STOP_FILE, SHARE_FILE = ".stop-", ".share-"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Everything that all trials of a session have in common."""
+    """Everything that all trials of a session have in common: the trainable, the settings, where files are."""
 
     sweep: str
     trainable: str
@@ -51,7 +51,7 @@ class Job:
 
     @property
     def aside(self) -> int:
-        """Number of processes of each trial that do not train."""
+        """Number of processes of each trial that do not train: its servers, and the one that coordinates them."""
         return aside(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
@@ -66,7 +66,7 @@ class Job:
 
     @property
     def shared_folder(self) -> Path | None:
-        """Folder in which this node's workers share data; None if they do not."""
+        """Folder in which the workers of this machine share data; None if they share none."""
         if self.shared is None:
             return None
         return Path(tempfile.gettempdir()) / self.shared
@@ -79,13 +79,13 @@ class Job:
         return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
-        """Create the local copy of the results folder, if there is one."""
+        """Create the local copy of the results folder, if the results are in an object store."""
         if self.store is not None:
-            stand_for(self.folder, ObjectStore(self.store))
+            mark_as_copy(self.folder, ObjectStore(self.store))
 
     @property
     def stop_file(self) -> Path:
-        """File whose existence asks this session's workers to interrupt their trials after the present epoch."""
+        """File that the driver creates to interrupt this session's trials after their present epoch."""
         return self.folder / f"{STOP_FILE}{self.session}"
 
     @property

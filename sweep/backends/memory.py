@@ -21,7 +21,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def measure_memory() -> int:
-    """Return the bytes of this process's own memory, without files and memory shared with others.
+    """Return the bytes of memory that this process alone uses, without files and memory shared with others.
 
     On systems without /proc, return its peak memory of all kinds.
     """
@@ -51,7 +51,7 @@ DEFAULT_BATCH = 32
 
 
 def compute_batch_size(params: Params, replicas: int) -> int | None:
-    """Return the examples in a trial's batch, over all its replicas; None if its parameter is not a whole number."""
+    """Return the batch size of a trial, over all its replicas; None if the parameter is not a whole number."""
     if "per_replica_batch_size" in params:
         size = params["per_replica_batch_size"]
         shares = replicas
@@ -64,7 +64,10 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
 
 
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
-    """Return the next number of micro-batches for a trial that does not fit; None if it cannot be split further."""
+    """Return the next larger number of micro-batches to try, after a trial ran out of memory.
+
+    None if its batches cannot be split further.
+    """
     if can_split(trainable) and batch is not None and 2 * accumulate <= batch:
         return 2 * accumulate
     return None

@@ -17,7 +17,7 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 
 @contextmanager
 def sending_messages(job: Job, url: str) -> Iterator[None]:
-    """Copy the driver's stop and share files to workers on all machines, through a store, inside the block."""
+    """Copy the driver's stop and share files into an object store for the workers, as long as the block runs."""
     store, key, last = ObjectStore(url), _make_message_key(job), ""
 
     def send() -> None:
@@ -38,7 +38,7 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
 
 
 def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
-    """Start copying the driver's stop and share files here from a store; return a function that stops it."""
+    """Start to copy the driver's stop and share files from an object store; return a function that stops it."""
     store, key = ObjectStore(url), _make_message_key(job)
 
     def look() -> None:
@@ -56,15 +56,18 @@ def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
 
 
 def _try_once(turn: Callable[[], None]) -> None:
+    """Call ``turn`` and ignore failures of the store or a disk, as it is called again."""
     with suppress(StoreError, OSError, ValueError):  # the store is away or a disk full: the next attempt may succeed
         turn()
 
 
 def _make_message_key(job: Job) -> str:
+    """Return the key in the store of this session's messages."""
     return f"messages/{job.session}"
 
 
 def _read_granted_share(job: Job) -> str:
+    """Return the content of the share file; empty if there is none."""
     try:
         return job.share_file.read_text()
     except OSError:

@@ -12,7 +12,7 @@ from sweep.events import EpochReported, TrialEnded
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One trial for a worker to train."""
+    """A trial that a worker is to train, and how."""
 
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
@@ -29,7 +29,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStep:
-    """The fields that all classes of `Progress` share: what a worker reports after one step of a trial."""
+    """What a worker reports after one step of a trial: the fields that all classes of `Progress` have."""
 
     epochs: tuple[EpochReported, ...] = ()  # trained in this step
     facts: Facts = field(default_factory=Facts)
@@ -47,29 +47,32 @@ class TrialStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continues(TrialStep):
-    """The worker trains the trial on, unless the driver ends or pauses it."""
+    """The worker can train the trial on, unless the driver ends or pauses it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameData(TrialStep):
-    """As `Continues`; and the worker has found that the data are those of `Order.known_data`."""
+    """As `Continues`; besides, the data that were loaded are those of `Order.known_data`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves(TrialStep):
-    """Another worker continues the trial from its last checkpoint."""
+    """The worker gives the trial up; another one is to continue it from its last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgrown(TrialStep):
-    """The trial ran out of memory and must train in another process. This worker is spoilt."""
+    """The trial ran out of memory and must be trained in another process. This worker must not be used again."""
 
     accumulate: int  # number of micro-batches for each batch there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowded(TrialStep):
-    """The trial ran out of memory and needs a larger share of a GPU, in another worker. This one is spoilt."""
+    """The trial ran out of memory and needs a larger share of a GPU, in another worker.
+
+    This one must not be used again.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,13 +88,13 @@ Progress: TypeAlias = Continues | SameData | Moves | Outgrown | Crowded | Ends
 
 
 def is_released(progress: Progress) -> bool:
-    """Return whether the worker is done with the trial, whatever the driver decides."""
+    """Return whether the worker no longer has the trial, whatever the driver decides."""
     return not isinstance(progress, Continues | SameData)
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Results of one step of a worker, by trial."""
+    """Results of one step of a worker for each of its trials."""
 
     found: Mapping[int, Progress]
     spoilt: str | None = None  # why the worker must not be used after its present trials
@@ -104,15 +107,15 @@ Lost: TypeAlias = Literal["worker", "node", "preempted"]
 
 
 class Driver(Protocol):
-    """Hands out trials and receives their progress; backends must do what it returns."""
+    """Hands out trials and receives their progress. A backend calls these methods and does what they return."""
 
     @property
     def running(self) -> int:
-        """Number of trials that are handed out and have not ended."""
+        """Number of trials that were handed out and have not ended."""
 
     @property
     def room(self) -> int | None:
-        """Number of trials that may run at once, if trials share GPUs; otherwise None: as many as fit."""
+        """Number of trials that may run at once if trials share GPUs; otherwise None, and as many run as fit."""
 
     @property
     def left(self) -> int | None:
@@ -120,32 +123,35 @@ class Driver(Protocol):
 
     @property
     def stopping(self) -> str | None:
-        """Why no more trials are handed out and running ones end early; None if they do not."""
+        """Why no more trials are handed out and running ones end early; None while trials go on."""
 
     def next(self, worker: str = "") -> Order | None:
-        """Return the next trial for the worker with this name.
+        """Return the next trial for the worker with this name; None if there is none to start now.
 
-        None if there is none to start; there may be one again after a worker is lost.
+        There may be one later, if a worker is lost.
         """
 
     def begun(self, trial: int) -> None:
-        """Note that a worker has begun a trial; its timeouts count from now."""
+        """Note that a worker has begun a trial, whose timeouts count from now."""
 
     def tick(self) -> list[int]:
-        """Check the clock, in every turn; return the trials that just ended and whose workers must be killed."""
+        """Check timeouts and limits; return the trials that this ended, whose workers must be killed.
+
+        Called in every turn of the backend's loop.
+        """
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Receive the result of a step; return whether the trial continues in its worker."""
+        """Process the result of a trial's step; return whether the worker trains the trial on."""
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
-        """Handle a lost worker, perhaps lost with its node; return whether another worker retries the trial.
+        """Handle that a trial's worker was lost, or its whole node; return whether another worker retries the trial.
 
-        Must be called for every spoilt worker, too.
+        Must also be called for each worker that must not be used again.
         """
 
 
-def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
-    """Return the next trials for a worker, at most ``most``.
+def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
+    """Request at most ``most`` trials for a worker from the driver and return them.
 
     If few trials are left, they are divided among the ``idle`` workers.
     """
@@ -159,13 +165,13 @@ def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
 
 
 def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
-    """Return new trials for a worker that trains several, once a quarter of its places are free.
+    """Request new trials for a worker that trains several, if at least a quarter of its places are free.
 
     ``going`` is the number of its trials that continue. If few are left, they are divided among ``workers`` workers.
     """
     room = steps.together - going
     if going and steps.is_open and room * 4 >= steps.together:
-        return orders(driver, worker, room, workers)
+        return request_orders(driver, worker, room, workers)
     return []
 
 
@@ -173,18 +179,18 @@ class Backend(Protocol):
     """Trains the trials of a session."""
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out."""
+        """Train all trials that the driver hands out, until it hands out no more."""
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials of ``gpus`` GPUs each can run at once."""
+        """Return how many trials can run at once if each has ``gpus`` GPUs."""
 
     def limit(self, most: int | None) -> None:
-        """Run at most ``most`` trials at once from now on; None for as many as fit."""
+        """Run at most ``most`` trials at once from now on; None: as many as fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """Current status of a sweep; None for what is not known yet."""
+    """The status of a sweep for Ray's dashboard and metrics; None for what is not known yet."""
 
     trials: Mapping[str, int]  # by status, with all statuses
     total: int | None  # number of trials, if known
@@ -204,10 +210,10 @@ class SweepStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerNode:
-    """The machine of a worker that has a process to itself.
+    """The machine on which a worker runs.
 
-    ``labels`` determine the price of its GPUs. ``leaving`` returns the reason why trials must continue elsewhere,
-    because the node is about to be taken away, or None.
+    ``labels`` determine the price of its GPUs. ``leaving`` returns why trials must continue elsewhere, because the
+    machine is about to be taken away, or None.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ def shared_data_name(results_folder: Path) -> str:
 
 
 def shared_data_prefix(results_folder: Path) -> str:
-    """Return the prefix of the names by `shared_data_name` that all sessions of a sweep have in common.
+    """Return what the names of a sweep's shared-data folders begin with, in all its sessions.
 
     ``results_folder`` must be the path that the driver uses.
     """

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from sweep.backends.job import CHECKPOINTS, checkpoint_key
 from sweep.errors import StoreError
-from sweep.store.disk import process, removed_if_it_fails
+from sweep.store.disk import get_process_name, removed_if_it_fails
 from sweep.store.locks import waiting_for
-from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, patiently
+from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, call_patiently
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
@@ -47,13 +47,13 @@ def list_stored_trials(store: ObjectStore) -> set[int]:
 
 
 def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
+    """Copy a trial's checkpoints from the store, newest first, and yield each when it is here.
 
     An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
     """
     here = folder / checkpoint_key(trial)
-    for name, files in patiently(lambda: list_checkpoints(store, trial), patience_s).items():
-        if patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
+    for name, files in call_patiently(lambda: list_checkpoints(store, trial), patience_s).items():
+        if call_patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
             yield here / name
 
 
@@ -63,7 +63,7 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
         if _is_same_checkpoint(store, trial, final):
             return True
-        aside = final.with_name(f"fetching-{process()}")
+        aside = final.with_name(f"fetching-{get_process_name()}")
         shutil.rmtree(aside, ignore_errors=True)
         prefix = f"{checkpoint_key(trial)}/{final.name}/"
         with suppress(FileNotFoundError), removed_if_it_fails(aside):
@@ -80,7 +80,7 @@ def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
 
 
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
-    """Delete some checkpoints of a trial, manifest first, so that no incomplete one looks complete."""
+    """Delete checkpoints of a trial by their names, manifest first, so that no incomplete one looks complete."""
     for name in names:
         keys = []
         for entry in store.entries(f"{checkpoint_key(trial)}/{name}"):
@@ -90,7 +90,7 @@ def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
 
 
 def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
-    """Return whether the checkpoint in this folder is the same as in the store."""
+    """Return whether a local checkpoint has the same manifest as the one in the store."""
     try:
         mine = (path / MANIFEST).read_bytes()
     except OSError:
@@ -100,12 +100,12 @@ def _is_same_checkpoint(store: ObjectStore, trial: int, path: Path) -> bool:
 
 
 class _NoLongerNeeded(Exception):
-    """The checkpoint is no longer needed."""
+    """The upload is no longer needed, because the trial has ended."""
 
 
 @dataclass(slots=True)
 class Sender:
-    """Uploads a trial's checkpoints to the store in a thread of its own."""
+    """Uploads a trial's checkpoints to an object store in a thread."""
 
     store: ObjectStore
     folder: Path  # local folder of the trial's checkpoints
@@ -117,7 +117,7 @@ class Sender:
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
-        """Start to upload the present checkpoints. Raises `StoreError` if an earlier upload has failed."""
+        """Start to upload the checkpoints that are here now. Raises `StoreError` if an earlier upload has failed."""
         done = [turn for turn in self._uploads if turn.done()]
         self._uploads = [t for t in self._uploads if not t.done()]
         for turn in done:
@@ -125,7 +125,7 @@ class Sender:
         self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:
-        """Wait for all uploads. Raises `StoreError` if one fails."""
+        """Wait for all uploads that were started. Raises `StoreError` if one has failed."""
         turns, self._uploads = self._uploads, []
         for turn in turns:
             turn.result()
@@ -136,18 +136,21 @@ class Sender:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _upload_patiently(self) -> None:
+        """Upload the checkpoints, trying again while the store is unavailable. Raises `StoreError` in the end."""
         try:
-            patiently(self._upload, AWAY_S, self._check_needed)
+            call_patiently(self._upload, AWAY_S, self._check_needed)
         except _NoLongerNeeded:
             pass
         except StoreAway as error:
             raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
 
     def _check_needed(self) -> None:
+        """Raise `_NoLongerNeeded` if the sender is closed."""
         if self._is_closed.is_set():
             raise _NoLongerNeeded
 
     def _upload(self) -> None:
+        """Upload the checkpoints that the store lacks, and delete superseded ones there."""
         here = {}
         for path in self.folder.glob("epoch-*"):
             here[path.name] = path

@@ -42,7 +42,7 @@ class Surroundings:
         self.resisting: list[str] = []  # settings that a trial has changed permanently
 
     def check(self) -> None:
-        """Raise FileNotFoundError if there is no folder that the trial could run in."""
+        """Raise FileNotFoundError if neither the trial's folder nor the one in which trials begin exists."""
         if not (self._at.is_dir() or self._start.is_dir()):
             raise FileNotFoundError(f"{self._start}, in which trials begin, is no longer there")
 
@@ -52,7 +52,7 @@ class Surroundings:
 
         ``anyhow``: do not raise if the trial's folder is gone; the caller must call `check` then.
         """
-        back = None if self._alone else _current_folder()
+        back = None if self._alone else _get_current_folder()
         before = (sys.stdout, sys.stderr)
         if not anyhow:
             self.check()
@@ -81,14 +81,14 @@ class Surroundings:
                 os.chdir(back)
 
     def _open(self, file: TextIO, stream: int) -> TextIO:
-        """Return Python's file for a standard stream, or a new one if the trial has closed it."""
+        """Return ``file``, or a new file for this standard stream if the trial has closed it."""
         if not getattr(file, "closed", False) or stream not in self._outputs:
             return file
         os.dup2(self._outputs[stream], stream)
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def keep_import_effects(self) -> None:
-        """Make all trials begin with the present folder and settings, as importing the author's code has left them."""
+        """Make all trials begin with the present folder and settings, to which the author's modules have set them."""
         if not self._imported:
             self._start = Path.cwd()
             self._imported = True
@@ -98,7 +98,7 @@ class Surroundings:
             self._of_import = self._settings.find_changed()
 
     def reset(self) -> None:
-        """Undo what a trial has done to the working folder, the standard streams and the settings."""
+        """Undo what a trial has changed in the working folder, the standard streams and the settings."""
         self._at, self._streams = self._start, None
         for stream, copy in self._outputs.items():
             os.dup2(copy, stream)
@@ -108,7 +108,8 @@ class Surroundings:
             settings.apply_settings(self._of_import)
 
 
-def _current_folder() -> Path | None:
+def _get_current_folder() -> Path | None:
+    """Return the working folder of this process; None if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:  # it was deleted
@@ -116,6 +117,7 @@ def _current_folder() -> Path | None:
 
 
 def _is_open(stream: int) -> bool:
+    """Return whether a file descriptor is open."""
     try:
         os.fstat(stream)
     except OSError:

@@ -12,7 +12,7 @@ from sweep.text import guess
 
 
 class UnreadParameters:
-    """Records which parameters a worker's trials read."""
+    """Records which parameters and settings a worker's trials read, and reports those that none has read."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -23,18 +23,18 @@ class UnreadParameters:
         self.now: set[str] = set()  # names read by the present trial
 
     def wrap_params(self, params: Params) -> Params:
-        """Return the parameters of a trial that begins in a mapping that records which of them its trainable reads."""
+        """Return the parameters of a trial that begins, as a mapping that records which of them are read."""
         self.now = set()
         self._present = frozenset(params)
         return RecordedParams(params, self.now)
 
     @property
     def varying(self) -> set[str]:
-        """The parameters that differ between trials and that the present trial has read."""
+        """The parameters that the present trial has read and that differ between trials."""
         return self.now & {"epochs", *self._job.varying}
 
     def depends_on_file_alone(self, error: Incompatible) -> bool:
-        """Return whether a refusal of the present trial follows from the file and the code alone.
+        """Return whether every trial would be refused with this error, because only the file and the code cause it.
 
         If the error names the parameters that it is about, it follows from these and the code, provided that no
         parameter has been read by which code can choose (a text, a boolean or a list). Otherwise it might depend on
@@ -46,7 +46,10 @@ class UnreadParameters:
         return about <= {*self._job.constant} and not self.now & {*self._job.choosing}
 
     def report_unread_settings(self, read: Container[str]) -> list[str]:
-        """Return a line for each key of `training` that a function did not read in its first epoch; only once each."""
+        """Return a line for each key of `training` that is not in ``read``; later calls return none.
+
+        ``read`` has the keys that a function has read in its first epoch.
+        """
         unread = []
         for key in self._unreported_settings:
             if key not in read:
@@ -58,7 +61,7 @@ class UnreadParameters:
         return notices
 
     def report_unread(self, params: Params) -> list[str]:
-        """Return a line for each parameter of a trial that no trial has read so far; each is returned once.
+        """Return a line for each parameter of a trial that no trial has read so far, once for each parameter.
 
         Call it after the trial has trained an epoch.
         """
@@ -74,6 +77,7 @@ class UnreadParameters:
         return notices
 
     def _describe_unread(self, name: str, params: Params) -> str:
+        """Return the line that says that a parameter was not read."""
         if name in self._job.sometimes:
             hint = ""
         else:

@@ -69,7 +69,7 @@ _State: TypeAlias = tuple[Status, str, str | None]  # status, reason, traceback
 
 @dataclass(slots=True)
 class _Trial:
-    """Progress of the present trial in this worker."""
+    """The trial that this worker trains now, and its progress here."""
 
     order: Order
     saver: Saver
@@ -90,22 +90,22 @@ class _Trial:
 
     @property
     def share(self) -> float:
-        """The share of its epochs or minutes that it has used."""
+        """The share of the trial's epochs or minutes that is trained."""
         return self.order.assignment.share_used(self.done, self.trained_s)
 
     @property
     def units(self) -> int:
-        """What it has trained in the units of the decision epochs."""
+        """How far the trial has trained, in the units of the decision epochs."""
         given = self.order.assignment
         return count_units(self.done, None if given.minutes is None else self.share, given.length)
 
     @property
     def is_whole(self) -> bool:
-        """Whether all its epochs are done, or its minutes are over."""
+        """Whether the trial has trained all its epochs, or all its minutes."""
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Count an epoch that was trained."""
+        """Count an epoch as trained."""
         before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
@@ -114,11 +114,11 @@ class _Trial:
 
 
 class _TooLarge(Exception):
-    """The trial needs another process."""
+    """The trial ran out of memory and needs another process."""
 
 
 class _Crowded(Exception):
-    """The trial needs a larger share of a GPU, in another process."""
+    """The trial ran out of memory and needs a larger share of a GPU, in another process."""
 
 
 class Worker:
@@ -173,7 +173,7 @@ class Worker:
         self._stop_seeding = imports.start_seeding(job.data_seed)
 
     def take(self, order: Order) -> None:
-        """Accept a trial; nothing happens before its first step."""
+        """Accept a trial in place of the present one; nothing is trained before the next step."""
         self.release()
         self.surroundings.reset()
         self._taken += 1
@@ -184,7 +184,7 @@ class Worker:
         self._has_earlier_trials = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
     def find_hindrance(self, job: Job) -> str | None:
-        """Return why trials of another session must not use what this process holds; None if they may."""
+        """Return why another session's trials must not use this process's trainable and data; None if they may."""
         if inputs.list_changed_modules(job):
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
@@ -196,7 +196,7 @@ class Worker:
         return None
 
     def take_over(self, earlier: Worker) -> None:
-        """Train with the trainable of a worker of another sweep in this process, which has been closed."""
+        """Use the trainable of a closed worker of another sweep in this process, in place of a new one."""
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
         self._declared = earlier._declared
@@ -227,6 +227,7 @@ class Worker:
             return self._step()
 
     def _step(self) -> Progress:
+        """Train one step inside of the trial's surroundings; return its progress."""
         steps = self.steps()
         try:
             hear = next(steps)
@@ -242,7 +243,7 @@ class Worker:
             return progress
 
     def pause(self) -> None:
-        """End the present step of the trial after its present epoch; the trial continues in the next step."""
+        """End the present step of the trial after its present epoch; the next step continues it."""
         if self._trial is not None:
             self._trial.paused = True
 
@@ -306,7 +307,7 @@ class Worker:
         return Ends(epochs=tuple(epochs), facts=facts, notices=notices, spoilt=spoilt, end=end, fault=fault)
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
-        """Release a trial that must begin again in another process; return the progress that says why."""
+        """Release a trial that must continue in another process; return the progress that says so."""
         self._clean_up(trial)
         notices = self._take_notices()
         match cause:
@@ -318,7 +319,7 @@ class Worker:
                 return Moves(notices=notices)
 
     def _report_running(self, trial: _Trial, epochs: list[EpochReported], facts: Facts) -> Progress:
-        """Return the progress of a trial that continues, here or on another worker."""
+        """Return the progress of a trial that has not ended, which continues here or in another worker."""
         if trial.moves:
             self._clean_up(trial)
             leaves = self._node.leaving()
@@ -329,7 +330,7 @@ class Worker:
         return Continues(epochs=tuple(epochs), facts=facts, notices=notices)
 
     def _explain_replacement(self, status: Status) -> str | None:
-        """Return why this process must not train another trial after one with this status; None if it may."""
+        """Return why this process must train no other trial after one with this status; None if it may."""
         if status in ERRORED:
             return f"its trial ended as {status}"
         reason = self._node.leaving() or self._explain_memory()
@@ -338,16 +339,16 @@ class Worker:
         return reason
 
     def _describe_stale(self) -> str:
-        """Return what earlier trials have changed permanently in this process; empty if nothing."""
+        """Return in words what earlier trials have changed in this process that cannot be undone; empty if nothing."""
         return trials.describe_stale() or describe_stale_names(self.surroundings.resisting)
 
     def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
-        """Return whether every trial of the search would be refused for the same reason."""
+        """Return whether an error refuses the trial for a reason that holds for every trial of the search."""
         of_the_search = not trial.order.whole
         return of_the_search and isinstance(error, Incompatible) and self._unread.depends_on_file_alone(error)
 
     def _explain_memory(self) -> str | None:
-        """Return why the process has too much memory for another trial, or None."""
+        """Return why this process uses too much memory to train another trial; None if it does not."""
         most = self._memory_bytes
         if most is None:
             return None
@@ -357,20 +358,20 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _collect_inputs(self) -> Inputs:
-        """Return what the present trial may have read, in this process, in its other ranks and in earlier processes."""
+        """Return what the present trial may have read, in this process, its other ranks, and earlier processes."""
         absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
         if absorb_reads is not None:
             absorb_reads()
         return inputs.collect_inputs(self.job, inputs.get_declared_paths(self._trainable))
 
     def _add_earlier_inputs(self, read_before: Inputs | None) -> None:
-        """Add what the trial had read before its checkpoint was written."""
+        """Add to the record what the trial had read before its checkpoint was written."""
         if read_before is None:
             read_before = Inputs(unknown=("what they read before their last checkpoint was not recorded",))
         inputs.add_earlier_inputs(read_before, self.job)
 
     def _note_changed_modules(self) -> None:
-        """Add a notice about modules imported in another version than the session began with, once for each."""
+        """Add a notice about modules whose code has changed since the session began, once for each."""
         changed = inputs.list_changed_modules(self.job)
         new = []
         for name in changed:
@@ -384,14 +385,14 @@ class Worker:
             )
 
     def _take_notices(self) -> tuple[str, ...]:
-        """Return the notices for the user since the last call."""
+        """Return the notices for the user that have come up since the last call."""
         self._note_changed_modules()
         notices = tuple(self._notices)
         self._notices = []
         return notices
 
     def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
-        """Stop writing for a trial that has ended, and undo its changes to the process."""
+        """Complete or end the writing of a trial's checkpoints, and undo its changes to the process."""
         try:
             trial.saver.finish(kept=kept)
             checkpoints.delete_local_copy(self.job.folder, trial.number)
@@ -409,14 +410,14 @@ class Worker:
         self.surroundings.reset()
 
     def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train; return the status of a trial that has diverged instead of raising Diverged."""
+        """Train one step; return its state, also if the trainable raises Diverged."""
         try:
             return (yield from self._advance_in_memory(trial, epochs))
         except Diverged as caught:
             return Status.DIVERGED, first_line(caught), None
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train; after running out of memory, train again with less.
+        """Train one step; if memory runs out, train it again with less.
 
         Tried in this order: without what earlier trials left, with a larger share of the GPU, then with smaller
         micro-batches or in a fresh process.
@@ -444,7 +445,7 @@ class Worker:
                 raise _TooLarge("its trial does not fit")
 
     def _begin_again(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
-        """Drop the trainable and everything it holds, so that the trial begins again."""
+        """Discard the trainable and all it holds, so that the trial begins again; ``how`` is for the user."""
         self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
         epochs.clear()  # they are trained again in the new way
@@ -453,7 +454,7 @@ class Worker:
         gc.collect()
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train one step of the trial, which is begun first if necessary."""
+        """Train one step of the trial, after beginning it if necessary; return its state."""
         started = time.monotonic()
         stop_reason = ""
         if not trial.begun:
@@ -471,7 +472,7 @@ class Worker:
         return self._conclude_step(trial, epochs, stop_reason)
 
     def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
-        """Begin the trial. Return its status after this step if nothing is to be trained in it, otherwise None."""
+        """Begin the trial; return its state if this step must not train it, otherwise None."""
         if self.job.stop_file.exists():
             return Status.INTERRUPTED, "stopped before it began", None
         if self._node.leaving():
@@ -497,9 +498,9 @@ class Worker:
             self._notices += self._unread.report_unread_settings(self._trainable.training_read)
 
     def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
-        """Return the state of the trial after a step, and save it if it must be saved.
+        """Return the state of the trial after its training in a step, and save it if necessary.
 
-        ``stop_reason`` is what the trainable gave as the reason if it has stopped by itself.
+        ``stop_reason`` is why the trainable has stopped by itself, if it has and said so.
         """
         reason = self._describe_divergence(epochs)
         if reason:
@@ -521,7 +522,7 @@ class Worker:
         return Status.RUNNING, "", None
 
     def _save_if_due(self, trial: _Trial, epochs: list[EpochReported]) -> None:
-        """Save a trial that moves, may be pruned or paused, or whose checkpoint is due."""
+        """Save the trial if it moves, if it may be pruned or paused now, or if a checkpoint is due."""
         if trial.moves:
             self._save(trial, epochs)
             return
@@ -534,7 +535,7 @@ class Worker:
             trial.saver.settle()
 
     def _begin(self, trial: _Trial) -> None:
-        """Prepare the trial, from its newest intact checkpoint if it has one."""
+        """Begin the trial with the trainable, or continue it from its newest intact checkpoint."""
         declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         if self._declared is None:
             self._declared = inputs.collect_declared_inputs(self.job, declared)
@@ -582,7 +583,7 @@ class Worker:
         trial.begun = True
 
     def _process_epoch(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
-        """Check and record an epoch that the trainable has reported; return whether to train on within this step."""
+        """Check and record an epoch that the trainable has reported; return whether to train another in this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
         epoch = structs.replace(
@@ -612,9 +613,9 @@ class Worker:
         return go_on
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
-        """Return the cost of the GPUs that the trial has held since its last epoch, or since it came here.
+        """Return the cost of the trial's GPUs since its last epoch, or since this worker got it; {} without a price.
 
-        If several trials are trained together, each pays its part. Empty without a price.
+        If several trials are trained together, each pays its part.
         """
         since = self._held_since
         self._held_since = time.monotonic()
@@ -625,16 +626,18 @@ class Worker:
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
+        """Return the state of a completed trial, after saving it unless better checkpoints leave no room for it."""
         to_beat = trial.order.to_beat
         if to_beat is None or (epochs and self._loss(epochs[-1]) < to_beat):
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 
     def _is_done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
-        """Return whether a trial has all its epochs, or all its minutes, or has reached the target."""
+        """Return whether the trial has trained all its epochs or minutes, or has reached the target."""
         return trial.is_whole or self._describe_target(trial, epochs) is not None
 
     def _describe_target(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
+        """Return a text that the trial's last epoch has reached the target; None if it has not."""
         if trial.order.whole:
             return None
         if not epochs:
@@ -642,10 +645,11 @@ class Worker:
         return self.job.objective.reached(self.job.target, epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: list[EpochReported]) -> str:
-        """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
+        """Return a text on the first loss or objective that is not finite; empty if all are."""
         return next(filter(None, map(self.job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
+        """Save the trial at its last epoch, if its trainable can save; with ``beside``, without waiting for it."""
         if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
         if epochs:
@@ -658,7 +662,7 @@ class Worker:
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
     def _create_saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
-        """Return the saver of a trial that begins, or continues from the checkpoint of ``epoch``."""
+        """Return the saver for a trial's checkpoints, of which that of ``epoch`` exists if it continues from one."""
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
         folder = checkpoints.get_trial_folder(job.folder, trial)
@@ -671,9 +675,11 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
+        """Return the loss by which checkpoints of the trial are compared."""
         return self.job.objective.ranked(epoch.metrics)
 
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
+        """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint."""
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = structs.replace(
@@ -699,6 +705,7 @@ class Worker:
         return facts
 
     def _make_assignment(self, trial: _Trial) -> Assignment:
+        """Return the trial's assignment for the trainable, with parameters that record which of them are read."""
         if self.job.profile and trial.number == 0:
             profile = self.job.folder / "profile"
         else:
@@ -713,10 +720,12 @@ class Worker:
         )
 
     def _load_trainable(self) -> Callable[[], Trainable]:
+        """Import the job's class or function; return a function that creates its trainable."""
         job = self.job
         return load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)
 
     def _get_trainable(self) -> Trainable:
+        """Return the trainable, which the first call creates."""
         if self._trainable is None:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()
@@ -724,7 +733,10 @@ class Worker:
 
 
 def _start_receiving_messages(job: Job) -> Callable[[], None]:
-    """Start receiving the driver's messages through an object store; return a function that stops it."""
+    """Start to receive the driver's messages if the results are in an object store.
+
+    Return a function that stops it.
+    """
     if job.store is None:
         return lambda: None
     from sweep.backends import messages

@@ -149,9 +149,9 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int, as_json: bool) 
     from sweep.documents.shapes import DashboardDocument
     from sweep.export.dashboard import make_server
     from sweep.render import document
-    from sweep.store.folder import ResultsFolder, told_apart
+    from sweep.store.folder import ResultsFolder, name_uniquely
 
-    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
+    folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
     with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
         if as_json:

@@ -125,7 +125,7 @@ def plan(
             return pricing.measure_epoch_times(spec, spec.resources.devices(simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
-        taken = methods.take_warm_start(spec.warm_start, results)
+        taken = methods.record_warm_start(spec.warm_start, results)
         methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True), spec)
 
     for note in checking.list_notes(spec, source):

@@ -33,7 +33,7 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
     from sweep.render import console, document
     from sweep.render.tables import print_table, sweeps_grid
 
-    found = verdict.listed_sweeps(results)
+    found = verdict.list_summaries(results)
     if as_json:
         click.echo(document(found))
     elif found:
@@ -66,9 +66,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         space_lines,
     )
     from sweep.store import reading
-    from sweep.store.folder import ResultsFolder, told_apart
+    from sweep.store.folder import ResultsFolder, name_uniquely
 
-    folders = told_apart(ResultsFolder.open(results, name) for name in sweeps)
+    folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
     columns = {*report_data.COLUMNS, "epoch", SHARE, *ranking.COLUMNS}
     read = []
     for called, folder in folders.items():
@@ -85,7 +85,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         ((only_sweep, only_tables),) = read
         if ranked.best:
             steps = analysis.lineage_of(only_sweep.trials, ranked.best[0].trials[0].trial)
-        noise = ranking.noise_of(ranked, only_tables)
+        noise = ranking.find_sampling_error(ranked, only_tables)
     rungs = {sweep.name: rung_ranks.measure_rungs(sweep, tables) for sweep, tables in read}
     efficiencies = []
     for sweep, tables in read:
@@ -132,9 +132,9 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None, as_json:
     from sweep.render import document
     from sweep.render.report import page
     from sweep.store.disk import replacing
-    from sweep.store.folder import ResultsFolder, told_apart
+    from sweep.store.folder import ResultsFolder, name_uniquely
 
-    folders = [*told_apart(ResultsFolder.open(results, name) for name in sweeps).values()]
+    folders = [*name_uniquely(ResultsFolder.open(results, name) for name in sweeps).values()]
     target = output or folders[0].report
     html = page(folders)
     with replacing(target) as aside:

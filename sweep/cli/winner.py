@@ -54,11 +54,11 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
         if rows and rows[0].completed < 1:
             click.echo("note: no configuration has completed all of its repeats", err=True)
         if not rows:
-            raise folder.none_completed()
+            raise folder.make_none_completed_error()
     else:
         rows = tuple(row for row in ranking.rows if row.has_trial(trial))
         if not rows:
-            raise folder.no_trial(trial, [one.trial for row in ranking.rows for one in row.trials])
+            raise folder.make_no_trial_error(trial, [one.trial for row in ranking.rows for one in row.trials])
     winner: Winner | None = None
     if target is not None:
         from sweep.export import winner as winners

@@ -17,7 +17,7 @@ from sweep import keras_backend
 from sweep.contract import cpus, memory_bytes
 from sweep.doctor.findings import Finding, Severity
 from sweep.doctor.probes import NodePairResult, ProbeFailure, Resources, TensorFlow
-from sweep.store.sweep_info import DISTRIBUTION, version_of
+from sweep.store.sweep_info import DISTRIBUTION, get_package_version
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
@@ -53,7 +53,7 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
         python=platform.python_version(),
         requires_python=about["Requires-Python"],
         requirements=required,
-        installed={Requirement(text).name: version_of(Requirement(text).name) for text in required},
+        installed={Requirement(text).name: get_package_version(Requirement(text).name) for text in required},
         variables={name: environ[name] for name in VARIABLES if name in environ},
         cpus=cpus(),
         memory_bytes=memory_bytes(),

@@ -17,7 +17,7 @@ from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError
 from sweep.export import runs
 from sweep.searchers.optuna_storage import WatchedStudies
-from sweep.store.folder import ResultsFolder, told_apart
+from sweep.store.folder import ResultsFolder, name_uniquely
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -58,7 +58,7 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
     """
     library = runs.import_extra("optuna_dashboard", "optuna-dashboard", "dashboard")
     sweeps = []
-    for name, folder in told_apart(folders).items():
+    for name, folder in name_uniquely(folders).items():
         sweeps.append(FollowedSweep(folder, say, name))
     # Optuna's warnings about experimental features, which do not concern users of the page
     warnings.simplefilter("ignore")

@@ -55,7 +55,7 @@ class EventFiles:
         self._events = import_events()
         self._sweep = sweep
         self._target = target
-        space = studies.space_of(sweep)
+        space = studies.read_space(sweep)
         self._domains: Mapping[str, Domain | None] | None = None if space is None else space.varying
         info = sweep.read_info()
         self._folds = info.folds
@@ -81,7 +81,7 @@ class EventFiles:
         """Bring the files up to date with the log; return the number of trials in them. Raises `StoreError`."""
         path = self._sweep.log
         if path.exists():
-            if log.is_another(path, self._log_bytes, self._mark):
+            if log.was_replaced(path, self._log_bytes, self._mark):
                 self._start_over()
             for change, end in self._ledger.follow(path, self._log_bytes):
                 self._follow_numbering(change)
@@ -103,7 +103,7 @@ class EventFiles:
                 raise ValueError("another format")
             self._log_bytes = int(known["log_bytes"])
             self._mark = str(known["mark"])
-            if log.is_another(self._sweep.log, self._log_bytes, self._mark):
+            if log.was_replaced(self._sweep.log, self._log_bytes, self._mark):
                 raise ValueError("another log")
             self._metrics = known["metrics"]
             for number, (size, end) in known["trials"].items():

@@ -22,7 +22,7 @@ from sweep.inspection import Source, find_import_folder
 from sweep.runner import restoring
 from sweep.runner.restoring import KeptCheckpoint, Restored, Which
 from sweep.spec import resolved
-from sweep.store.disk import process, removed_if_it_fails
+from sweep.store.disk import get_process_name, removed_if_it_fails
 from sweep.store.folder import ResultsFolder
 from sweep.text import moment, printable
 
@@ -345,7 +345,7 @@ def export_winner(
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
-    aside = target.parent / f".{target.name}.{process()}"
+    aside = target.parent / f".{target.name}.{get_process_name()}"
     try:
         aside.mkdir(parents=True)
     except OSError as error:

@@ -37,10 +37,10 @@ def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str
 
 
 def read_file(path: Path) -> list[dict[str, Value]]:
-    """Return the configurations in a file: a list of mappings in YAML or JSON, or CSV with a line of names.
+    """Read configurations from a file: a list of mappings in YAML or JSON, or CSV with a line of names.
 
-    In CSV, empty cells are left out. If any column begins with ``param.``, as in `trials.parquet`, only such are read.
-    Raises `InputError`.
+    In CSV, empty cells are left out. If any column begins with ``param.``, as in `trials.parquet`, only these columns
+    are read. Raises `InputError`.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
@@ -62,6 +62,7 @@ def read_file(path: Path) -> list[dict[str, Value]]:
 
 
 def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
+    """Read configurations from CSV, one a line. Raises `InputError`."""
     rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
     if not rows:
         raise InputError.one(source, "no line below the names, expected a line for each configuration")

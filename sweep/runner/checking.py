@@ -44,7 +44,10 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 
 
 def adapt_to_source(spec: Spec, source: Source) -> Spec:
-    """Return the sweep; if auto chose to pause trials, but they cannot be resumed, with a rule that stops them."""
+    """Return the spec with a rule that stops trials, if auto chose to pause them and the source cannot resume them.
+
+    Otherwise return the spec as it is.
+    """
     rule = spec.early_terminate
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
@@ -56,7 +59,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
 
 
 def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
-    """Return the values of the parameter ``optimizer`` that have the form ``module:Name``."""
+    """Return the user's own optimizers (``module:Name``) among the values of the parameter ``optimizer``."""
     domains = []
     for parameter in spec.space.parameters:
         if parameter.name == "optimizer":
@@ -66,21 +69,21 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError for all that would go wrong in every trial; ``here`` is described in `check_trainable`."""
+    """Raise InputError with everything that would fail in every trial; ``here`` is described in `check_trainable`."""
     if here:
-        missing = [*find_uninstalled_modules(source), *without_effect.another_backend(where, source)]
+        missing = [*find_uninstalled_modules(source), *without_effect.find_other_backend(where, source)]
     else:
         missing = []
     wrong = [
-        *_unread(spec, where, source),
+        *_find_unread_parameters(spec, where, source),
         *without_effect.find_idle_settings(spec, where, source),
-        *_unreported(spec, where, source),
+        *_find_unreported_metrics(spec, where, source),
     ]
     refuse([*missing, *wrong, *find_certain_failures(spec, where, source)])
 
 
-def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the objectives, and the metrics in constraints, that the trainable certainly never reports."""
+def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield a problem for each objective, and metric in a constraint, that the trainable certainly never reports."""
     possible = source.possible_metrics()
     if possible is None:
         return
@@ -97,10 +100,10 @@ def _unreported(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
             yield Problem(spec.places.get(path, f"{where}: {path}"), what, did_you_mean(name, possible.known))
 
 
-def _unread(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the parameters that the source certainly does not read."""
+def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Yield a problem for each parameter that the source certainly does not read."""
     known = source.reads | READ_BY_SWEEP
-    for name in not_seen_read(spec, source):
+    for name in list_unseen_reads(spec, source):
         if not source.may_read(name):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
@@ -120,14 +123,14 @@ def check_inline(spec: Spec, where: str) -> None:
         raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
 
 
-def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters whose reads cannot be found in the source."""
+def list_unseen_reads(spec: Spec, source: Source) -> tuple[str, ...]:
+    """Return the parameters of the sweep file for which no read was found in the source."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def list_notes(spec: Spec, source: Source) -> list[str]:
-    """Return notes on ignored keys of W&B sweep files, unusual settings and parameters that are perhaps not read."""
-    unseen = not_seen_read(spec, source)
+    """Return lines for the user: ignored keys of W&B files, unusual settings, parameters that may be unread."""
+    unseen = list_unseen_reads(spec, source)
     found = []
     if spec.ignored_keys:
         found.append(f"{', '.join(spec.ignored_keys)}: without effect here")
@@ -141,7 +144,7 @@ SIGMAS = 5  # standard deviations of a normal; 1 draw in 1.7 million lies outsid
 
 
 def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield everything that would fail in every trial.
+    """Yield a problem for everything that would fail in every trial.
 
     These are invalid values of standard hyperparameters, missing parameters, several workers or fused trials of a
     trainable that cannot have them, TPUs that TensorFlow cannot use, and settings without effect.
@@ -158,9 +161,10 @@ def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Pr
 
 
 def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield values outside the bounds of standard hyperparameters, if `KerasTrainable` itself certainly reads them.
+    """Yield a problem for each standard hyperparameter with values outside its bounds.
 
-    Tied parameters, and those that a constraint may keep within the bounds, are left to the trials.
+    Only those count that `KerasTrainable` itself certainly reads. Tied parameters, and those that a constraint may keep
+    within the bounds, are left to the trials.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
@@ -169,7 +173,11 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
     bound = {name: standard_hyperparameters.get_standard_bounds(name) for name in names}
     for parameter in spec.space.parameters:
         name = parameter.name
-        if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):
+        if (
+            name in bound
+            and name not in constrained
+            and (what := _describe_values_outside(parameter.domain, bound[name]))
+        ):
             place = spec.places.get(name, f"{where}: parameters.{name}")
             yield Problem(place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}")
     given: list[tuple[str, Params]] = []
@@ -186,7 +194,7 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
 
 
 def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the parameters that each trial reads without a default and that the file does not have."""
+    """Yield a problem for each parameter that every trial reads without a default, and that the file lacks."""
     there = spec.space.names
     first: dict[str, NameUse] = {}
     for place in source.reads_surely():
@@ -200,21 +208,21 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
 
 
 def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
-    """Yield the modules that the trainable imports and that are not installed."""
+    """Yield a problem for each module that the trainable imports and that is not installed."""
     for place in source.not_found():
         what = f"imports {place.name!r}, and no such module is here"
         yield Problem(source.where(place), what, "install it, or leave it out")
 
 
 def _is_bound(name: str, source: Source) -> bool:
-    """Return whether `KerasTrainable` uses a parameter in its standard meaning, whatever the author's code does."""
+    """Return whether a parameter has its standard meaning: `KerasTrainable` reads it, and the author does not."""
     return name in standard_hyperparameters.FRAME or (
         standard_hyperparameters.is_standard(name) and not source.author_reads(name)
     )
 
 
-def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
-    """Return the values of a domain that lie outside the bounds, in words; None if there are none."""
+def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
+    """Return in words which values of a domain lie outside the bounds; None if none do."""
     match domain:
         case Tied():
             return None
@@ -233,6 +241,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
+    """Yield a problem if trials are to be fused, but the trainable trains one at a time."""
     if spec.together == 1 or not source.lacks("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
@@ -245,6 +254,7 @@ def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
+    """Yield a problem if trials have several workers, but the trainable trains in one process."""
     workers = spec.resources.workers
     if workers > 1:
         missing = source.lacks(*RANKED_METHODS)

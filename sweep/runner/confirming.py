@@ -38,7 +38,7 @@ class ConfirmingPlan:
 
 
 def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
-    """Return what confirming a sweep takes.
+    """Return what confirming a sweep will train, at most.
 
     Raises:
         RefusedError: if its budget does not allow one more seed for each finalist.
@@ -76,7 +76,7 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
 
 
 def _count_seeds(race: Race, rules: Rules) -> int:
-    """Return how many more seeds each finalist that is left can have."""
+    """Return how many more seeds the budget allows each finalist that is left."""
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     if race.over or not each:
@@ -88,12 +88,14 @@ def _count_seeds(race: Race, rules: Rules) -> int:
 
 
 def _get_budget(spec: Spec) -> str:
+    """Return the budget of the confirmation in the sweep file, such as ``20%``; empty if there is none."""
     if spec.confirm is None or spec.confirm.budget is None:
         return ""
     return spec.confirm.budget
 
 
 def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
+    """Raise the `RefusedError` that the budget is spent, with a budget that would do."""
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
@@ -130,7 +132,7 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
 
 
 def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
-    """Return the hours of these trials one after the other; None if no trial of the sweep has been timed."""
+    """Return the hours that these trials take one after another; None if no trial of the sweep was timed."""
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)
     if spec.minutes is not None:
@@ -142,7 +144,7 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
 
 
 def _predict_cost(spec: Spec, hours: float | None) -> tuple[float, float] | None:
-    """Return the lowest and the highest cost of so many hours of a trial; None without GPUs that have a price."""
+    """Return the lowest and the highest cost of ``hours`` of training; None without GPUs that have a price."""
     if hours is None or spec.resources.price is None or not spec.resources.trial_gpus:
         return None
     low, high = prices.find_price_bounds(spec.resources.price)

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 def connect_to_ray(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """Yield the backend of a Ray cluster; ``leave`` is called from another thread if a local Ray dies."""
+    """Start or join a Ray and yield the backend that trains on it.
+
+    ``leave`` is called from another thread if a local Ray dies.
+    """
     say = view.say
     if options.address is None:
         view.step("starting Ray")
@@ -63,7 +66,7 @@ def connect_to_ray(
 def _connect_locally(
     options: Options, job: Job, spec: Spec, source: Source, say: Callable[[str], None], lost: Callable[[], None]
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine, or use the one that this process keeps."""
+    """Start a Ray on this machine, or use the one that this process keeps; yield the connection."""
     devices = spec.resources.devices(options.simulated_gpus)
     most = options.limit_concurrent(spec)
     start = partial(_start_ray, devices, options.simulated_gpus, most, source.first_imports)
@@ -89,7 +92,7 @@ def _start_ray(
     lost: Callable[[], None],
     make_metadata: Callable[[], dict[str, str]],
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine, whose workers import the trainable's libraries while it starts."""
+    """Start a Ray on this machine, whose workers import ``first_imports`` while it starts; yield the connection."""
     with forking.serving(devices, first_imports, say) as fork_server:
         from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
 
@@ -105,7 +108,7 @@ def _start_ray(
 
 @contextmanager
 def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str], None]) -> Iterator[Cluster]:
-    """Connect to a Ray that runs already."""
+    """Connect to the Ray at an address; yield the connection."""
     from sweep.backends.ray_tune import cluster
 
     start = cluster.Start(meanwhile=_import_ray_tune, about=_make_job_metadata(job, say))
@@ -114,17 +117,19 @@ def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str],
 
 
 def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
+    """Return the metadata of the sweep's page in the dashboard."""
     from sweep.backends.ray_tune import dashboard
 
     return dashboard.make_job_metadata(job.sweep, job.session, say)
 
 
 def _import_ray_tune() -> None:
+    """Import Ray Tune, while Ray starts in another process."""
     import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
 
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
-    """Return how many trials of a sweep the cluster at ``address`` runs at once.
+    """Return how many trials of a sweep fit on the cluster at ``address`` at once.
 
     Raises:
         InputError: if no trial fits or the cluster does not answer.
@@ -139,7 +144,7 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
 
 def sweep_status(standing: Standing) -> SweepStatus:
-    """Return the figures that Ray's dashboard and metrics show of a sweep."""
+    """Return the figures of a sweep for Ray's dashboard and metrics."""
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)

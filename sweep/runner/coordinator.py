@@ -99,7 +99,10 @@ class Hooks:
 
 
 class Coordinator:
-    """Drives one sweep. A backend calls its methods, those of `Driver`, and does what they return."""
+    """Drives one sweep: chooses what to train, logs what was trained, and decides which trials end or pause.
+
+    A backend calls the methods of `Driver` and does what they return.
+    """
 
     def __init__(
         self,
@@ -137,7 +140,7 @@ class Coordinator:
         self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
         self._again: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
-        self._upcoming = Upcoming(searcher, self._find_end(), self._present.is_added)
+        self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
         reword = str if self._units is None else self._units.reword
         self._pauses = Pauses(searcher, scheduler, self._open, reword)
@@ -154,30 +157,31 @@ class Coordinator:
 
     @property
     def spec(self) -> Spec:
-        """The sweep as the events so far have it."""
+        """The sweep file with the changes so far."""
         return self._spec
 
     @property
     def exhausted(self) -> bool:
+        """Whether the searcher has no further configuration."""
         return self._upcoming.exhausted  # whether the searcher ran out of trials, regardless of any cap
 
     @property
     def enough(self) -> str | None:
-        """Why the search starts no more configurations, although there are some (`stop_when.gain`); None if it does."""
+        """Why the search starts no more configurations by `stop_when.gain`; None while it does."""
         if self._gain is None:
             return None
         return self._gain.reason
 
     @property
     def confirmed(self) -> str:
-        """Why the confirmation ended, in words; empty if it did not take place or has not ended."""
+        """Why the confirmation ended, in words; empty if it has not ended or there is none."""
         if not self._confirming:
             return ""
         return self._auxiliary.race().over
 
     @property
     def room(self) -> int | None:
-        """Number of trials that run at once with automatic GPU shares; None if the shares are fixed."""
+        """Number of trials that may run at once with automatic GPU shares; None if the shares are fixed."""
         return self._sharing.room
 
     @property
@@ -192,13 +196,13 @@ class Coordinator:
 
     @property
     def running(self) -> int:
-        """Number of trials whose worker exists or is being started."""
+        """Number of trials that have a worker, which may still be starting."""
         return sum(trial.has_worker for trial in self._open.values()) + len(self._dying)
 
     def recall(self, event: Event) -> Change:
-        """Replay an event of an earlier session, before this one starts; return the change it makes."""
+        """Replay an event of an earlier session, before this one starts; return the change."""
         self._resumed = True
-        return self._learn(event)
+        return self._update_state(event)
 
     def open(
         self,
@@ -208,7 +212,7 @@ class Coordinator:
         confirming: bool = False,
         settings: Mapping[str, Value] | None = None,
     ) -> int:
-        """Start a session, after replaying ``events``, and return the number of failed trials that will be retried.
+        """Start a session, after replaying ``events``; return the number of failed trials that will be retried.
 
         Arguments:
             events: earlier events that `recall` has not been called with.
@@ -228,7 +232,7 @@ class Coordinator:
         self._began = self._spec
         ends = []
         for trial in self._open.values():
-            ends.append(self._recovered(trial))
+            ends.append(self._recover_end(trial))
         self._emit([end for end in ends if end])
         failed: list[int] = []
         if retry_failed:
@@ -240,7 +244,7 @@ class Coordinator:
         self._emit([again(trial=number) for number in failed])
         resumable = []
         for number, trial in self._open.items():
-            if self._auxiliary.has(number) or not confirming:
+            if self._auxiliary.contains(number) or not confirming:
                 resumable.append(trial)
         resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
         for trial in resumable:
@@ -251,7 +255,7 @@ class Coordinator:
     def next(self, worker: str = "") -> Order | None:
         """Return the next trial for a free worker; None if there is none to start now.
 
-        Trials for which an earlier sweep has the whole result are answered from it and skipped.
+        A trial for which an earlier sweep has the whole result ends with that result, and the one after it is returned.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -259,11 +263,11 @@ class Coordinator:
             if chosen is None:
                 return None
             trial = self._open_next(chosen)
-            if trial is None or not self._inherits(trial):
+            if trial is None or not self._ensure_parent_checkpoint(trial):
                 continue
             answer = self._find_earlier_result(trial)
             if answer is not None and answer.data in self._known_data:
-                self._answer(trial, answer)
+                self._use_earlier_result(trial, answer)
                 answer = None
             number = trial.started.trial
             must_train = number in self._open and number not in self._again
@@ -281,16 +285,16 @@ class Coordinator:
 
         1. the first open trial that waits for a worker, unless its rule keeps it paused;
         2. a new trial;
-        3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.last`);
+        3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.find_last`);
         4. otherwise the paused trials end, and then a trial of the confirmation may start.
         """
-        ready = self._pauses.ready(self._again)
+        ready = self._pauses.find_ready(self._again)
         if ready is not None:
             return ResumeTrial(ready)
         new = self._choose_new(worker)
         if new is not None or self._confirming or self._is_searching():
             return new
-        last = self._pauses.last()
+        last = self._pauses.find_last()
         if last is not None:
             return ResumeTrial(last)
         if not self._end_given_up_trials(rest=True):
@@ -302,19 +306,20 @@ class Coordinator:
 
         The order is: the baseline, the search, and the confirmation once no trial of the search is open.
         """
-        started = self._auxiliary.baseline()
+        started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
             started = self._choose_from_search(worker)
         self._all_started = started is None
-        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
+        searching = not self._confirming and any(not self._auxiliary.contains(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
-            started = self._auxiliary.confirmation()
+            started = self._auxiliary.start_confirmation_trial()
         if started is None:
             return None
         return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
+        """Return the start of the search's next trial; None if there is none to start now."""
         chosen = self._choose_place(worker)
         if chosen is None:
             return None
@@ -323,12 +328,12 @@ class Coordinator:
             parent = self._population.parent(place)
         else:
             parent = None
-        return self._auxiliary.searched(place, params, parent)
+        return self._auxiliary.start_search_trial(place, params, parent)
 
     def _choose_place(self, worker: str) -> tuple[int, Params] | None:
-        """Return place and parameters of the next trial of the search; None if there is none to start.
+        """Return the place and the parameters of the search's next trial; None if there is none to start.
 
-        A search that has gained enough still trains what a person wants: added configurations, and further repeats.
+        After `stop_when.gain` has ended the search, only added configurations and further repeats are left.
         """
         if not self.enough:
             return self._upcoming.choose(worker)
@@ -341,42 +346,42 @@ class Coordinator:
         return None
 
     def _count_lacking(self) -> int:
-        """Return how many trials must still start because a change of `repeats` asks for more of each configuration."""
+        """Return how many trials still have to start because `repeats` was raised."""
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
             if trial.place is not None and trial.place >= self._numbering.first:
                 count -= self._numbering.is_lacking(trial.place)
         return count
 
-    def _find_end(self) -> int | None:
-        """Return the first place beyond the limits on the number of configurations; None without limits."""
+    def _find_end_of_places(self) -> int | None:
+        """Return the first place that the limits on the number of configurations exclude; None without limits."""
         if self._limits.cap is None:
             return None
         return self._numbering.find_end(self._limits.cap)
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Act on what a person did, now or in an earlier session."""
+        """Apply a person's change or added configurations, of this session or an earlier one."""
         if isinstance(event, SweepChanged):
-            self._change(event, self._present.spec)
-        elif _pass_on(event, self._searcher, self._spec, self._spec):
+            self._apply_change(event, self._present.spec)
+        elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
             self._upcoming.forget()
 
-    def _change(self, event: SweepChanged, after: Spec) -> None:
-        """Go on with a changed sweep."""
+    def _apply_change(self, event: SweepChanged, after: Spec) -> None:
+        """Apply a changed sweep file to everything that depends on it."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
         self._objective = after.objectives[0]
         self._target = after.metrics[0].target
         if self._target != before.metrics[0].target:
             for trial in self._open.values():
-                self._terms.meet_target(trial)
+                self._terms.decide_about_target(trial)
         if after.trials_each != before.trials_each:
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
         self._watch.change(after.resources)
-        self._upcoming.change(self._find_end())
-        if _pass_on(event, self._searcher, before, after):
+        self._upcoming.change(self._find_end_of_places())
+        if _pass_to_searcher(event, self._searcher, before, after):
             self._upcoming.forget()
         if after.early_terminate != before.early_terminate:
             self._change_rule(after)
@@ -387,7 +392,7 @@ class Coordinator:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
-        """Change the number of trials of each configuration; trials that are missing after that start next."""
+        """Apply another number of trials of each configuration; the trials that are missing now start next."""
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
         if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
@@ -400,7 +405,7 @@ class Coordinator:
         self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
-        """Return a searcher that was told all so far and can go on with other repeats."""
+        """Return a searcher whose repeats can change, after it has observed everything that the present one has."""
         searcher = Repeated(self._make_searcher(), Numbering.of(self._first), self._make_searcher)
         present = PresentSpec(self._first)
         for change, heard in self._iterate_changes():
@@ -409,11 +414,11 @@ class Coordinator:
             if isinstance(change, Steered):
                 before = present.spec
                 present.observe(change)
-                _pass_on(change.event, searcher, before, present.spec)
+                _pass_to_searcher(change.event, searcher, before, present.spec)
         return searcher
 
     def _change_rule(self, after: Spec) -> None:
-        """Apply another stopping rule from now on; it knows all that was reported before."""
+        """Replace the scheduler by that of another stopping rule, after it has observed all earlier reports."""
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
@@ -423,7 +428,7 @@ class Coordinator:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _change_gain_rule(self, after: Spec) -> None:
-        """Replace the model of the expected gain; the new one first observes all trials in the present space."""
+        """Replace the model of the expected gain by one that has observed all trials in the present space."""
         self._gain = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain is None:
             return
@@ -433,12 +438,12 @@ class Coordinator:
         self._gain.asks = True
 
     def _iterate_search(self) -> Iterator[Event]:
-        """Yield the events of the search so far, as searcher and scheduler observe them."""
+        """Yield the events so far in the form in which searcher and scheduler observe them."""
         for _, heard in self._iterate_changes():
             yield from heard
 
     def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
-        """Yield the changes so far, each with the events that searcher and scheduler observe for it."""
+        """Yield the changes so far, each with the events that searcher and scheduler observe because of it."""
         ledger = Ledger(keep_epochs=False)
         if self._spec.minutes is None:
             units = None
@@ -455,11 +460,15 @@ class Coordinator:
                 yield change, tuple(units.translate(heard))
 
     def _make_pauses(self) -> Pauses:
+        """Return the `Pauses` for the present searcher and scheduler."""
         reword = str if self._units is None else self._units.reword
         return Pauses(self._searcher, self._scheduler, self._open, reword)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
-        """Log the start of a new trial, or take an open one from the queue; None if the log cannot be written."""
+        """Log the start of a chosen trial, or take an open one from the queue; return it.
+
+        None if the log cannot be written.
+        """
         match chosen:
             case StartTrial(event):
                 if not self._emit([event]):
@@ -474,69 +483,75 @@ class Coordinator:
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
-        return any(not self._auxiliary.has(number) for number in (*with_worker, *self._dying))
+        return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._dying))
 
     def _has_worker(self, trial: int) -> bool:
+        """Return whether a trial is open and has a worker."""
         return trial in self._open and self._open[trial].has_worker
 
     def _end_given_up_trials(self, *, rest: bool = False) -> bool:
-        """End paused trials that their rule gives up, unless a worker still has them; return whether any ended."""
+        """End the paused trials that their rule gives up, unless a worker still has one; return whether any ended.
+
+        ``rest``: nothing is left to run, so that the remaining paused trials end too.
+        """
         ends = []
-        for end in self._pauses.dropped(rest=rest):
+        for end in self._pauses.list_given_up(rest=rest):
             if not self._has_worker(end.trial):
                 ends.append(end)
         for end in ends:
-            self._dismiss(self._open[end.trial], end)
+            self._end_now(self._open[end.trial], end)
         return bool(ends)
 
     def _pause_if_held(self, trial: OpenTrial, facts: Facts) -> bool:
-        """Pause a trial if its rule holds it. Return whether it was paused and that was logged."""
-        end = self._pauses.end(trial, facts)
+        """Pause a trial if its rule wants it to; return whether the pause was logged."""
+        end = self._pauses.make_pause(trial, facts)
         if end is None or not self._emit([end]):
             return False
         self._again.append(trial.state.number)
         return True
 
-    def _inherits(self, trial: OpenTrial) -> bool:
-        """Copy the parent's checkpoint for a copied trial; return whether the trial can be trained.
+    def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
+        """Make sure that a copied trial has its parent's checkpoint; return False if it has none and ended as failed.
 
-        If there is no such checkpoint, the trial ends as failed. Trials without a parent need nothing.
+        Trials without a parent need nothing.
         """
         started = trial.started
         if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
             return True
         why = self._hooks.inherit(started)
         if why:
-            self._dismiss(trial, trial.end(Status.FAILED, why, Facts()))
+            self._end_now(trial, trial.end(Status.FAILED, why, Facts()))
         return not why
 
     def begun(self, trial: int) -> None:
-        """Note that a worker has begun a trial; its timeouts count from now."""
+        """Start timing a trial, which its worker has begun."""
         if self._has_worker(trial):
             self._watch.begin(trial)
 
     def tick(self) -> list[int]:
-        """Check timeouts and limits; return the ended trials whose workers must be killed."""
+        """Check timeouts and limits; return the trials that this ended, whose workers must be killed."""
         self._hooks.look(self)
         if self._watch.is_due():
             self._hooks.tick(self)
-            self._limits.drive(self._watch.session_s, self._watch.under_way_s)
+            self._limits.set_times(self._watch.session_s, self._watch.under_way_s)
             self._check_limits()
-            for trial, reason in self._watch.overdue():
-                self._dismiss(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
+            for trial, reason in self._watch.list_overdue():
+                self._end_now(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
         doomed = self._doomed
         self._doomed = []
         return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Process one step of a worker; return whether the trial continues there."""
+        """Process the progress of a trial from its worker; return whether the worker trains the trial on."""
         self._hooks.look(self)
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
             return False
         self._watch.hear(trial, len(progress.epochs), progress.together)
-        self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
-        self._upcoming.heard(trial, progress)
+        self._limits.set_times(
+            self._watch.session_s, self._watch.under_way_s
+        )  # what is reported is no longer under way
+        self._upcoming.record_structures(trial, progress)
         self._sharing.hear(trial, progress)
         match progress:
             case Continues():
@@ -554,43 +569,46 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process the step that tells which data a trial has loaded; an earlier sweep may have a result for them."""
+        """Process a step in which the worker has found that it has the data of an earlier sweep's result."""
         if self._record(trial, progress):
-            self._answer_running(trial)
+            self._use_earlier_result_in_training(trial)
 
     def _take_move(self, trial: OpenTrial, progress: Moves) -> None:
-        """Process a trial's last step in this worker; another worker continues the trial."""
+        """Process the last step of a trial in this worker, and queue the trial for another worker."""
         if not self._record(trial, progress):
             return
         number = trial.started.trial
         self._watch.end(number)
         trial.stage = Stage.WAITING
-        self._wait(number, spoilt=progress.spoilt is not None)
+        self._queue_again(number, spoilt=progress.spoilt is not None)
 
     def _take_outgrown(self, trial: OpenTrial, progress: Outgrown | Crowded) -> None:
-        """Process the end of an attempt that ran out of memory; `lose` is called next, for the spoilt worker."""
+        """Process the end of a trial's attempt that ran out of memory.
+
+        The backend then calls `lose` for the worker, which must not be used again.
+        """
         trial.stage = Stage.OUTGROWN
         if isinstance(progress, Outgrown):
             trial.accumulate = progress.accumulate
         self._record(trial, progress)
 
     def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
-        """Process the last step of a trial."""
+        """Process the last step of a trial, with its end."""
         if progress.fault:
-            self._fail(progress.fault)
+            self._stop_with_fault(progress.fault)
         self._record(trial, progress, progress.end)
 
     def _record(self, trial: OpenTrial, progress: Progress, end: TrialEnded | None = None) -> bool:
-        """Log the epochs of a step, and ``end`` if the trial gets there. Return whether its worker may train it on.
+        """Log the epochs of a step, and ``end`` if the trial gets there; return whether its worker may train it on.
 
-        It may not if it has ended, pauses, or the log cannot be written.
+        It may not if the trial has ended or pauses, or if the log cannot be written.
         """
         number = trial.started.trial
         fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
         end = lacks or end
         if end is not None:
-            end = self._terms.spared(end, trial.state.retries)
-        if not self._check_first(fresh, end) or not self._hear(trial, fresh, end):
+            end = self._terms.apply_retries(end, trial.state.retries)
+        if not self._check_first(fresh, end) or not self._log_epochs(trial, fresh, end):
             trial.stage = Stage.WAITING
             return False
         if self._has_worker(number):
@@ -598,38 +616,41 @@ class Coordinator:
         if trial.stop_requested and number in self._open:
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
-            self._wait(number, spoilt=progress.spoilt is not None)
+            self._queue_again(number, spoilt=progress.spoilt is not None)
         return False
 
     def _stop_after_step(self, trial: OpenTrial, facts: Facts, *, has_new_epochs: bool) -> bool:
-        """End or pause a trial if there is a reason; the first reason counts. Return whether there was one."""
-        overdue = trial.due_end()
+        """End or pause a trial after a step, for the first reason that applies; return whether there was one."""
+        overdue = trial.make_due_end()
         if overdue is not None:
             self._emit([structs.replace(overdue, facts=facts)])
         elif trial.stop_requested:
             self._end_on_request(trial, facts)
-        elif has_new_epochs and self._pauses.why(trial):
+        elif has_new_epochs and self._pauses.explain_pause(trial):
             self._pause_if_held(trial, facts)
         else:
             return False
         return True
 
     def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
-        self._emit([structs.replace(trial.dismissed(), facts=facts)])
+        """End a trial because a user has asked for that."""
+        self._emit([structs.replace(trial.make_requested_end(), facts=facts)])
 
-    def _answer_running(self, open_trial: OpenTrial) -> None:
-        """Take the result of a trial from an earlier sweep, if its worker has loaded the data of that result."""
+    def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
+        """Give a running trial the result of an earlier sweep that was trained on the same data, if there is one."""
         answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
         trial = open_trial.started.trial
         self._known_data.add(answer.data)
-        if self._answer(open_trial, answer) and self._has_worker(trial):  # which began it without the checkpoint
+        if self._use_earlier_result(open_trial, answer) and self._has_worker(
+            trial
+        ):  # which began it without the checkpoint
             open_trial.stage = Stage.WAITING
             self._again.appendleft(trial)
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
-        """Handle a lost worker. Return True if the trial will be retried elsewhere; retries are limited.
+        """Handle a lost worker; return whether another worker retries its trial, which is limited.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
         trial's fault, and nodes that are taken away do not count at all.
@@ -643,7 +664,7 @@ class Coordinator:
         if open_trial is None or not open_trial.has_worker:
             return False
         self._watch.end(trial)
-        self._upcoming.lost(trial)
+        self._upcoming.record_loss(trial)
         if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
             open_trial.stage = Stage.WAITING
             open_trial.moved = True
@@ -652,13 +673,13 @@ class Coordinator:
         open_trial.restarts += lost == "worker"
         open_trial.lost_nodes += lost == "node"
         if open_trial.stop_requested:
-            self._emit([open_trial.dismissed()])
+            self._emit([open_trial.make_requested_end()])
             return False
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
             times = open_trial.restarts + open_trial.lost_nodes - 1
             end = open_trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
             end = structs.replace(end, worker_lost=True)
-            end = self._terms.spared(end, open_trial.state.retries)
+            end = self._terms.apply_retries(end, open_trial.state.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
@@ -667,9 +688,9 @@ class Coordinator:
         return True
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
-        """Start no more trials and end the running ones after their present epoch.
+        """Start no more trials, and end the running ones after their present epoch.
 
-        ``asked``: the user wants it, so that the sweep counts as interrupted. The first call counts.
+        ``asked``: the user wants it, so that the sweep counts as interrupted. Later calls have no effect.
         """
         if not self.stopping:
             self.stopping = reason
@@ -677,49 +698,51 @@ class Coordinator:
             self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
-        """End one trial for good, after its present epoch or ``now``."""
+        """Prune a trial on a user's request, after its present epoch or, with ``now``, at once."""
         open_trial = self._open.get(trial)
         if open_trial is None:
             return
         open_trial.stop_requested = True
         if now or not open_trial.has_worker:
-            self._dismiss(open_trial, open_trial.dismissed())
+            self._end_now(open_trial, open_trial.make_requested_end())
 
     def steer(self, request: SteeringRequest) -> bool:
-        """Carry out a person's request, unless that was done before; return whether it is logged.
+        """Log the event of a person's request, which applies it; return whether it is in the log.
+
+        A request that was carried out before is not carried out again.
 
         Raises:
-            InputError: if it is refused.
+            InputError: if the request is refused.
         """
         if request.id in self._ledger.requests:
             return True
-        return self._emit([request.make_event(self._position())])
+        return self._emit([request.make_event(self._make_position())])
 
-    def _position(self) -> Position:
+    def _make_position(self) -> Position:
+        """Return the state of the sweep by which requests are checked."""
         name = self._spec.name
         address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
         return Position(name, address, self._ledger, self._present, changes_space, self._began)
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
-        """Return the event by which a session begins with changed settings; none if nothing changes."""
+        """Return the event with which a session changes settings; an empty sequence if they change nothing."""
         if not settings:
             return []
-        return features.make_change(changes.apply_settings(self._spec, settings), self._position())
+        return features.make_change(changes.apply_settings(self._spec, settings), self._make_position())
 
     def close(self) -> bool:
-        """End the session and interrupt unfinished trials.
+        """End the session, interrupt unfinished trials, and return whether the sweep is finished or at a limit.
 
-        Return whether the sweep finished or stopped at one of its limits; False if it was stopped by the user or the
-        backend gave up.
+        It is not if the user has stopped it or the backend gave up.
         """
         asked = self._stop_asked
         total = self._present.all_trials
-        late = asked and self._auxiliary.complete(total)  # the request came too late: nothing was left to stop
+        late = asked and self._auxiliary.is_complete(total)  # the request came too late: nothing was left to stop
         self.stopping = None if late else self.stopping
         unfinished = []
         for trial in self._open:
-            if self._auxiliary.has(trial) or not self._confirming:
+            if self._auxiliary.contains(trial) or not self._confirming:
                 unfinished.append(trial)
         finished = late or (not self.stopping and not unfinished and self._all_started)
         reason = self.stopping or "the backend gave up"
@@ -733,40 +756,42 @@ class Coordinator:
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
-        """End the session without ending its trials, as if it was killed: their state may differ from the log."""
+        """Log that an exception has ended the session; its trials stay open, because their state is unknown."""
         self.leave(f"crashed: {in_short(error)}")
 
     def leave(self, reason: str) -> None:
-        """Log that the session ends at once, without ending its trials, which go on as after a kill."""
+        """Log that the session ends at once; its trials stay open, and are resumed as after a kill."""
         with suppress(StoreError):
             self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:
+        """Return whether no more trials start and the running ones end."""
         self._hooks.look(self)
         return self.stopping is not None
 
-    def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """End a trial without waiting for its worker, which is killed if it has one."""
+    def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
+        """End a trial now, without waiting for its worker; the worker is killed."""
         number = trial.started.trial
-        end = self._terms.spared(end, trial.state.retries)
+        end = self._terms.apply_retries(end, trial.state.retries)
         if trial.has_worker:
             self._doomed.append(number)
-            self._upcoming.lost(number)
+            self._upcoming.record_loss(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
-            self._wait(number, spoilt=True)
+            self._queue_again(number, spoilt=True)
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._watch.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
+        """Return the result of an earlier sweep for a trial; None if there is none."""
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
 
-    def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
-        """Use an earlier sweep's epochs as this trial's results, up to where the scheduler prunes or pauses it.
+    def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
+        """Log an earlier sweep's epochs as a trial's own, up to where the scheduler prunes or pauses it.
 
         Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
         logged.
@@ -778,52 +803,55 @@ class Coordinator:
         if not (kept or answer.whole):
             return False
         epochs, lacks = self._terms.fresh(trial, answer.epochs, answer.facts)
-        if not self._check_first(epochs, lacks) or not self._hear(trial, epochs, lacks):
+        if not self._check_first(epochs, lacks) or not self._log_epochs(trial, epochs, lacks):
             return False
         has_ended = trial.started.trial not in self._open
-        if has_ended or self._pauses.why(trial):
+        if has_ended or self._pauses.explain_pause(trial):
             return has_ended or self._pause_if_held(trial, Facts())
-        end = trial.due_end()
+        end = trial.make_due_end()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
             end = trial.end(Status.COMPLETED, answer.reason, Facts())
             facts = structs.replace(facts, checkpoint=kept)
         return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
-    def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
-        """Log epochs up to where the trial stops or pauses, and ``end`` if it gets there; return whether that worked.
+    def _log_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
+        """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
-        Epochs are logged up to one decision epoch at a time, since the decision may discard the later ones.
+        Return whether they are logged. One decision epoch is logged at a time, since it may discard the later epochs.
         """
         part: list[Event] = []
-        for epoch, decided in [*trial.reaches(epochs)]:
+        for epoch, decided in [*trial.find_decisions(epochs)]:
             part.append(epoch)
             ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
             if (ends or decided) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.early_end is not None or self._pauses.why(trial):
+                if trial.early_end is not None or self._pauses.explain_pause(trial):
                     return True
         return self._emit([*part, end] if end else part)
 
     def _emit(self, events: Sequence[Event]) -> bool:
-        """Log events, then act on them; return whether they were logged. If not, nothing is acted on."""
+        """Log events and then update all state with them; return whether they were logged.
+
+        If the log cannot be written, nothing changes and the sweep stops.
+        """
         if not events:
             return True
-        events = self._watch.stamp(self._judged(events))
+        events = self._watch.stamp(self._mark_infeasible(events))
         try:
             self._log.append(events)
         except StoreError as error:
-            self._fail(str(error))
+            self._stop_with_fault(str(error))
             return False
         for event in events:
-            self._hooks.listen(self._learn(event))
+            self._hooks.listen(self._update_state(event))
         self._check_limits()
         return True
 
-    def _judged(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events, with completed trials marked infeasible if their last metrics violate a constraint."""
+    def _mark_infeasible(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return the events; a trial that completed but violates a constraint is marked infeasible."""
         if not self._spec.constraints:
             return events
         last = {}
@@ -834,20 +862,24 @@ class Coordinator:
             if isinstance(event, EpochReported):
                 last[event.trial] = event.metrics
             if isinstance(event, TrialEnded):
-                event = self._terms.judged(event, last.get(event.trial, {}))  # a failed trial that is reopened has none
+                event = self._terms.apply_constraints(
+                    event, last.get(event.trial, {})
+                )  # a failed trial that is reopened has none
             judged.append(event)
         return judged
 
     def _check_limits(self) -> None:
+        """Stop the sweep if the search has reached one of its limits."""
         if not self._confirming and self._limits.reached:
             self.stop(self._limits.reached)
 
-    def _fail(self, fault: str) -> None:
+    def _stop_with_fault(self, fault: str) -> None:
+        """Stop the sweep because it cannot continue, as with a full disk."""
         self.fault = self.fault or fault
         self.stop(fault)
 
-    def _learn(self, event: Event) -> Change:
-        """Update all state with one event, new or replayed; return the resulting change."""
+    def _update_state(self, event: Event) -> Change:
+        """Update the state of the sweep with an event, new or replayed; return the change."""
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
@@ -874,35 +906,37 @@ class Coordinator:
         return change
 
     def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
+        """Update an open trial with an epoch that it has reported; ``verdict`` is why the scheduler prunes it."""
         state, report = change
         trial = self._open[state.number]
         trial.hear()
-        trial.early_end = self._terms.early_end(report, verdict, in_search=in_search)
+        trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
-        self._pauses.note(state.number, paused=False)
+        self._pauses.record(state.number, paused=False)
         if not self._is_open:
             self._watch.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:
+        """Update which trials are open, and their stages, after a change that is not an epoch."""
         match change:
             case Started(state):
                 epochs = self._spec.trial_length(state.params)
                 if state.place is None:
                     self._open[state.number] = OpenTrial(state, epochs, ())
                 else:
-                    self._upcoming.started(state.place)
+                    self._upcoming.record_start(state.place)
                     self._open[state.number] = self._pauses.open(state, epochs)
             case Interrupted(state, end):
                 self._open[state.number].stage = Stage.INTERRUPTED
-                self._pauses.note(state.number, paused=end.waits)
+                self._pauses.record(state.number, paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_length(state.params)
                 self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
-                self._upcoming.ended(state.number)
-                self._pauses.note(state.number, paused=False)
+                self._upcoming.record_end(state.number)
+                self._pauses.record(state.number, paused=False)
                 self._watch.end(state.number)
                 del self._open[state.number]
                 self.completed += state.status is Status.COMPLETED
@@ -910,7 +944,7 @@ class Coordinator:
                 pass
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
-        """Stop the sweep if its first trial fails in a way that all others would; return whether the sweep goes on."""
+        """Return False and stop the sweep if its first trial fails for a reason that all other trials share."""
         if self.error is not None:
             return False
         if end is None or not end.incompatible or epochs:
@@ -921,35 +955,35 @@ class Coordinator:
         self.stop(f"{FAILED}{end.reason}")
         return False
 
-    def _wait(self, trial: int, *, spoilt: bool) -> None:
-        """Queue a trial for a retry: at once or, if its worker is ``spoilt``, when `lose` is called for that worker."""
+    def _queue_again(self, trial: int, *, spoilt: bool) -> None:
+        """Queue a trial to be trained again; with ``spoilt``, only when `lose` is called for its worker."""
         if spoilt:
             self._dying.add(trial)
         else:
             self._again.append(trial)
 
-    def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end that the driver was killed before logging, or None if there is none.
+    def _recover_end(self, trial: OpenTrial) -> TrialEnded | None:
+        """Return the end of a trial that a killed driver did not log any more; None if it had none.
 
         A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
         """
-        end = trial.due_end()
+        end = trial.make_due_end()
         state = trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
         if end is None and not state.paused:
-            return self._pauses.end(trial, facts)
+            return self._pauses.make_pause(trial, facts)
         if end and end.status is Status.COMPLETED:
             return structs.replace(end, facts=facts)
         return end
 
 
 def _was_reopened(change: Change) -> bool:
-    """Return whether a change is about a trial that had failed for good; scheduler and searcher do not hear of it."""
+    """Return whether a change is of a trial that had failed for good, of which searcher and scheduler learn no more."""
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
 
 
-def _pass_on(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
-    """Pass added configurations or a changed space to a searcher; return whether there was anything to pass."""
+def _pass_to_searcher(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
+    """Let a searcher know of added configurations or a changed space; return whether the event has any."""
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)
         return True

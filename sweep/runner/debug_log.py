@@ -14,7 +14,7 @@ from typing import TextIO
 
 @contextmanager
 def redirected(path: Path) -> Iterator[TextIO]:
-    """Append standard error to ``path`` inside the block: file descriptor 2, also of child processes, and Python's own.
+    """Redirect standard error to a file inside the block: file descriptor 2, also of child processes, and Python's own.
 
     Yields the original standard error of the terminal, for output meant for the user.
     """
@@ -42,10 +42,7 @@ def silence_libraries() -> Iterator[None]:
 
 
 def _to_file_descriptor_2() -> TextIO:
-    """Return a stream that writes to file descriptor 2: Python's standard error if it does, else a new one.
-
-    In a notebook, Python's standard error writes elsewhere.
-    """
+    """Return a stream that writes to file descriptor 2: Python's standard error, or a new stream in a notebook."""
     try:
         if sys.stderr.fileno() == 2:
             return sys.stderr

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError, Problem
-from sweep.store.disk import process, storing
+from sweep.store.disk import get_process_name, storing
 from sweep.store.folder import ResultsFolder
 
 LOOK_S = 0.1
 
 
 class NotStarted(InputError):
-    """The process ended before the sweep had begun, with these mistakes and this exit code."""
+    """A process in the background ended before its session had begun, with these mistakes in its output."""
 
     def __init__(self, output: str, exit_code: int) -> None:
         lines = []
@@ -31,7 +31,7 @@ class NotStarted(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A driver in the background, and the file with what it prints."""
+    """A driver in the background: its process id, and the file with its output."""
 
     process: int
     output: Path
@@ -40,11 +40,11 @@ class Detached:
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
     """Run ``python -m sweep`` with these arguments in the background; return when its session has begun.
 
-    A process that ends before that raises `NotStarted`, with what it said. If this function is interrupted, the process
-    is ended.
+    A process that ends before that raises `NotStarted` with its output. If this function is interrupted, the process is
+    ended.
     """
     earlier_bytes = _find_size(folder.log)
-    output = folder.path.parent / f".{folder.name}.{process()}.driver.log"
+    output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"
     with storing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         stream = output.open("wb")

@@ -53,7 +53,7 @@ ONCE = Numbering(trials_each=1)
 
 @dataclass(frozen=True, slots=True)
 class GainSetting:
-    """What the rule knows of a sweep."""
+    """The settings of the rule, and the parts of the sweep file that it needs."""
 
     space: Space
     objective: Objective
@@ -63,7 +63,7 @@ class GainSetting:
 
     @classmethod
     def of(cls, spec: Spec) -> GainSetting | None:
-        """Return the setting of a sweep file; None if it asks for no gain."""
+        """Return the settings in a sweep file; None if it does not ask for a gain."""
         wanted = spec.stop_when
         if wanted is None or not wanted.asks_for_gain:
             return None
@@ -75,7 +75,7 @@ class GainSetting:
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of a sweep whose searcher and numbering are given; None if it asks for no gain."""
+    """Return the rule of a sweep with this searcher and numbering; None if the sweep file does not ask for a gain."""
     setting = GainSetting.of(spec)
     if setting is None:
         return None
@@ -84,7 +84,7 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 
 
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
-    """Return what the next configurations of a sweep are expected to gain by its log; None if too little is known.
+    """Return the expected gain of a sweep's next configurations by its log; None if too little is known.
 
     ``first`` is the sweep as it was before the changes in the log.
 
@@ -128,10 +128,10 @@ def _read_numbering(folder: ResultsFolder, first: Spec) -> Numbering:
 
 
 class GainRule:
-    """Observes the trials of a search and says when its next configurations are not expected to gain enough.
+    """Observes a search and decides when its next configurations are not expected to gain enough.
 
-    ``searcher`` is that of the sweep, which is asked for the configurations to come, or None if it learns. A
-    configuration counts once it has all trials that it is to have by ``numbering``.
+    ``searcher`` suggests the configurations to come; it is None if the method learns. A configuration counts once it
+    has all trials that it is to have by ``numbering``.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class GainRule:
         """Whether the model is asked when configurations have ended; without, only `compute` asks it."""
 
     def observe(self, event: Event) -> None:
-        """Process an event of the search."""
+        """Update the model with an event of the search, and decide again if that is due."""
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)
         self._records.observe(event)
@@ -168,11 +168,12 @@ class GainRule:
                 self.reason = found.describe()
 
     def _is_due(self) -> bool:
+        """Return whether enough configurations have ended since the last decision."""
         ended = self._configurations.ended
         return ended >= self._fewest and ended - self._asked >= max(1, ended // ASKED_SHARE)
 
     def compute(self) -> ExpectedGain | None:
-        """Return what the next configurations are expected to gain now; None if too little is known."""
+        """Return the expected gain of the next configurations as of now; None if too little is known."""
         if self._configurations.ended < self._fewest:
             return None
         upcoming: list[Params] = []
@@ -193,7 +194,7 @@ class GainRule:
         return ExpectedGain(modelled.gain, least, why, count)
 
     def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
-        """Yield the configurations that the method would try next; trials may start in another order."""
+        """Yield the configurations that the method suggests next; trials may start in another order."""
         most = len(self._started) + (MOST_GRID if self._enumerates else UPCOMING)
         for number in range(most):
             if number in self._started:
@@ -205,7 +206,7 @@ class GainRule:
 
 
 class _Configurations:
-    """A searcher that counts the configurations that have ended or pause, and lets the model observe them."""
+    """Counts the configurations that have ended or pause, as a searcher that passes events on to the model."""
 
     foresees = False
 
@@ -230,7 +231,7 @@ class _Configurations:
 
 
 class _Records:
-    """What the trials of a search have shown of the noise of the objective and of the time that they train."""
+    """What the trials of a search have shown so far: scores by configuration, and the time of training."""
 
     def __init__(self, setting: GainSetting, numbering: Numbering) -> None:
         self._setting = setting
@@ -254,6 +255,7 @@ class _Records:
             self._end(event, self._last.pop(event.trial, None))
 
     def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
+        """Record the score of a trial that has ended with one."""
         if last is None or event.status not in WHOLE:
             loss = None
         else:
@@ -265,7 +267,7 @@ class _Records:
             self._best, self._best_loss = last, loss
 
     def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:
-        """Return the gains below which the next ``count`` configurations are not worth it, each with what it is.
+        """Return the smallest gains for which the next ``count`` configurations are worthwhile, each with its reason.
 
         ``noise`` is the deviation of scores of one configuration, by the model.
         """
@@ -281,7 +283,7 @@ class _Records:
         return bounds
 
     def _bound_by_seeds(self, noise: float) -> tuple[float, str]:
-        """Return the difference that the seeds of the sweep show.
+        """Return the smallest difference that the sweep's seeds can show, with its description.
 
         With too few for a verdict, it is one standard error of the difference of two means.
         """
@@ -293,13 +295,13 @@ class _Records:
         return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:
-        """Return the difference that the choice of held-out examples may explain, if they are known."""
+        """Return the difference that the choice of held-out examples may explain, described; empty if unknown."""
         best = self._best
         if best is None:
             return []
         name = self._setting.objective.name
         deviation = best.measures.get("validation_loss_std")
-        found = ranking.noise_of_metric(name, best.metrics[name], self._examples, deviation)
+        found = ranking.compute_sampling_error(name, best.metrics[name], self._examples, deviation)
         if found is None:
             return []
         return [(found.difference, f"what {found.examples} validation examples can tell")]

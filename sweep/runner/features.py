@@ -53,9 +53,10 @@ MakeFollower: TypeAlias = Callable[[ResultsFolder], AbstractContextManager[objec
 def open_backend(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> AbstractContextManager[Backend]:
-    """Return what trains the trials: this process or Ray; ``leave`` is called from another thread if a local Ray dies.
+    """Return a context manager that yields what trains the trials: this process or Ray.
 
-    Without Ray, trials are trained one after the other in this process, for tests and debuggers.
+    ``leave`` is called from another thread if a local Ray dies. Without Ray, trials are trained one after the other in
+    this process, for tests and debuggers.
     """
     if options.inline:
         return _train_inline(options, job, view)
@@ -66,6 +67,7 @@ def open_backend(
 
 @contextmanager
 def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
+    """Yield the backend that trains in this process."""
     from sweep.backends.inline import Inline  # trains, which systems without Unix's modules cannot
 
     with sending_messages(job):
@@ -73,7 +75,7 @@ def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
 
 
 def sending_messages(job: Job) -> AbstractContextManager[None]:
-    """Copy the driver's stop and share files to workers on all machines, inside the block."""
+    """Return a context manager that passes the driver's stop and share files on to machines that do not see them."""
     if job.store is None:  # all machines see the results folder
         return nullcontext()
     from sweep.backends import messages
@@ -85,23 +87,26 @@ def sending_messages(job: Job) -> AbstractContextManager[None]:
 
 
 class DeviceShares(Protocol):
-    """Assigns devices to each trial."""
+    """Decides which devices each trial gets."""
 
     @property
     def room(self) -> int | None:
         """Number of trials that can run at once at present; None if the shares are fixed."""
 
     def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
-        """Start announcing decisions and new shares of running trials, after the log has been replayed."""
+        """Begin to announce decisions with ``say`` and new shares of running trials with ``share``.
+
+        Called after the log has been replayed.
+        """
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return the devices for a trial that is about to be handed to a worker."""
+        """Return the devices for a trial that a worker is about to get."""
 
     def observe(self, change: Change) -> None:
-        """Update the measurements with a change of the log, whether it is new or replayed."""
+        """Update the measurements with a change of the log, new or replayed."""
 
     def hear(self, trial: int, progress: Progress) -> None:
-        """Learn from a worker's step what no event contains; called before its events."""
+        """Update the measurements with what only a worker's step tells; called before the step's events."""
 
     def set_remaining_trials(self, left: int | None) -> None:
         """Set how many trials have not ended, after the sweep was changed; None if unknown."""
@@ -109,7 +114,7 @@ class DeviceShares(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedShares:
-    """Assigns the devices of the sweep file to every trial."""
+    """Gives every trial the devices of the sweep file."""
 
     given: Devices
 
@@ -134,7 +139,10 @@ class FixedShares:
 
 
 def make_shares(spec: Spec, devices: Devices, at_once: Callable[[float], int]) -> DeviceShares:
-    """Return what assigns ``devices`` to trials; ``at_once`` says how many trials that take so many GPUs each fit."""
+    """Return what decides which of the ``devices`` each trial gets.
+
+    ``at_once`` returns how many trials fit at once if each has so many GPUs.
+    """
     if spec.resources.gpus != "auto":
         return FixedShares(devices)
     from sweep.runner.gpu_sharing import Sharing
@@ -167,24 +175,24 @@ class Answer:
 
 
 class EarlierResults(Protocol):
-    """The results of other sweeps that may answer trials of this one."""
+    """The results of other sweeps, which may be used for equal trials of this one."""
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if neither is usable.
+        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the checkpoints of an answer to a trial; return the path of the last one, None if there is none."""
+        """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one, or None."""
 
 
 def find_earlier_results(
     spec: Spec, options: Options, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]
 ) -> EarlierResults | None:
-    """Return the results of the other sweeps beside this one; None if there are none, or they do not count.
+    """Return the results of other sweeps in the same folder; None if there are none, or they cannot be used.
 
-    They do not count for populations, nor for trials that end after minutes, of which no two machines train as much.
+    They cannot for populations, nor for trials that end after minutes, of which no two machines train as much.
     """
     if not options.memo or spec.population is not None or spec.minutes is not None:
         return None
@@ -200,7 +208,7 @@ def find_earlier_results(
 
 
 class Copied(Protocol):
-    """The trial and the epoch from which a copy continues."""
+    """The trial and the epoch of which a copy is made."""
 
     @property
     def trial(self) -> int: ...
@@ -211,18 +219,18 @@ class Copied(Protocol):
 
 @runtime_checkable
 class CopyingSearcher(Protocol):
-    """A searcher whose trials may be copies of others, as members of a population are."""
+    """A searcher that may make trials copies of others, as in a population."""
 
     @property
     def waits(self) -> bool:
-        """True if further trials may be suggested later, although there may be none now."""
+        """True if it may suggest further trials later, although it has none now."""
 
     def parent(self, number: int) -> Copied | None:
         """Return the parent of a copy; None for a trial that starts from scratch."""
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and its epochs for a trial that is a copy; return why that failed, or ""."""
+    """Copy the parent's checkpoint and epochs to a trial that is a copy; return why that failed, or ""."""
     if started.parent is None:
         return ""
     from sweep.runner import memo
@@ -234,11 +242,11 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
 
 
 class Race(Protocol):
-    """The state of a confirmation."""
+    """The state of a confirmation, as the coordinator needs it."""
 
     @property
     def wanted(self) -> Sequence[tuple[Params, int, int | None]]:
-        """The trials to start now, each as its configuration, repeat and fold."""
+        """The trials to start now, each as (configuration, repeat, fold)."""
 
     @property
     def over(self) -> str:
@@ -254,7 +262,7 @@ class NoRace:
 
 
 def find_race(ledger: Ledger, spec: Spec) -> Race:
-    """Return the state of the confirmation after a search."""
+    """Return the state of the confirmation; `NoRace` if the sweep file has no ``confirm``."""
     if spec.confirm is None:
         return NoRace()
     from sweep.analysis import confirmation
@@ -263,7 +271,10 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
 
 
 def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
-    """Evaluate the confirmed models on test data, once; ``is_over`` says whether the next one must not begin."""
+    """Evaluate the confirmed models on the test data, each once.
+
+    ``is_over`` returns whether the next one must not begin.
+    """
     if spec.confirm is None:
         return
     from sweep.runner import restoring
@@ -275,13 +286,13 @@ def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Ca
 
 
 class GainRule(Protocol):
-    """Decides when the next configurations are not expected to gain enough."""
+    """Decides whether the search has gained enough to start no more configurations."""
 
     asks: bool  # False: it learns from events but does not decide
 
     @property
     def reason(self) -> str | None:
-        """Why the search starts no more configurations; None if it does."""
+        """Why the search starts no more configurations; None while it does."""
 
     def observe(self, event: Event) -> None:
         """Learn from an event of the search."""
@@ -309,9 +320,9 @@ def check_receivers(spec: Spec) -> None:
 
 
 def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
-    """Return a list with what tells receivers what happens; empty if there are none.
+    """Return a list with the function that makes a `Notifier`; empty if the sweep file has no ``notify``.
 
-    ``confirming`` is whether the session only confirms finalists.
+    ``confirming``: the session only confirms finalists.
     """
     if not spec.notify:
         return []
@@ -321,7 +332,7 @@ def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
 
 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
-    """Tell that the search has ended, if its end was withheld for a confirmation that has not begun."""
+    """Notify receivers that the search has ended, if that was withheld and no confirmation has begun."""
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -333,17 +344,17 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
 
 
 class SteeringRequest(Protocol):
-    """What a person asks for, identified so that it is carried out once."""
+    """A person's request to change a sweep, with an id by which it is carried out only once."""
 
     @property
     def id(self) -> str: ...
 
     def make_event(self, sweep: Position) -> SteeringEvent:
-        """Return the event that carries it out. Raises InputError if it is refused."""
+        """Return the event that carries out the request. Raises InputError if it is refused."""
 
 
 def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
-    """Return the event by which a session begins with a changed sweep; none if nothing changes.
+    """Return a list with the event that changes a sweep to ``after``; empty if they are the same.
 
     Raises RefusedError with all that cannot change.
     """
@@ -355,7 +366,7 @@ def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
-    """Have the pending requests carried out by ``steer``; see `Coordinator.steer`."""
+    """Call ``steer`` for each pending request of a person; see `Coordinator.steer`."""
     if not folder.requests.is_dir():  # nobody has ever made one
         return
     from sweep.runner import steering_requests
@@ -364,7 +375,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest],
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete the answers to requests that nobody waits for any more."""
+    """Delete the answers to requests that earlier sessions have left; no command waits for them."""
     if not folder.requests.is_dir():
         return
     from sweep.runner import steering_requests
@@ -376,7 +387,7 @@ def forget_answers(folder: ResultsFolder) -> None:
 
 
 def find_tpu_problems(spec: Spec) -> Sequence[Problem]:
-    """Return why TensorFlow cannot use TPUs here, if the sweep is to have them."""
+    """Return why TensorFlow cannot use TPUs here; empty if it can, or the sweep uses none."""
     if spec.training.get("strategy") != "tpu":
         return []
     from sweep.runner import tpu_check

@@ -31,7 +31,7 @@ HEADROOM = 1.1
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Measurements with ``trials`` trials per GPU."""
+    """The speeds that were measured with ``trials`` trials per GPU."""
 
     trials: int
     at_once: int  # trials that then run on all GPUs together
@@ -40,7 +40,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The number of trials per GPU to use next."""
+    """How many trials per GPU to use next."""
 
     trials: int  # per GPU
     settled: bool  # nothing is left to measure
@@ -48,15 +48,16 @@ class Decision:
 
     @property
     def gain(self) -> float | None:
-        """Ratio of the total throughputs of the compared levels, the second to the first; None if there are none."""
+        """How much faster the second of the compared levels is in total, as a ratio; None if none are compared."""
         if self.compared is None:
             return None
         return gain(*self.compared)
 
 
 def decide(levels: Sequence[Level]) -> Decision:
-    """Choose the next number of trials per GPU: the first unmeasured one, or the last before the gain became too small.
+    """Decide how many trials per GPU to use next.
 
+    It is the first number that was not measured; or, once more trials gain too little, the last one before that.
     ``levels`` are those that fit into memory, the fewest trials first; at least one.
     """
     if not levels[0].speeds:
@@ -72,7 +73,7 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """Return the ratio of total throughput of two levels, from trials of equal structures if they have any."""
+    """Return the ratio of the total throughputs of two levels, from trials of equal structures if there are any."""
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
         speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
@@ -81,8 +82,8 @@ def gain(before: Level, after: Level) -> float:
     return speed * after.at_once / before.at_once
 
 
-def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """Return the largest number of trials per GPU at which each has room for its memory peak.
+def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
+    """Return the largest number of trials per GPU with which a trial of this memory peak fits.
 
     ``shares_bytes`` maps numbers of trials to the bytes for each. If even the fewest do not fit, return that number.
     """
@@ -93,10 +94,10 @@ def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
     return max(fits, default=min(shares_bytes))
 
 
-def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
-    """Return the numbers of trials per GPU worth trying, up to ``most``.
+def list_levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
+    """Return the numbers of trials per GPU, up to ``most``, with which more trials run than with fewer.
 
-    A number is left out if no more trials run than with fewer, since CPUs limit them too.
+    ``at_once`` has the number of trials that run at once for each; CPUs limit them too.
     """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
@@ -107,7 +108,7 @@ def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class EpochsOnShare:
-    """One or several merged epochs that a trial trained on a share of a GPU."""
+    """An epoch, or several merged ones, that a trial trained on a share of a GPU."""
 
     trial: int
     structure: str
@@ -118,7 +119,7 @@ class EpochsOnShare:
 
 
 def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
-    """Merge two consecutive epochs of a trial, or return the second if structure or share differ."""
+    """Return two consecutive epochs of a trial as one; only the second if structure or share differ."""
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
     first = before.ended - before.begun
@@ -127,8 +128,8 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
     return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
 
 
-def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
-    """Return the examples per second of one trial by structure, with ``trials`` trials per GPU and all GPUs in use.
+def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
+    """Return the examples per second of one trial, by structure, with ``trials`` trials per GPU on all GPUs.
 
     Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
     out by the caller.
@@ -140,7 +141,7 @@ def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[s
     full = 0.9 * at_once / trials  # GPUs in use; gaps between epochs are not recorded
     counted = []
     for epoch in own:
-        if _busy(epoch, epochs) >= full:
+        if _average_gpus_in_use(epoch, epochs) >= full:
             counted.append(epoch)
     seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
     if len(counted) < at_once or seconds < MEASURED_S * at_once:
@@ -157,8 +158,8 @@ def speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[s
     return rates
 
 
-def _busy(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
-    """Return the average number of GPUs in use during an epoch."""
+def _average_gpus_in_use(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
+    """Return how many GPUs were in use during an epoch on average."""
     length = epoch.ended - epoch.begun
     if length <= 0:
         return 0.0
@@ -176,7 +177,7 @@ LEAST_S = 0.25  # shorter epochs are merged
 
 @dataclass(slots=True)
 class _SharedTrial:
-    """Measurements of one trial."""
+    """What was measured of one trial."""
 
     params: Params
     structure: str = ""
@@ -187,7 +188,7 @@ class _SharedTrial:
 
 
 class Sharing:
-    """Assigns devices to each trial, as `features.DeviceShares`."""
+    """Decides by measurements which share of a GPU each trial gets; see `features.DeviceShares`."""
 
     def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
         """Initialize with the devices of a trial alone on its GPU.
@@ -215,14 +216,14 @@ class Sharing:
 
     @property
     def room(self) -> int:
-        """Number of trials that can run at once at present."""
+        """Number of trials that can run at once now."""
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
         """Return the devices for a trial that is about to be handed to a worker."""
-        share = self._out[trial] = self._share(self._trials.setdefault(trial, _SharedTrial(params)))
+        share = self._out[trial] = self._compute_share(self._trials.setdefault(trial, _SharedTrial(params)))
         if trial in self._told:  # its new share is in effect, or impossible
-            self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
+            self._announce_shares({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
 
     def observe(self, change: Change) -> None:
@@ -230,15 +231,15 @@ class Sharing:
         match change:
             case Started(trial) | Reopened(trial):
                 self._trials[trial.number] = _SharedTrial(trial.params)
-                self._count(trial.reopened)
+                self._change_remaining(trial.reopened)
             case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
-                self._hear(event, self._trials[trial.number])
+                self._record_epoch(event, self._trials[trial.number])
             case Interrupted(trial, event) | Ended(trial, event):
                 self._learn_structure(trial.number, event.facts)
                 self._out.pop(trial.number, None)
                 if isinstance(change, Ended):
-                    self._count(-1)
-                    self._fold(self._trials.pop(trial.number))
+                    self._change_remaining(-1)
+                    self._keep_peak(self._trials.pop(trial.number))
             case _:
                 pass
 
@@ -246,7 +247,8 @@ class Sharing:
         """Go on with another number of trials that have not ended; None if unknown."""
         self._left = left
 
-    def _count(self, more: int) -> None:
+    def _change_remaining(self, more: int) -> None:
+        """Change the number of trials that have not ended, if it is known."""
         if self._left is not None:
             self._left += more
 
@@ -258,13 +260,16 @@ class Sharing:
                 share = self._out.pop(trial, 1.0)
                 least = min(2 * share, 1.0)
                 self._trials[trial].least = least
-                self._say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(least)}")
+                self._say(
+                    f"trial {trial}: out of memory on {_format_share(share)}; it goes on with {_format_share(least)}"
+                )
             case Moves():
                 self._out.pop(trial, None)
             case _:
                 pass
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:
+        """Record the structure of a trial, also for its epochs that were measured before it was known."""
         there = self._trials.get(trial)
         if there is None or facts.structure is None or there.structure == facts.structure:
             return
@@ -273,7 +278,8 @@ class Sharing:
             if epoch.trial == trial:
                 self._epochs[index] = replace(epoch, structure=facts.structure)
 
-    def _hear(self, event: EpochReported, trial: _SharedTrial) -> None:
+    def _record_epoch(self, event: EpochReported, trial: _SharedTrial) -> None:
+        """Record the memory and the speed of an epoch that a trial trained on its share."""
         gpus = event.measures["gpus"]
         measures = event.measures
         self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
@@ -289,13 +295,14 @@ class Sharing:
                 self._decide()
         trial.seen.add(gpus)
 
-    def _fold(self, trial: _SharedTrial) -> None:
+    def _keep_peak(self, trial: _SharedTrial) -> None:
+        """Keep the memory peak of a trial that has ended, by its structure."""
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
 
     def _known_peaks(self) -> dict[str, float]:
-        """Return the memory peaks of ended and open trials by structure, the smallest of each."""
+        """Return the smallest memory peak of the trials of each structure."""
         found = dict(self._peaks)
         for trial in self._trials.values():
             if trial.peak_bytes:
@@ -303,7 +310,7 @@ class Sharing:
         return found
 
     def _decide(self) -> None:
-        """Measure the present level if possible, and switch to another one if that follows."""
+        """Measure the present number of trials per GPU if there is enough to measure, and decide on the next."""
         before = self._decision
         now = self._decision.trials
         peaks = self._known_peaks()
@@ -315,11 +322,11 @@ class Sharing:
         for trials, count in at_once.items():
             if trials <= now or count <= enough:
                 tried[trials] = count
-        if now not in self._speeds and (found := speeds(self._epochs, now, at_once[now])):
+        if now not in self._speeds and (found := measure_speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
-        most = max(fitting(peak, self._shares()) for peak in peaks.values())
+        most = max(count_fitting_trials(peak, self._compute_memory_shares()) for peak in peaks.values())
         levels = []
-        for trials in levels_to_try(tried, most):
+        for trials in list_levels_to_try(tried, most):
             levels.append(Level(trials, at_once[trials], self._speeds.get(trials, {})))
         self._decision = decide(levels)
         if self._decision != before:
@@ -327,31 +334,32 @@ class Sharing:
             for trial in self._trials.values():
                 trial.begun = None
             if self._decision.compared or self._decision.trials != now:
-                self._say(described(self._decision, max(peaks.values()), self._memory_bytes))
+                self._say(describe_decision(self._decision, max(peaks.values()), self._memory_bytes))
         if self._decision.trials != now:
-            self._tell(dict(self._moved()))
+            self._announce_shares(dict(self._list_changed_shares()))
 
-    def _tell(self, wanted: Mapping[int, float]) -> None:
+    def _announce_shares(self, wanted: Mapping[int, float]) -> None:
+        """Send running trials their new shares."""
         self._told = wanted
         self._share_anew(wanted)
 
-    def _moved(self) -> Iterator[tuple[int, float]]:
-        """Yield the running trials whose share must change, with their new shares."""
+    def _list_changed_shares(self) -> Iterator[tuple[int, float]]:
+        """Yield the running trials whose share changes, each with the new share."""
         for number, share in self._out.items():
-            if (wanted := self._share(self._trials[number])) != share:
+            if (wanted := self._compute_share(self._trials[number])) != share:
                 yield number, wanted
 
-    def _share(self, trial: _SharedTrial) -> float:
-        """Return a trial's share: as decided, or larger if its structure or an out-of-memory error requires it."""
-        peak = self._peak(trial)
+    def _compute_share(self, trial: _SharedTrial) -> float:
+        """Return the share of a trial: the decided one, or more if it has run out of memory or will."""
+        peak = self._find_peak(trial)
         if peak is None:
             fit = self._decision.trials
         else:
-            fit = fitting(peak, self._shares())
+            fit = count_fitting_trials(peak, self._compute_memory_shares())
         return max(1 / min(self._decision.trials, fit), trial.least)
 
-    def _peak(self, trial: _SharedTrial) -> float | None:
-        """Return the memory peak of a trial's structure; if that is unknown, the largest known peak, or None."""
+    def _find_peak(self, trial: _SharedTrial) -> float | None:
+        """Return the memory peak of trials of this structure; the largest known peak if unknown; None without any."""
         known = self._known_peaks()
         own = []
         for name in known:
@@ -359,7 +367,8 @@ class Sharing:
                 own.append(known[name])
         return max(own or known.values(), default=None)
 
-    def _shares(self) -> dict[int, float]:
+    def _compute_memory_shares(self) -> dict[int, float]:
+        """Return the bytes of GPU memory for each trial, by the number of trials per GPU."""
         whole = self._memory_bytes or 0.0
         shares = {}
         for trials in TRIALS:
@@ -367,8 +376,8 @@ class Sharing:
         return shares
 
 
-def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """Return a decision in words."""
+def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
+    """Return a decision and its reason in words."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
         return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"
@@ -385,7 +394,8 @@ def _format_trials_per_gpu(count: int) -> str:
     return f"{count} trials a GPU"
 
 
-def _part(share: float) -> str:
+def _format_share(share: float) -> str:
+    """Return a share of a GPU in words, such as "1/2 of a GPU"."""
     if share >= 1:
         return "a GPU of its own"
     return f"1/{round(1 / share)} of a GPU"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options for running a sweep that are not part of its file."""
+    """Options of a session that are not in the sweep file."""
 
     address: str | None = None
     max_concurrent: int | None = None
@@ -40,7 +40,7 @@ class Options:
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
     def opening(self, folder: ResultsFolder) -> list[str]:
-        """Return the lines that a session prints at its start."""
+        """Return the lines that a session prints at its beginning."""
         lines = []
         if self.verbose:
             lines.append(f"output of Ray and TensorFlow: {folder.debug_log}")
@@ -62,30 +62,30 @@ class Outcome:
 
 
 class View(Protocol):
-    """Observer of a session, such as the live view."""
+    """Receives the events of a session and shows them, as the live view does."""
 
     @property
     def standing(self) -> Standing:
-        """State of the sweep, for the thread that displays it; only used with Ray."""
+        """The state of the sweep, for a thread that displays it; only used with Ray."""
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Receive the events of earlier sessions."""
+        """Receive the events of earlier sessions, before the first one of this session."""
 
     def on(self, event: Event) -> None:
-        """Receive an event."""
+        """Receive an event of this session."""
 
     def say(self, text: str) -> None:
-        """Receive a line about the session itself."""
+        """Receive a line for the user about the session."""
 
     def step(self, text: str) -> None:
-        """Receive what the session does now, before its first epoch."""
+        """Receive what the session is doing before its first epoch."""
 
     def close(self) -> None:
-        """Stop observing."""
+        """End the view."""
 
 
 def say_once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function like ``say`` that skips lines already said, because several workers may send the same one."""
+    """Return a function that passes a line to ``say`` unless it did before: several workers may send the same one."""
     said: set[str] = set()
 
     def notice(text: str) -> None:

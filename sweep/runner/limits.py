@@ -40,7 +40,7 @@ NEXT = 8
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGain:
-    """What the next configurations are expected to gain, and the least for which the search goes on."""
+    """The expected gain of the next configurations, and the smallest gain for which the search continues."""
 
     gain: float  # in the units of the objective
     least: float
@@ -49,18 +49,18 @@ class ExpectedGain:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the expected gain is large enough for the search to go on."""
+        """Whether the search continues, because the expected gain is not below the smallest one."""
         return self.gain >= self.least
 
     def describe(self) -> str:
-        """Return both in words."""
+        """Return the comparison of the two gains in words."""
         sign = ">=" if self.is_enough else "<"
         next_ones = counted(self.configurations, "configuration")
         return f"expected gain of the next {next_ones} {self.gain:.2g} {sign} {self.least:.2g} ({self.why})"
 
 
 class Limits:
-    """Watches events for reasons to stop the sweep."""
+    """Observes the events of a sweep and says which limit of the sweep file is reached."""
 
     def __init__(self, spec: Spec) -> None:
         self._set_limits(spec)
@@ -80,6 +80,7 @@ class Limits:
         self._best_report: tuple[float, EpochReported] | None = None  # the report with the best loss, and that loss
 
     def _set_limits(self, spec: Spec) -> None:
+        """Set the limits to those of a sweep file."""
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
@@ -100,16 +101,21 @@ class Limits:
         self._bounds = analysis.BudgetLimits.of(spec)
 
     def change(self, spec: Spec) -> None:
-        """Go on counting with other limits."""
+        """Replace the limits by those of a changed sweep file; the counts stay."""
         self._set_limits(spec)
 
     @property
     def reached(self) -> str | None:
-        """The limit that is reached, as a reason to stop; None if there is none."""
-        return self._target_reached() or self._spent() or self._plateau() or self._at_fault()
+        """Which limit is reached, in words; None if none is."""
+        return (
+            self._describe_target()
+            or self._describe_spent_budget()
+            or self._describe_plateau()
+            or self._describe_failures()
+        )
 
-    def drive(self, session_s: float, under_way_s: float) -> None:
-        """Set how long this session has run, and how long running trials have trained since their last reports."""
+    def set_times(self, session_s: float, under_way_s: float) -> None:
+        """Set the seconds that this session has run, and that running trials have trained since their last reports."""
         self._is_timed = True
         self._session_s = session_s
         self._under_way_s = under_way_s
@@ -125,14 +131,15 @@ class Limits:
                 self._alike = 0
                 return
             case Reported(_, report):
-                self._hear(report)
+                self._count_epoch(report)
             case Ended(trial, end):
-                self._finish(trial, end)
+                self._count_end(trial, end)
             case _:
                 pass
         self._clock(change.event)
 
-    def _hear(self, event: EpochReported) -> None:
+    def _count_epoch(self, event: EpochReported) -> None:
+        """Count an epoch: its time, its cost and its loss."""
         if not event.memo:  # otherwise another sweep has trained it and counted it
             self._epochs += 1
             self._cost += event.measures.get(COST, 0.0)
@@ -143,8 +150,8 @@ class Limits:
         if self._best_report is None or loss < self._best_report[0]:
             self._best_report = loss, event
 
-    def _target_reached(self) -> str | None:
-        """Return a message that names the trial that has reached the target; None if none has."""
+    def _describe_target(self) -> str | None:
+        """Return in words which trial has reached the target; None if none has."""
         if self._best_report is None:
             return None
         _, best = self._best_report
@@ -153,7 +160,8 @@ class Limits:
             return None
         return f"{reached} in trial {best.trial}"
 
-    def _finish(self, trial: TrialState, event: TrialEnded) -> None:
+    def _count_end(self, trial: TrialState, event: TrialEnded) -> None:
+        """Count the end of a trial towards the plateau and towards failures in a row."""
         if event.status is Status.FAILED:
             if not event.regardless:
                 self._alike = 0
@@ -178,6 +186,7 @@ class Limits:
             self._since_better += 1
 
     def _clock(self, event: Event) -> None:
+        """Update the time of the session from an event that has one."""
         if isinstance(event, SessionStarted | ModelTested):
             return
         if event.driven_s is not None:
@@ -189,12 +198,14 @@ class Limits:
             self._session_s += max(now - last, 0.0)
             self._last_time = max(now, last)
 
-    def _plateau(self) -> str | None:
+    def _describe_plateau(self) -> str | None:
+        """Return in words that too many trials have ended without a better one; None if they have not."""
         if self._patience is None or self._since_better < self._patience:
             return None
         return f"no improvement in {self._patience} trials"
 
-    def _at_fault(self) -> str | None:
+    def _describe_failures(self) -> str | None:
+        """Return in words that too many trials have failed in a row; None if they have not."""
         if self._alike >= ALIKE:
             return (
                 f"{self._alike} trials failed in the same way, before reading any searched parameter: "
@@ -207,7 +218,8 @@ class Limits:
             f"{self._last_failure}"
         )
 
-    def _spent(self) -> str | None:
+    def _describe_spent_budget(self) -> str | None:
+        """Return in words which budget is spent; None if none is."""
         budget = self._budget
         under_way_s = self._under_way_s * self._bounds.gpus
         for limit, spent, unit in (
@@ -239,7 +251,7 @@ class _Running:
 
 
 class Timeouts:
-    """Measures the time of a session and its running trials."""
+    """Measures the time of a session and of its running trials by the driver's own clock."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -251,23 +263,23 @@ class Timeouts:
         self._longest_first_s: float | None = None
 
     def change(self, resources: Resources) -> None:
-        """Go on with other limits on the time of trials."""
+        """Replace the time limits of trials by those of a changed sweep file."""
         self._hours = resources.trial_hours
         self._minutes = resources.epoch_minutes
 
     @property
     def session_s(self) -> float:
-        """Seconds since the session began."""
+        """Seconds since this session began."""
         return self._clock() - self._began
 
     @property
     def under_way_s(self) -> float:
-        """Seconds that workers have trained since their trials' last reports, in total."""
+        """Seconds that running trials have trained since their last reports, in total."""
         now = self._clock()
         return sum((now - trial.since) / trial.together for trial in self._running.values())
 
     def is_due(self) -> bool:
-        """Return whether the clock is due to be checked.
+        """Return whether timeouts should be checked now, since the last check is some time ago.
 
         If the driver was absent for long, that time does not count as the trials'.
         """
@@ -281,7 +293,7 @@ class Timeouts:
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events with the seconds since this session began, from which durations and budgets are computed.
+        """Return events with the seconds since this session began, from which durations and budgets are computed.
 
         Events that begin a session, or that happen outside of one, have no such seconds.
         """
@@ -295,7 +307,7 @@ class Timeouts:
         return stamped
 
     def recall(self, number: int, time_s: float) -> None:
-        """Add the time of an epoch from an earlier session."""
+        """Add the seconds of a replayed epoch to the time that a trial has taken."""
         self._spent_s[number] = self._spent_s.get(number, 0.0) + time_s
 
     def begin(self, number: int) -> None:
@@ -303,7 +315,7 @@ class Timeouts:
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
     def hear(self, number: int, epochs: int, together: float = 1.0) -> None:
-        """Record a sign of life of a trial with the number of new epochs.
+        """Restart the wait for a trial's next report, after it has reported ``epochs`` new epochs.
 
         ``together`` is the number of trials that its worker trains at once.
         """
@@ -327,8 +339,8 @@ class Timeouts:
         if trial:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since
 
-    def overdue(self) -> Iterator[tuple[int, str]]:
-        """Yield the trials that have taken too long, each with the reason to end it."""
+    def list_overdue(self) -> Iterator[tuple[int, str]]:
+        """Yield each trial that has taken too long, with the reason to end it."""
         now = self._clock()
         for number, trial in list(self._running.items()):
             waited_s = now - trial.since
@@ -337,11 +349,12 @@ class Timeouts:
             elif self._minutes is not None:
                 if waited_s > self._minutes * 60:
                     yield number, f"no epoch within {self._minutes:g} minutes (resources.epoch_minutes)"
-            elif (bound_s := self._measured_bound_s(trial)) is not None and waited_s > bound_s:
+            elif (bound_s := self._compute_bound_s(trial)) is not None and waited_s > bound_s:
                 minutes = f"{waited_s / 60:.0f} minutes"
                 yield number, f"no epoch within {minutes}, far longer than any before (resources.epoch_minutes)"
 
-    def _measured_bound_s(self, trial: _Running) -> float | None:
+    def _compute_bound_s(self, trial: _Running) -> float | None:
+        """Return the longest wait for a trial's next report, by the epochs measured so far; None before any."""
         if trial.longest_s is not None:
             return _TIMES * trial.longest_s + _AFTER_S
         if self._longest_first_s is not None:

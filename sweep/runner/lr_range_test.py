@@ -29,7 +29,7 @@ RATE = "learning_rate"
 
 
 class Tries(Protocol):
-    """Methods that a trainable needs besides the contract; `KerasTrainable` has them."""
+    """The methods that the test needs of a trainable; `KerasTrainable` has them."""
 
     def begin(self, assignment: Assignment) -> None:
         """See `sweep.contract.Trainable`."""
@@ -40,7 +40,7 @@ class Tries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RateCurve:
-    """Losses of one configuration by rate, and the rates they suggest; None if no rate stands out."""
+    """The losses of one configuration by learning rate, and the rates that they suggest, None if there are none."""
 
     params: Params  # without the learning rate
     rates: tuple[float, ...]
@@ -51,40 +51,43 @@ class RateCurve:
 
     @property
     def tenth(self) -> float | None:
-        """A tenth of the rate at which it diverged."""
+        """A tenth of the rate at which the loss diverged; None if it did not."""
         if self.diverged is None:
             return None
         return self.diverged / 10
 
 
-def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
-    """Return rates that grow by a constant factor from one update to the next."""
+def list_rising_rates(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
+    """Return ``updates`` rates from ``lowest`` to ``highest``, each larger than the one before by the same factor."""
     return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
 
 
 def find_learning_rates(
     spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
 ) -> list[RateCurve]:
-    """Run the test on the first configurations that differ in more than the rate. Raises TrainableError."""
+    """Run the test on the first configurations that differ in more than the rate; return a curve of each.
+
+    Raises TrainableError.
+    """
     distinct: dict[str, Params] = {}
     for params in sample:
-        distinct.setdefault(configuration(_others(params)), params)
+        distinct.setdefault(configuration(_drop_rate(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
     if not offers_method("try_rates", spec.trainable, folders):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
         )
-    with _tried():
+    with _raising_trainable_error():
         trainable = cast(Tries, load_trainable(spec.trainable, folders, seed=spec.data_seed)())
     curves = []
     for number, params in enumerate(chosen):
-        curves.append(_curve_of(trainable, spec, devices, number, params))
+        curves.append(_measure_curve(trainable, spec, devices, number, params))
     return curves
 
 
-def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
-    """Compute a curve from rates, ascending, and losses; stop reading them once they diverge."""
+def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
+    """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges."""
     rates = list[float]()
     losses = list[float]()
     smoothed = list[float]()
@@ -102,10 +105,10 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
         if not math.isfinite(loss) or now - lowest > limit:
             diverged = rate
             break
-    return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _steepest(rates, smoothed), diverged)
+    return RateCurve(params, tuple(rates), tuple(losses), tuple(smoothed), _find_steepest(rates, smoothed), diverged)
 
 
-def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
+def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
     """Return the rate at which the smoothed loss falls fastest over five updates before its minimum.
 
     None if the loss hardly falls or there are fewer than ten updates.
@@ -124,20 +127,23 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
     return rates[place] if slope < 0 else None
 
 
-def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
-    rates = rising()
-    with _tried():
+def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
+    """Begin a trial and try all rates on it; return the curve."""
+    rates = list_rising_rates()
+    with _raising_trainable_error():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))
-        return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
+        return compute_curve(_drop_rate(params), zip(rates, trainable.try_rates(rates), strict=False))
 
 
 @contextmanager
-def _tried() -> Iterator[None]:
+def _raising_trainable_error() -> Iterator[None]:
+    """Raise `TrainableError` if the user's code in the block fails."""
     try:
         yield
     except Exception as error:  # any error of the user's code
         raise TrainableError(f"the rates could not be tried: {in_short(error)}") from error
 
 
-def _others(params: Params) -> Params:
+def _drop_rate(params: Params) -> Params:
+    """Return the parameters without the learning rate."""
     return {name: value for name, value in params.items() if name != RATE}

@@ -34,7 +34,7 @@ _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
 @dataclass(slots=True)
 class _TrialLocation:
-    """Location of a completed trial in a log."""
+    """Where the events of a completed trial are in the log of another sweep."""
 
     log: Path
     sweep: str
@@ -44,20 +44,21 @@ class _TrialLocation:
     end: int = 0
 
     def read_end(self) -> TrialEnded:
+        """Return the event that ended the trial. Raises `StoreError` if the log has changed."""
         (end,) = store_log.read_at(self.log, [self.end])
         if not isinstance(end, TrialEnded):
             raise StoreError(f"{self.log}: changed while it was read")
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return its last checkpoint if that still exists, on this machine or in an object store."""
+        """Return the trial's last checkpoint if it still exists, on this machine or in an object store; else None."""
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
         return kept if there else None
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and its epochs for a trial that is a copy; return why that failed, or "".
+    """Copy the parent's checkpoint and epochs to a trial that is a copy; return why that failed, or "".
 
     If the copy already has a checkpoint, it got it before the last driver was killed, and its parent may have continued
     since.
@@ -94,6 +95,10 @@ def _take_over_checkpoint(
     *,
     is_last: bool,
 ) -> None:
+    """Copy a checkpoint of another trial to a trial of this sweep, with these epochs as its reports.
+
+    Raises `Damaged` if it is the last one and is damaged or of another epoch; other damaged ones are left out.
+    """
     try:
         manifest = checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
@@ -105,12 +110,12 @@ def _take_over_checkpoint(
     taken = tuple(epochs[: manifest.epoch])
     known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
     checkpoints.begin_checkpoint(
-        checkpoints.get_trial_folder(folder.path, trial), known, partial(_link, path), keep=1
+        checkpoints.get_trial_folder(folder.path, trial), known, partial(_copy_checkpoint_files, path), keep=1
     )()
 
 
 class Memo:
-    """Index of the completed trials of other sweeps with the same code, data and versions."""
+    """Finds the results of equal trials in other sweeps with the same code, data and versions."""
 
     def __init__(
         self,
@@ -120,7 +125,7 @@ class Memo:
         objective: Objective,
         notice: Callable[[str], None],
     ) -> None:
-        """Initialize with the folder of the sweep, which must be absolute, and those of the others."""
+        """Index the completed trials of the other sweeps; ``folder`` is that of this sweep and must be absolute."""
         self._objective = objective
         self._folder = folder
         self._folds = info.folds
@@ -137,20 +142,20 @@ class Memo:
                     continue
                 if about.spec.get("minutes") is not None:
                     text = "their minutes ended them, and how far these lead depends on the machine"
-                    self._tell(other.name, "minutes", f"no results of {other.name} are reused: {text}")
+                    self._notify_once(other.name, "minutes", f"no results of {other.name} are reused: {text}")
                     continue
                 if doubt := info.doubt:
-                    self._tell("", doubt, f"no results of earlier sweeps are reused: {doubt}")
+                    self._notify_once("", doubt, f"no results of earlier sweeps are reused: {doubt}")
                     continue
                 if doubt := about.doubt:
-                    self._tell(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
+                    self._notify_once(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
                     continue
                 self._index(other, about, comparable=about.objectives[:1] == info.objectives[:1])
             except StoreError as error:
                 notice(f"no results of {other.path} are reused: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if neither is usable.
+        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none to use.
 
         ``done``: epochs that the trial already has; a shorter result must have more.
         """
@@ -164,36 +169,36 @@ class Memo:
                 if end.facts.data is None:
                     says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
                     text = f"their training data is unknown; {says}"
-                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if not end.facts.reproducible:
                     text = "its workers train asynchronously, so its results are not reproducible"
-                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if end.facts.other_code:
                     text = f"their code ({', '.join(end.facts.other_code)}) was changed while the sweep ran"
-                    self._tell(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
+                    self._notify_once(entry.sweep, "code", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if changed := inputs.find_hindrance(end.facts.inputs, self._working_folder, self._import_folders):
-                    self._tell(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
+                    self._notify_once(entry.sweep, changed, f"trials of {entry.sweep} are not reused: {changed}")
                     continue
-                hindrance = self._hindrance(entry, end, started.params, epochs)
+                hindrance = self._find_hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
-                    return self._answer(started.trial, entry, end, whole=entry.length == epochs)
+                    return self._make_answer(started.trial, entry, end, whole=entry.length == epochs)
                 hindrances.append((entry, hindrance))
             except StoreError as error:  # the sweep has been deleted since
-                self._tell(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
+                self._notify_once(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
         for entry, hindrance in hindrances[:1]:
             but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
-            self._tell(
+            self._notify_once(
                 entry.sweep, hindrance, f"{but} cannot be continued to {epochs} and are trained again: {hindrance}"
             )
         return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the answer's last and best checkpoints to a trial; return the path of the last one.
+        """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
 
-        Returns None if the answer has none, or if it cannot be copied, which a notice says. A copy that the log does
+        Returns None if the result has none, or if it cannot be copied, which a notice says. A copy that the log does
         not record, because the driver died in between, does no harm: a checkpoint contains all epochs up to it.
         """
         source = answer.checkpoint
@@ -214,8 +219,8 @@ class Memo:
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
 
-    def _hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
-        """Return why a trial cannot be reused for ``epochs`` epochs; None if it can."""
+    def _find_hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
+        """Return why a trial's result cannot be used for a trial of ``epochs`` epochs; None if it can."""
         if entry.length == epochs:
             return None
         if entry.length > epochs:
@@ -231,7 +236,8 @@ class Memo:
             return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
 
-    def _answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
+    def _make_answer(self, trial: int, entry: _TrialLocation, end: TrialEnded, *, whole: bool) -> Answer:
+        """Read a trial's epochs from its log; return them as the result of trial number ``trial`` of this sweep."""
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = []
         for epoch in store_log.read_at(entry.log, entry.epochs):
@@ -240,13 +246,14 @@ class Memo:
         facts = structs.replace(end.facts, started=None, lived_s=None, train_s=0.0, overhead_s={}, checkpoint=None)
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
-    def _tell(self, sweep: str, reason: str, text: str) -> None:
+    def _notify_once(self, sweep: str, reason: str, text: str) -> None:
+        """Notify the user that results of a sweep are not used, once for each reason."""
         if (sweep, reason) not in self._told:
             self._told.add((sweep, reason))
             self._notice(text)
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
-        """Index the completed trials of a sweep; ``comparable`` if it has the same objective."""
+        """Add the completed trials of a sweep to the index; ``comparable`` if it has the same objective as this one."""
         entries: dict[int, _TrialLocation] = {}
         ledger = Ledger(keep_epochs=False)
         start = 0
@@ -285,8 +292,8 @@ def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
     return key(rest), "epochs" in started.params, started.seed, fold
 
 
-def _link(source: Path, target: Path) -> None:
-    """Fill a folder with the files of another one except its manifest, by hard links or, if impossible, copies.
+def _copy_checkpoint_files(source: Path, target: Path) -> None:
+    """Put the files of a folder, except its manifest, into another one: as hard links or, if impossible, as copies.
 
     Links are as safe as copies because checkpoint files are never modified, and deleting one leaves the other.
     """

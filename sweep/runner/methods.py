@@ -42,7 +42,10 @@ from sweep.text import did_you_mean
 
 
 class PlannedPoints:
-    """Suggests ``first`` in the first trials, and what a person adds in the next ones; otherwise asks ``inner``."""
+    """Searcher that suggests planned configurations before those of ``inner``.
+
+    These are ``first``, for the first trials, and what a person adds, for the trials that start next.
+    """
 
     def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
         self.inner = inner
@@ -55,10 +58,11 @@ class PlannedPoints:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Let the searcher learn from trials of other sweeps; return how many it used."""
+        """Let ``inner`` learn from trials of other sweeps; return how many it used."""
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
+        """Return the planned configuration of a trial, else one of ``inner``; None if it has none."""
         if number in self._planned:
             return self._planned[number]
         before = 0
@@ -72,41 +76,41 @@ class PlannedPoints:
         self.inner.observe(event)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these next, after those that were added earlier."""
+        """Plan added configurations for the next trials, after those that were added earlier."""
         added = {key(one): one for one in configurations}
-        waiting = self._take_back()
+        waiting = self._remove_planned()
         ahead = [one for one in waiting if key(one) in self._added]
         others = []
         for one in waiting:
             if key(one) not in self._added and key(one) not in added:
                 others.append(one)
         self._added |= added.keys()
-        self._hand_out([*ahead, *added.values(), *others])
+        self._plan_next([*ahead, *added.values(), *others])
 
     def change_space(self, space: Space) -> None:
-        """Go on in another space. Raises `TypeError` if the searcher cannot."""
+        """Make ``inner`` suggest from another space. Raises `TypeError` if it cannot."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self.inner.change_space(space)
-        self._hand_out([one for one in self._take_back() if space.has(one)])
+        self._plan_next([one for one in self._remove_planned() if space.has(one)])
 
-    def _take_back(self) -> list[Params]:
-        """Return what is planned for trials that have not started, in their order, and forget it."""
+    def _remove_planned(self) -> list[Params]:
+        """Remove the configurations planned for trials that have not started; return them in order."""
         waiting = []
         for trial in sorted(self._planned):
             if trial not in self._started:
                 waiting.append(trial)
         return [self._planned.pop(trial) for trial in waiting]
 
-    def _hand_out(self, points: Iterable[Params]) -> None:
-        """Plan points for the next trials that have not started."""
+    def _plan_next(self, points: Iterable[Params]) -> None:
+        """Plan these configurations, in order, for the next trials that have not started."""
         free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
         for trial, point in zip(free, list(points), strict=False):
             self._planned[trial] = point
 
 
-def starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
-    """Return ``starts``, completed with random draws for missing parameters."""
+def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) -> list[Params]:
+    """Return ``starts`` with a random value for each parameter that they lack."""
     if not starts:
         return []
 
@@ -124,7 +128,7 @@ Told: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
 
 
 class Repeated:
-    """Makes a searcher over configurations suggest trials, whose places say which configuration they repeat.
+    """Searcher that turns suggested configurations into trials: each configuration is trained several times.
 
     The inner searcher observes a configuration when its first trial starts and, once all of its trials have ended, as
     one trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
@@ -164,7 +168,7 @@ class Repeated:
                 raise TypeError("this searcher was made without a way to make its inner searcher again")
             self._inner = self._make()
             for entry in self._history:
-                _pass_on(entry, self._inner)
+                _let_observe(entry, self._inner)
         return self._inner
 
     @property
@@ -177,20 +181,20 @@ class Repeated:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Learn from past trials; each counts separately, as if it were the mean of a configuration."""
+        """Let the inner searcher learn from past trials, each as a configuration; return how many it used."""
         return self.inner.learn(past)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest all repeats of these next."""
+        """Let the inner searcher suggest added configurations next, each for all of its trials."""
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
-        self._tell(tuple(configurations))
+        self._add_to_history(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
-        """Go on in another space; configurations that have begun still get all of their repeats."""
+        """Let the inner searcher suggest from another space; configurations that have begun still get all repeats."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
-        self._tell(space)
+        self._add_to_history(space)
 
     def change_numbering(self, numbering: Numbering) -> None:
         """Change the number of trials of each configuration; one that already has more gets no further ones."""
@@ -199,9 +203,10 @@ class Repeated:
         for configuration, trials in self._members.items():
             end = trials[-1].end
             if configuration not in were_whole and self._is_whole(configuration) and end is not None:
-                self._tell_result(configuration, end)
+                self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
+        """Return the configuration whose trial this place is; None if there is none."""
         configuration = self._numbering.find(number).configuration
         started = self._members.get(configuration)
         if started:
@@ -215,22 +220,22 @@ class Repeated:
                 trials = self._members.setdefault(configuration, [])
                 trials.append(trial)
                 if len(trials) == 1:
-                    self._tell([structs.replace(start, trial=configuration, repeat=0)])
+                    self._add_to_history([structs.replace(start, trial=configuration, repeat=0)])
             case Ended(trial, end) | Interrupted(trial, end):
                 configuration = self._numbering.find(trial.number).configuration
                 if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
-                    self._tell_result(configuration, end)
+                    self._observe_result(configuration, end)
             case _:
                 pass
 
     def _is_whole(self, configuration: int) -> bool:
-        """Return whether all trials of a configuration have started, and none of them is training."""
+        """Return whether all trials of a configuration have started and none is training now."""
         trials = self._members[configuration]
         is_complete = len(trials) == self._numbering.count(configuration)
         return is_complete and all(one.paused or one.ended is not None for one in trials)
 
-    def _tell_result(self, configuration: int, end: TrialEnded) -> None:
-        """Let the inner searcher observe the result of a configuration, of which ``end`` is the last event."""
+    def _observe_result(self, configuration: int, end: TrialEnded) -> None:
+        """Let the inner searcher observe a configuration as one trial; ``end`` is the last event of its trials."""
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         is_another = self._counted.get(configuration, len(trials)) != len(trials)
         if configuration in self._ended and not is_another:
@@ -238,7 +243,7 @@ class Repeated:
         self._counted[configuration] = len(trials)
         if is_another:
             self._heard.pop(configuration, None)
-        events = list(_summaries(configuration, trials, end, self._heard.get(configuration, 0)))
+        events = list(_summarize_repeats(configuration, trials, end, self._heard.get(configuration, 0)))
         for event in events:
             if isinstance(event, EpochReported):
                 self._heard[configuration] = event.epoch
@@ -249,16 +254,20 @@ class Repeated:
             self._replace_result(configuration, events)
             return
         self._results.setdefault(configuration, []).append(len(self._history))
-        self._tell(events)
+        self._add_to_history(events)
 
-    def _tell(self, entry: Told) -> None:
+    def _add_to_history(self, entry: Told) -> None:
+        """Let the inner searcher observe an entry of the history, and keep the entry in case it must be made again."""
         if self._make is not None:
             self._history.append(entry)
         if self._inner is not None:
-            _pass_on(entry, self._inner)
+            _let_observe(entry, self._inner)
 
     def _replace_result(self, configuration: int, events: list[Event]) -> None:
-        """Replace the observed results of a configuration in the history by those of all its trials."""
+        """Replace a configuration's results in the history by those of all its trials.
+
+        A searcher that learns is made again, and observes the changed history.
+        """
         first, *others = self._results[configuration]
         for place in others:
             self._history[place] = []
@@ -268,7 +277,8 @@ class Repeated:
             self._inner = None
 
 
-def _pass_on(entry: Told, searcher: Searcher) -> None:
+def _let_observe(entry: Told, searcher: Searcher) -> None:
+    """Let a searcher observe an entry of the history: a space, added configurations, or events."""
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
             searcher.change_space(entry)
@@ -280,8 +290,13 @@ def _pass_on(entry: Told, searcher: Searcher) -> None:
             searcher.observe(event)
 
 
-def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
-    """Yield the new events of a configuration without running repeats, for epochs after ``heard``."""
+def _summarize_repeats(
+    configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int
+) -> Iterator[Event]:
+    """Yield the new events of a configuration as those of one trial: epochs after ``heard``, and its end or pause.
+
+    Metrics are averaged over its trials, none of which is running.
+    """
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
@@ -297,6 +312,7 @@ def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnde
 
 
 def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each metric that all rows have."""
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -312,15 +328,16 @@ def build_searcher(
     repeats: Numbering | int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
-    """Return the searcher of a method, built in or the user's own. It suggests ``start_with``, completed, first.
+    """Return a searcher that suggests configurations by a method, built in or the user's own.
 
-    With several ``repeats`` it suggests each configuration that many times; these may also be the numbering of trials.
-    The searcher of a population has settings of its own, so that only `searcher` can make it.
+    It first suggests ``start_with``, completed. With several ``repeats`` it suggests each configuration that many
+    times; these may also be the numbering of trials. The searcher of a population has settings of its own, so that only
+    `searcher` can make it.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
     """
-    inner = _over_configurations(method, space, objectives, seed, start_with)
+    inner = _build_without_repeats(method, space, objectives, seed, start_with)
     if isinstance(repeats, int):
         numbering = Numbering(trials_each=repeats)
     else:
@@ -330,11 +347,12 @@ def build_searcher(
     return Repeated(inner, numbering)
 
 
-def _over_configurations(
+def _build_without_repeats(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
+    """Return the searcher of a method without repeats. Raises `InputError`."""
     if not isinstance(method, str):
-        return PlannedPoints(method(space, objectives, seed), starting_points(space, start_with, seed))
+        return PlannedPoints(method(space, objectives, seed), complete_starting_points(space, start_with, seed))
     used = METHODS.get(method)
     if used is None or not used.is_standalone:
         known = []
@@ -351,17 +369,17 @@ def _over_configurations(
     make_searcher = used.load_searcher()
     if used.learns:
         inner: Searcher = make_searcher(space, objectives, seed)
-        return PlannedPoints(inner, starting_points(space, start_with, seed))
+        return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
         first = on_grid(space, start_with) if start_with else []
     else:
-        first = starting_points(space, start_with, seed)
+        first = complete_starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)
     return stream
 
 
 def can_change_space(searcher: Searcher) -> bool:
-    """Return whether a searcher, or the one inside of it, can go on in another space."""
+    """Return whether a searcher, or the one that it wraps, can suggest from another space."""
     while isinstance(searcher, PlannedPoints | Repeated):
         searcher = searcher.inner
     return isinstance(searcher, SpaceChanging)
@@ -372,7 +390,7 @@ Made = TypeVar("Made")
 
 
 def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
-    """Raise `InputError` if the user's own searcher or scheduler cannot be built. Built-in ones are not imported."""
+    """Build the user's own searcher or scheduler as a check. Raises `InputError`; built-in ones are not imported."""
     if ":" in spec.method:
         searcher(spec, folders)
     if isinstance(spec.early_terminate, Own):
@@ -380,9 +398,9 @@ def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
 
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) -> Searcher:
-    """Return the searcher of a sweep's method; see `build_searcher`. Raises `InputError` if it cannot be built."""
+    """Return the searcher that a sweep file asks for; see `build_searcher`. Raises `InputError`."""
     if spec.population is not None:
-        first = starting_points(spec.space, spec.start_with, spec.seed)
+        first = complete_starting_points(spec.space, spec.start_with, spec.seed)
         make_population = spec.search_method.load_searcher()
         population: Searcher = make_population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
         return population
@@ -395,7 +413,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """Return the scheduler of a sweep's stopping rule. Raises `InputError` if it cannot be built."""
+    """Return the scheduler of the stopping rule in a sweep file. Raises `InputError` if it cannot be built."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
@@ -405,7 +423,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return a function like ``factory`` that turns its exceptions into `InputError`, as the user must correct them."""
+    """Return ``factory`` with its exceptions turned into `InputError`, since the user must correct them."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
         try:
@@ -418,8 +436,10 @@ def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Ca
     return made
 
 
-def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
-    """Return the path and the log length of each earlier sweep, named or given by path, for sweep.json.
+def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
+    """Return the path and present log length of each earlier sweep, to be recorded in sweep.json.
+
+    ``sweeps`` are their names or paths.
 
     Raises:
         InputError: naming all that are missing.
@@ -453,7 +473,10 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
 def learn_warm_start(
     searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None], spec: Spec
 ) -> None:
-    """Teach a searcher the recorded earlier sweeps, before the first event. Raises StoreError if a log is gone."""
+    """Let a searcher learn from the recorded earlier sweeps; ``notice`` gets how many trials it used.
+
+    Raises StoreError if a log is gone.
+    """
     for earlier in taken:
         path = earlier["path"]
         log_bytes = earlier["log_bytes"]
@@ -472,7 +495,7 @@ def learn_warm_start(
 
 
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
-    """Return the events of an earlier sweep with epochs as a sweep counts them, if either sweep has minutes."""
+    """Return the events of an earlier sweep with epochs counted in the units of this one, if either has minutes."""
     if not folder.log.exists():
         return events
     before = folder.read_info()
@@ -487,6 +510,7 @@ def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec)
 
 
 def _read_first_events(log: Path, log_bytes: int) -> Iterator[Event]:
+    """Yield the events in the first ``log_bytes`` bytes of a log."""
     if not log_bytes:
         return
     for event, end in store_log.read_with_ends(log):

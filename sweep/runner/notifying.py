@@ -56,7 +56,7 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
 
 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
-    """Tell that the search has ended, if its end was withheld for a confirmation that has not begun."""
+    """Notify receivers that the search has ended, if that was withheld and no confirmation has begun."""
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
         watch.skip(event)
@@ -69,7 +69,7 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
 
 
 class Notifier(Follower):
-    """A thread that reads the log, and one for each receiver that tells it what is new. Used as a follower."""
+    """Follower of a log that sends notices: a thread reads the log, and one for each receiver sends."""
 
     def __init__(self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False) -> None:
         self._folder = folder
@@ -81,7 +81,7 @@ class Notifier(Follower):
         super().__init__("notices", PERIOD_S)
 
     def update(self) -> None:
-        """Read what is new in the log, and hand notices to the receivers."""
+        """Read what is new in the log, and put the notices that follow from it into the receivers' queues."""
         if not self._folder.log.exists():
             return
         new: list[Event] = []
@@ -96,13 +96,14 @@ class Notifier(Follower):
                 receiver.put(notice)
 
     def _has_verdict(self) -> bool:
+        """Return whether the sweep has a verdict now."""
         return conditions.has_verdict(conditions.read_ranking(self._folder))
 
     def drop(self) -> None:
         """Do nothing: what was read is kept, so that no notice is sent twice."""
 
     def close(self) -> None:
-        """Tell what is left, for a limited time. Errors are logged: the sweep has ended well without its notices."""
+        """Send what is left, for a limited time. Errors are only logged, since the sweep itself has ended well."""
         try:
             super().close()
         except Exception:
@@ -111,7 +112,7 @@ class Notifier(Follower):
 
 
 class Receiver:
-    """A queue and a thread that sends the notices that one receiver asked for, in their order."""
+    """Sends notices to one receiver, in order, from a queue in a thread of its own."""
 
     def __init__(self, asked: Notify) -> None:
         self._kinds = asked.kinds
@@ -122,7 +123,7 @@ class Receiver:
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
-        """Have a notice sent, if it is of a kind that was asked for; never waits."""
+        """Queue a notice if the receiver asked for its kind. If the queue is full, drop the notice."""
         if notice.event not in self._kinds:
             return
         try:
@@ -131,7 +132,7 @@ class Receiver:
             _log(f"{self._name}: too many notices wait, dropped: {notice.text}")
 
     def close(self, timeout_s: float) -> None:
-        """Wait until what is in the queue was sent, or until the time is over."""
+        """Wait until the queue is empty, for at most ``timeout_s`` seconds."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
@@ -139,6 +140,7 @@ class Receiver:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
+        """Send the notices in the queue, each with several attempts, until the queue is closed."""
         while (notice := self._queue.get()) is not None:
             for pause_s in (*PAUSES_S, None):
                 try:
@@ -151,14 +153,14 @@ class Receiver:
 
 
 def _close_receivers(receivers: Sequence[Receiver]) -> None:
-    """Wait, for a limited time, until what is in the queues was sent."""
+    """Wait until all queues are empty, for a limited time."""
     deadline = time.monotonic() + CLOSING_S
     for receiver in receivers:
         receiver.close(max(deadline - time.monotonic(), 0.0))
 
 
 def describe_receiver(asked: Notify) -> str:
-    """Return the kind of a receiver, without what may be secret."""
+    """Return the kind of a receiver, such as "slack", without its address, which may be secret."""
     if asked.command is not None:
         return f"command {asked.command[0]}"
     if asked.webhook is not None:
@@ -167,7 +169,7 @@ def describe_receiver(asked: Notify) -> str:
 
 
 def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> Send:
-    """Return the function that sends a notice to a receiver, and raises any error if it was not sent."""
+    """Return the function that sends a notice to a receiver; it raises an error if the notice was not sent."""
     if asked.command is not None:
         return partial(_run_command, asked.command)
     if asked.webhook is not None:
@@ -181,6 +183,7 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
 
 
 def _log(text: str) -> None:
+    """Write a line into the debug log."""
     logging.getLogger(__name__).warning("notify: %s", printable(text))
 
 
@@ -197,11 +200,13 @@ def _describe_failure(error: Exception) -> str:
 
 
 def _encode_notice(notice: Notice) -> bytes:
+    """Return a notice as JSON."""
     values: dict[str, Any] = {**asdict(notice), "best_trials": list(notice.best_trials)}
     return json.dumps(convert_to_json_types(values)).encode("ascii")
 
 
 def _run_command(command: Sequence[str], notice: Notice) -> None:
+    """Run a receiver's command with the notice on standard input."""
     subprocess.run(
         list(command),
         input=_encode_notice(notice),
@@ -220,22 +225,25 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
+    """Send a POST request. Raises an error unless the answer is a success."""
     request = urllib.request.Request(url, content, {"Content-Type": "application/json", **headers}, method="POST")
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)
 
 
 def _post_notice(url: str, headers: Mapping[str, str], notice: Notice) -> None:
+    """Send a notice as JSON to a URL."""
     _post(url, _encode_notice(notice), headers)
 
 
 def _post_to_slack(url: str, notice: Notice) -> None:
+    """Send the text of a notice to Slack."""
     text = printable(notice.text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     _post(url, json.dumps({"text": text}).encode("ascii"), {})
 
 
 def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
-    """Send a mail, encrypted if the server can. A password is only sent encrypted.
+    """Send a notice as a mail, encrypted if the server can; a password is only sent encrypted.
 
     A server that encrypts must have a certificate of an authority that this machine trusts.
     """
@@ -252,7 +260,10 @@ def _send_mail(asked: Notify, password: str, notice: Notice) -> None:
 
 
 def _connect_to_mail_server(host: str, port: int, *, must_encrypt: bool) -> smtplib.SMTP:
-    """Return a connection that is encrypted if the server can; raise SMTPNotSupportedError if it must and cannot."""
+    """Return a connection to a mail server, encrypted if the server can.
+
+    Raises SMTPNotSupportedError if it must be encrypted and cannot.
+    """
     trusted = ssl.create_default_context()  # without a context, smtplib verifies no certificate
     if port == _SMTP_OVER_TLS:
         return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_S, context=trusted)

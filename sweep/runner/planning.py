@@ -35,7 +35,7 @@ ENDLESS = 50  # number of configurations priced for a sweep without an end
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The predicted course and price of a sweep."""
+    """The predicted course and price of a sweep, as `plan` prints them."""
 
     spec: Spec
     devices: Devices
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def time_of_units(self) -> pricing.Timing | None:
-        """The times of trials, per epoch or, with minutes, per unit of `Spec.length`."""
+        """The measured times: per epoch or, with minutes, per unit of `Spec.length`."""
         if self.spec.minutes is None:
             return self.timing
         return pricing.time_units(self.spec, self.timing)
@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """Information for a plan that is not in the sweep file."""
+    """What a plan needs besides the sweep file."""
 
     timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None  # times the first configurations
     learn: Callable[[Searcher], None] = lambda searcher: None  # called with the searcher before it suggests anything
@@ -82,7 +82,7 @@ class Basis:
 
 
 def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
-    """Return how many trials run at once: on this machine, or those for which a cluster has ``room``."""
+    """Return how many trials run at once: on this machine, or ``room`` if a cluster is given."""
     if room is None:
         share = spec.resources.devices(simulated_gpus)
         gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
@@ -93,7 +93,7 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
 
 
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
-    """Predict the course and price of a sweep, based on its first ``sample`` configurations."""
+    """Predict the course and the price of a sweep; its first ``sample`` configurations are looked at closely."""
     folders, room = basis.folders, basis.room
     share = spec.resources.devices(simulated_gpus)
     concurrent = count_concurrent_trials(spec, simulated_gpus, room)
@@ -109,7 +109,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         allowed = estimate_feasible_fraction(spec.space)
     else:
         allowed = None
-    looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
+    looked_at, seen = _sample_configurations(
+        spec, searcher, configurations, thin=allowed is not None and allowed < THIN
+    )
     lengths = [spec.trial_length(params) for params in seen]
     alike = len(set(lengths)) == 1
     all_seen = len(seen) == configurations
@@ -157,7 +159,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
 def rehearse_course(
     spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None, workers: int
 ) -> pricing.Course:
-    """Return the expected course of a sweep under its method and its scheduler, without any training.
+    """Rehearse a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
     ``epochs`` is the length of a trial that is not pruned. ``trials`` is None if their number or lengths are not known;
     then only the rungs are.
@@ -191,6 +193,7 @@ def rehearse_course(
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
+    """Yield the first ``count`` configurations that a searcher suggests; fewer if it has no more."""
     for number in range(count):
         params = searcher.suggest(number)
         if params is None:
@@ -198,10 +201,12 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
         yield params
 
 
-def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool) -> tuple[str, list[Params]]:
-    """Return a description of configurations and the configurations themselves, at least one.
+def _sample_configurations(
+    spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
+) -> tuple[str, list[Params]]:
+    """Return configurations to be shown in histograms, at least one, and what they are in words.
 
-    They are those to come or, if the method learns, random draws of the space.
+    They are those to come or, if the method learns, random draws of the space. ``thin``: only few are feasible.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -229,7 +234,7 @@ MOST_VALUES = 12  # distinct values that are shown one by one
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Number of configurations with the value ``low``, or with a value from ``low`` up to ``high``."""
+    """How many configurations have the value ``low``, or one from ``low`` up to ``high``."""
 
     low: Value
     high: float | None
@@ -238,7 +243,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Values of one parameter in ``of`` configurations; absent values are in no bin."""
+    """How often the values of a parameter occur in ``of`` configurations; those without a value are in no bin."""
 
     name: str
     bins: tuple[Bin, ...]
@@ -254,11 +259,12 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
     """Return a histogram of every parameter that varies among the configurations, in the order of the file."""
     found = []
     for parameter in space.parameters:
-        found.append(_histogram(parameter, configurations))
+        found.append(_make_histogram(parameter, configurations))
     return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
 
 
-def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
+def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
+    """Return the histogram of one parameter."""
     values = []
     for params in configurations:
         if parameter.name in params:
@@ -274,6 +280,7 @@ def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histog
 
 
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
+    """Yield a bin for each value that occurs."""
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
     order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
@@ -288,6 +295,7 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
 
 
 def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
+    """Yield bins of equal width that cover the numbers; of equal ratio if ``log``."""
     low = min(numbers)
     high = max(numbers)
     if log:

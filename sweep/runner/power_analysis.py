@@ -13,14 +13,14 @@ from sweep.runner.pricing import Confirming
 from sweep.spec import Spec
 from sweep.statistics.power import LEAST, compute_detectable_difference, compute_spread, count_seeds_needed
 from sweep.statistics.racing import FIRST_SEEDS, compute_race_level
-from sweep.store.folder import ResultsFolder, newest
+from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
 LOOKED_AT = 20  # largest number of sweeps searched, the newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Noise of the metric in an earlier sweep of the same trainable."""
+    """What an earlier sweep of the same trainable has shown of the noise of the metric."""
 
     sweep: str
     level: float  # mean of its best configuration
@@ -31,7 +31,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The smallest differences of the (first) metric that can be distinguished from noise."""
+    """The smallest differences of the first metric that a sweep can tell from noise."""
 
     configurations: int | None
     seeds: int  # trainings of each configuration
@@ -46,9 +46,9 @@ class Detectable:
 def detectable(
     spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
 ) -> Detectable:
-    """Return what a sweep of ``configurations`` with its repeats can detect, given an earlier sweep.
+    """Return the smallest differences that a sweep can tell from noise, given an earlier sweep.
 
-    If finalists are confirmed, it is what their fresh seeds can detect; ``confirming`` has their number, if known.
+    If finalists are confirmed, these are what their fresh seeds can show; ``confirming`` has their number, if known.
     """
     seeds = spec.trials_each
     count = configurations or 2
@@ -66,7 +66,7 @@ def detectable(
             count = configurations
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
-        tells = compute_detectable_difference if spec.confirm is None else _told_by_race
+        tells = compute_detectable_difference if spec.confirm is None else _compute_race_difference
         by_seeds = tells(known.spread, seeds, count)
     examples = needed_examples = None
     if spec.metrics:
@@ -74,25 +74,25 @@ def detectable(
     else:
         metric = ""
     if known is not None:
-        examples = ranking.noise_of_metric(metric, known.level, known.examples, known.loss_deviation)
+        examples = ranking.compute_sampling_error(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
-            needed_examples = ranking.examples_for(by_seeds, examples.deviation)
+            needed_examples = ranking.count_needed_examples(by_seeds, examples.deviation)
     return Detectable(
         configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
     )
 
 
 def find_earlier_results(results: Path, spec: Spec) -> Known | None:
-    """Return what the most recent sweep of the same trainable and metric showed, preferably one with repeats.
+    """Return the noise shown by the most recent sweep of the same trainable and metric, if possible with repeats.
 
     None if there is no such sweep.
     """
     if not spec.metrics:
         return None
     found = None
-    for folder in newest(results)[:LOOKED_AT]:
+    for folder in list_begun_sweeps(results)[:LOOKED_AT]:
         try:
-            known = _known(folder, spec)
+            known = _read_noise(folder, spec)
         except SweepError:  # damaged; commands that read it for its own sake report that
             continue
         found = found or known
@@ -101,7 +101,8 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
     return found
 
 
-def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
+def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
+    """Return the noise that a sweep has shown; None if its trainable or metric is another."""
     from sweep.store import reading
 
     info = folder.read_info()
@@ -118,8 +119,8 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     return Known(folder.name, best.scores[0].mean, spread, ranking.count_examples(read), loss_deviation)
 
 
-def _told_by_race(spread: float, seeds: int, finalists: int) -> float:
-    """Return the difference of two means that the last look of a race detects about half the time.
+def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:
+    """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
     Equal seeds are taken to be uncorrelated. The test is that of `look_at_race`.
     """

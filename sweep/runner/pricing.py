@@ -25,7 +25,7 @@ from sweep.searchers import Searcher
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store.folder import ResultsFolder, newest
+from sweep.store.folder import ResultsFolder, list_begun_sweeps
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # trials in one rehearsal; results are scaled up to more
@@ -37,7 +37,7 @@ MOST_LEARNING = 100  # trials in one rehearsal with a method that learns
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRung:
-    """An epoch at which trials can be pruned or pause, and the number of trials expected to reach it."""
+    """An epoch at which trials can be pruned or pause, and how many trials are expected to reach it."""
 
     epoch: int
     trials: float | None
@@ -45,7 +45,7 @@ class ExpectedRung:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Measured seconds per epoch, per trial besides its epochs, and for the start of a worker."""
+    """Measured seconds: of an epoch, of a trial besides its epochs, and of the start of a worker."""
 
     epoch_s: float
     trial_s: float
@@ -55,7 +55,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Expected cost of a sweep; ``hours`` is None without a `Timing`."""
+    """The expected cost of a sweep; ``hours`` is None if no times were measured."""
 
     trials: float | None
     epochs: float | None
@@ -65,7 +65,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """Upper bound on the cost of confirming finalists with fresh seeds; it is less if some drop out early."""
+    """The largest possible cost of confirming finalists; it is less if some drop out early."""
 
     finalists: int  # including the baseline
     seeds: int  # as many as the budget allows for all finalists
@@ -75,7 +75,7 @@ class Confirming:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Expected course of a sweep under its scheduler."""
+    """How many trials are expected to reach which epoch under a sweep's scheduler."""
 
     rungs: tuple[ExpectedRung, ...]
     epochs: float | None  # of all trials together
@@ -95,10 +95,10 @@ def rehearse_scheduler(
     method: RehearsedMethod | None = None,
     workers: int = 1,
 ) -> Course:
-    """Rehearse a scheduler on ``trials`` trials of ``epochs`` epochs.
+    """Rehearse a scheduler on ``trials`` made-up trials of ``epochs`` epochs, several times.
 
-    Return the mean over rehearsals: with the configurations of a ``method`` that learns, or else with trials whose
-    scores are random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
+    Return the mean course: with the configurations of a ``method`` that learns, or else with trials whose scores are
+    random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:
@@ -134,7 +134,7 @@ def rehearse_scheduler(
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
-    """Return the cost of `confirm:` after a search of ``epochs`` epochs; None if the sweep does not confirm.
+    """Return the cost of the confirmation after a search of ``epochs`` epochs; None without ``confirm``.
 
     Finalists are dropped until the budget allows enough seeds for each.
     """
@@ -159,7 +159,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
 
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
-    """Return the cost of ``trials`` trials of ``per_trial`` epochs each, within the sweep's budget."""
+    """Return the cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget."""
     budget = spec.budget
     gpus = spec.resources.trial_gpus
     if trials is None:
@@ -200,7 +200,7 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
 
 
 def time_units(spec: Spec, measured: Timing | None) -> Timing:
-    """Return the times of trials that end after minutes, with the units of `Spec.length` in place of epochs.
+    """Return times for trials that end after minutes, counted in the units of `Spec.length` in place of epochs.
 
     Without measured epochs, those of trials that are bounded by both are taken to fill the minutes.
     """
@@ -213,7 +213,7 @@ def time_units(spec: Spec, measured: Timing | None) -> Timing:
 
 
 def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int) -> Price:
-    """Return the cost of trials that end after minutes; its epochs are None if no time of an epoch is known.
+    """Return the cost of trials that end after minutes; epochs are None if the time of an epoch is unknown.
 
     ``per_trial`` is in the units of `Spec.length`. Arguments else as those of `price`.
     """
@@ -260,7 +260,7 @@ class Offer:
 def list_offers(
     spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
 ) -> list[Offer]:
-    """Return the expected time and cost on each machine, assuming that trials keep all its GPUs busy."""
+    """Return the expected time and cost of a sweep on each machine, if trials keep all its GPUs busy."""
     found = []
     for machine in machines:
         at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
@@ -284,12 +284,12 @@ EPOCH_LENGTH = "steps_per_epoch"
 def find_earlier_times(
     results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
 ) -> Timing | None:
-    """Return the times of the most recent sweep of the same trainable, from the start of its log, or None.
+    """Return the times in the most recent sweep of the same trainable, from the start of its log, or None.
 
     Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
-    for folder in newest(results):
+    for folder in list_begun_sweeps(results):
         try:
             info = folder.read_info()
             if info.trainable != trainable or info.simulated_gpus != simulated_gpus:
@@ -352,7 +352,7 @@ def measure_epoch_times(
 
 
 def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
-    """Train two epochs of each phase of a trial.
+    """Train two epochs of each phase of a trial, and time them.
 
     Return the seconds spent on them, and the average seconds per epoch over the whole trial.
     """

@@ -37,20 +37,20 @@ IMPORTANCE = 0.6
 
 
 def agreement(epoch: int, epochs: int) -> float:
-    """Return how far the ranks after an epoch agree with those after the last one, as a correlation."""
+    """Return the rank correlation that is usual between the losses of trials after an epoch and after the last one."""
     return 1.0 - min(EARLY_DISAGREEMENT * (epochs / epoch - 1.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class MadeUpTrial:
-    """How good a trial is at first, soon after, and at the end, in standard deviations; lower is better."""
+    """How good a made-up trial is at first, soon after, and at the end, in standard deviations; lower is better."""
 
     first: float
     soon: float
     end: float
 
     def loss(self, epoch: int, epochs: int) -> float:
-        """Return the loss after an epoch of so many."""
+        """Return the loss after an epoch, of ``epochs`` in all."""
         agrees = agreement(epoch, epochs)
         angle = TURN * math.log(epoch)
         early = math.cos(angle) * self.first + math.sin(angle) * self.soon
@@ -59,7 +59,10 @@ class MadeUpTrial:
 
 
 class Landscape:
-    """How good configurations of a space are, by one objective: for each part of a trial a bowl with its own bottom."""
+    """A made-up objective: how good each configuration is at first, soon after, and at the end of its training.
+
+    Each of the three is a bowl over the parameters with its own bottom.
+    """
 
     def __init__(self, space: Space, name: str) -> None:
         self._parameters = [one for one in space.parameters if one.drawn]
@@ -67,11 +70,11 @@ class Landscape:
         self._weights_of = {part: self._weights(part) for part in ("first", "soon", "end")}
 
     def trial(self, params: Params) -> MadeUpTrial:
-        """Return how a trial with these parameters goes."""
-        return MadeUpTrial(*(self._height(part, weights, params) for part, weights in self._weights_of.items()))
+        """Return the made-up trial of a configuration."""
+        return MadeUpTrial(*(self._compute_height(part, weights, params) for part, weights in self._weights_of.items()))
 
     def _weights(self, part: str) -> Mapping[str, float]:
-        """Return the weights of the parameters, of which few matter; the squares add up to 1."""
+        """Return the weight of each parameter in a part of the training; few matter, and the squares add up to 1."""
         shuffled = random.Random(f"{self._name} {part}").sample(self._parameters, len(self._parameters))
         weights = {}
         for place, one in enumerate(shuffled):
@@ -79,15 +82,16 @@ class Landscape:
         norm = math.sqrt(sum(weight**2 for weight in weights.values()))
         return {name: weight / norm for name, weight in weights.items()}
 
-    def _height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
+    def _compute_height(self, part: str, weights: Mapping[str, float], params: Params) -> float:
+        """Return how bad a configuration is in a part of the training: the weighted sum of its values' effects."""
         there = []
         for one in self._parameters:
             if one.name in params:
                 there.append(one)
-        return sum(weights[one.name] * self._effect(part, one, params[one.name]) for one in there)
+        return sum(weights[one.name] * self._compute_effect(part, one, params[one.name]) for one in there)
 
-    def _effect(self, part: str, parameter: Parameter, value: Value) -> float:
-        """Return what a value adds, with mean 0 and variance 1 over the values of its parameter."""
+    def _compute_effect(self, part: str, parameter: Parameter, value: Value) -> float:
+        """Return what a value adds to the loss; over all values of its parameter, the mean is 0 and the variance 1."""
         domain = parameter.domain
         name = f"{self._name} {part} {parameter.name}"
         if not isinstance(domain, Range):
@@ -100,7 +104,7 @@ class Landscape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsalSetting:
-    """What is rehearsed."""
+    """How many trials are rehearsed, how long they train, and which epochs they report."""
 
     objective: Objective  # without constraints over metrics, which made-up trials do not report
     epochs: int  # of each trial
@@ -110,12 +114,12 @@ class RehearsalSetting:
 
 
 class Rehearsal:
-    """One sweep of made-up trials, side by side on a clock on which every epoch lasts as long."""
+    """Trains the made-up trials of one sweep, several at once; all epochs take the same time."""
 
     def __init__(
         self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
     ) -> None:
-        """``landscapes``: of each objective; or random numbers, by which trials that nobody chooses are good."""
+        """Initialize; ``landscapes`` are the objectives, or a random generator if no searcher chooses the trials."""
         self._setting = setting
         self._scheduler = scheduler
         self._landscapes = landscapes
@@ -131,26 +135,26 @@ class Rehearsal:
 
     @property
     def begun(self) -> int:
-        """How many trials there were: fewer than were asked for if the space has no more."""
+        """How many trials have begun: fewer than asked for if the space has no more."""
         return len(self._trials)
 
     def run(self, searcher: Searcher | None) -> Counter[int]:
-        """Train all trials, and return how many reported each epoch; without a searcher they are good by chance."""
+        """Train all trials and return how many reported each epoch; without a searcher, their losses are random."""
         self._searcher, now = searcher, 0
         while True:
             while len(self._running) < self._setting.workers:
                 trial = self._next_trial()
                 if trial is None:
                     break
-                self._train(trial, now)
+                self._schedule_report(trial, now)
             if not self._running:
                 return self._reached
             now, _, trial = heapq.heappop(self._running)
             if self._report(trial):
-                self._train(trial, now)
+                self._schedule_report(trial, now)
 
     def _next_trial(self) -> int | None:
-        """Return what a free worker trains: a trial that need not pause any longer, or a new one, or the last."""
+        """Return the next trial for a free worker: a paused one that may go on, a new one, or the last paused one."""
         if self._pausing is not None:
             for trial in self._paused:
                 if self._pausing.holds(trial) is None:
@@ -168,24 +172,26 @@ class Rehearsal:
         return last
 
     def _start(self, number: int) -> bool:
-        """Begin a new trial; return whether there is one."""
+        """Begin a new trial; return False if the searcher has none."""
         params: Params = {}
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)
             if suggested is None:
                 return False
             params = suggested
-        self._trials.append([self._made_up(place, params) for place in range(len(self._objectives))])
+        self._trials.append([self._make_up_trial(place, params) for place in range(len(self._objectives))])
         self._done.append(0)
-        self._tell(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
+        self._let_observe(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
         return True
 
-    def _made_up(self, place: int, params: Params) -> MadeUpTrial:
+    def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
+        """Return how a trial goes in the objective at this position; at random without a searcher."""
         if isinstance(self._landscapes, random.Random):
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
-    def _train(self, trial: int, now: int) -> None:
+    def _schedule_report(self, trial: int, now: int) -> None:
+        """Put the next report of a trial on the clock."""
         reported = self._setting.reported
         done = self._done[trial]
         takes = reported[done] - (reported[done - 1] if done else 0)
@@ -193,7 +199,7 @@ class Rehearsal:
         heapq.heappush(self._running, (now + takes, self._stretches, trial))
 
     def _report(self, trial: int) -> bool:
-        """Report the next epoch of a trial; return whether it trains on."""
+        """Report the next epoch of a trial to searcher and scheduler; return whether it trains on."""
         epochs = self._setting.epochs
         epoch = self._setting.reported[self._done[trial]]
         self._done[trial] += 1
@@ -202,7 +208,7 @@ class Rehearsal:
         metrics = {}
         for objective, one in both:
             metrics[objective.name] = objective.of_loss(one.loss(epoch, epochs))
-        stopped = self._tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+        stopped = self._let_observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)
             return False
@@ -216,11 +222,13 @@ class Rehearsal:
         return True
 
     def _end(self, trial: int, status: Status) -> None:
+        """End or interrupt a trial."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
-        self._tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
+        self._let_observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
 
-    def _tell(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
+    def _let_observe(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
+        """Let searcher and scheduler observe an event; return why the scheduler prunes the trial, or None."""
         if self._searcher is not None:
             self._searcher.observe(event)
         return self._scheduler.observe(event)

@@ -32,7 +32,7 @@ from sweep.store import sweep_info
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
 from sweep.store.log import Log
-from sweep.store.tables import of_log, write
+from sweep.store.tables import build_tables, write
 from sweep.text import printable
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
@@ -42,7 +42,7 @@ SHOWN = 12  # most trials or epochs listed in a message
 
 @dataclass(frozen=True, slots=True)
 class KeptCheckpoint:
-    """A trial and one of its checkpoints, known without importing the user's code."""
+    """A checkpoint of a trial with what the log says about it; needs no import of the user's code."""
 
     sweep: ResumableSweep
     started: TrialStarted
@@ -75,27 +75,27 @@ class Restored:
 
 
 def winner(folder: ResultsFolder) -> int:
-    """Return the best trial with a checkpoint among the repeats of the best configuration.
+    """Return the number of the best trial with a checkpoint, among the repeats of the best configuration.
 
     Raises:
         InputError: if none kept a checkpoint, or there is no single best configuration.
     """
-    completed = best_configuration(folder)
+    completed = find_best_configuration(folder)
     for one in completed:
         if checkpoints.list_names(folder.path, one.trial):
             return one.trial
-    raise _no_checkpoint(folder, completed[0].trial)
+    raise _make_no_checkpoint_error(folder, completed[0].trial)
 
 
-def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
-    """Return the completed trials of the best configuration, the best trial first.
+def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
+    """Return the completed trials of the best configuration, best first.
 
     Raises:
         InputError: if there is no single best configuration.
     """
     found = ranking.rank([analysis.read_sweep(folder)])
     if not found.best:
-        raise folder.none_completed()
+        raise folder.make_none_completed_error()
     if len(found.best) > 1:
         front = ", ".join(str(row.trials[0].trial) for row in found.best[:SHOWN])
         names = " and ".join(name for name, _ in found.objectives)
@@ -109,9 +109,9 @@ def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 
 
 def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
-    """Return a checkpoint of a trial, or of the best trial, with what is known about it.
+    """Find a checkpoint of a trial, or of the best trial if ``trial`` is None.
 
-    Scores refer to the ``last`` epoch.
+    Its scores are those of the trial's last epoch.
 
     Raises:
         InputError: if there is no such trial or checkpoint, or it is damaged.
@@ -123,8 +123,8 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
     for path in checkpoints.fetch_checkpoints(folder.path, trial):
         kept[_parse_epoch_number(path)] = path
     if not kept:
-        raise _no_checkpoint(folder, trial)
-    number = _chosen(epoch, kept)
+        raise _make_no_checkpoint_error(folder, trial)
+    number = _choose_epoch(epoch, kept)
     if number is None:
         what = f"has no checkpoint of epoch {epoch}"
         raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_format_numbers(sorted(kept))}")
@@ -167,7 +167,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         source = inspect(sweep.spec.trainable, sweep.import_folders, optimizers)
     else:
         source = inspect_object(sweep.spec.trainable, given, sweep.import_folders, optimizers)
-    change = _change(sweep.folder.read_info().source, source)
+    change = _describe_code_change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)
     try:
@@ -177,7 +177,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
         raise InputError.one(
             kept.where, what, "run it where the sweep was run, with what it needs installed"
         ) from error
-    assignment, note = _assignment(kept)
+    assignment, note = _make_assignment(kept)
     notes += [note] if note else []
     try:
         trainable = trainable or kind()
@@ -195,7 +195,7 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
-    """Return the logged state of a trial and its epochs by number.
+    """Return the state of a trial according to the log, and its epochs by number.
 
     Raises:
         InputError: if the trial is unknown.
@@ -209,11 +209,12 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
         if isinstance(change, Reported) and change.event.trial == trial:
             reports[change.event.epoch] = change.event
     if trial not in ledger.trials:
-        raise folder.no_trial(trial, ledger.trials)
+        raise folder.make_no_trial_error(trial, ledger.trials)
     return ledger.trials[trial], reports
 
 
-def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
+def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
+    """Return the epoch of the wanted checkpoint among the ``kept`` ones; None if it is not there."""
     if epoch == "last":
         return max(kept)
     if epoch == "best":
@@ -223,6 +224,7 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 
 def _read_manifest(path: Path) -> Manifest | None:
+    """Return the manifest of a checkpoint; None if it is damaged."""
     try:
         return checkpoints.read_verified_manifest(path)
     except checkpoints.Damaged:
@@ -230,11 +232,13 @@ def _read_manifest(path: Path) -> Manifest | None:
 
 
 def _parse_epoch_number(path: Path) -> int:
+    """Return the epoch in the name of a checkpoint's folder; -1 if it is another folder."""
     digits = path.name.removeprefix("epoch-")
     return int(digits) if digits.isdecimal() else -1
 
 
-def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
+def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
+    """Return the error that a trial has no checkpoint, with the trials that have one."""
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
         have = f"those that did: {_format_numbers(others)}"
@@ -251,8 +255,8 @@ def _format_numbers(numbers: Sequence[int]) -> str:
     return shown
 
 
-def _change(before: Mapping[str, object], source: Source) -> str:
-    """Return how the code or its packages changed since the training, in words; empty if they did not."""
+def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
+    """Return in words how the code or its packages have changed since the training; empty if they have not."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
@@ -267,8 +271,8 @@ def _change(before: Mapping[str, object], source: Source) -> str:
     return ""
 
 
-def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
-    """Return the trial's assignment as its worker had it, and a note or "".
+def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
+    """Return the assignment of the trial as its worker had it, and a note for the user or "".
 
     If this machine has too few GPUs, the assignment uses the CPU and the note says so.
     """
@@ -285,8 +289,8 @@ def _assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
     return terms.assignment(kept.started, devices, kept.accumulate), note
 
 
-def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
-    """Return the confirmation trials whose models must be tested: none before it is over, and each trial only once."""
+def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
+    """Return the trials of the confirmation whose models have to be tested: none before it is over, each once."""
     found = confirmation.find_race(ledger, spec)
     if not found.over:
         return []
@@ -351,20 +355,20 @@ def evaluate_tests(
             log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
             count += 1
         if count:
-            write(folder, of_log(folder))
+            write(folder, build_tables(folder))
     return count
 
 
 def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
-    """Return `due_tests` according to the log of a results folder."""
+    """Return the result of `list_due_tests` for the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass
-    return due_tests(ledger, spec)
+    return list_due_tests(ledger, spec)
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether the trainable has a `test` method; True if importing it fails, as restoring then reports that."""
+    """Return whether the trainable has a `test` method; True if its import fails, which restoring then reports."""
     try:
         return offers_method("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # any error of the user's code
@@ -372,6 +376,7 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
 
 
 def _run_test(trainable: object) -> dict[str, float] | None:
+    """Call the trainable's `test` method; return its metrics, or None if it has no test data."""
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None
     if found is None:

@@ -41,7 +41,7 @@ class ResumableSweep:
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> ResumableSweep:
-    """Return a sweep with changes to `changes.CHANGEABLE` keys.
+    """Return a sweep to be resumed with changes such as ``run_cap=20`` to `changes.CHANGEABLE` keys.
 
     Raises:
         UnknownNameError: if there is no such sweep.
@@ -57,7 +57,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 
 
 def open_sweep(folder: ResultsFolder) -> ResumableSweep:
-    """Return the sweep in a folder as it is now. Raises `StoreError` if its sweep.json is damaged."""
+    """Return the sweep in a folder without changes. Raises `StoreError` if its sweep.json is damaged."""
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
@@ -72,7 +72,7 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
-    """Update sweep.json after a change, which the log already has."""
+    """Write a changed spec into sweep.json; the log already has the change."""
     info = folder.read_info()
     changed = change_info(info, spec)
     if changed.content != info.content:
@@ -80,7 +80,7 @@ def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
 
 
 def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
-    """Return a sweep.json with the present spec. The one from which the changes in the log follow stays, too."""
+    """Return the content of sweep.json with a changed spec, and with the spec before the first change."""
     now = spec.to_json_dict()
     if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
         return info
@@ -88,7 +88,7 @@ def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
 
 
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
-    """Return the sweep named in a sweep file with the changes of that file, and a line for each change.
+    """Return the sweep that a sweep file names, to be resumed with the changes in that file, and a line for each.
 
     Changes made otherwise stay, unless the file's value has changed since the sweep began or was last resumed from the
     file.
@@ -122,7 +122,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
 def _list_problems(
     found: Sequence[Difference], sweep: ResumableSweep, simulated_gpus: int | None, file: Path
 ) -> list[Problem]:
-    """Return a problem for each key that cannot change, of the file or of the options."""
+    """Return a problem for each changed key, of the file or the options, that cannot change."""
     differences = list(found)
     if simulated_gpus != sweep.simulated_gpus:
         differences.append(Difference(("--simulate-gpus",), sweep.simulated_gpus, simulated_gpus))
@@ -130,7 +130,7 @@ def _list_problems(
 
 
 def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
-    """Return the keys and the value by which a difference is taken over: of a parameter or a rule, its whole block."""
+    """Return the path and the value that apply a difference: for a parameter or a rule, those of its whole block."""
     if one.keys[0] == "early_terminate":
         return ("early_terminate",), now["early_terminate"]
     if one.keys[0] != "parameters":
@@ -144,18 +144,19 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
-    """Return a rule that begins at epoch 1 if the sweep's does: this was the default for all methods."""
+    """Return a rule with ``min_iter`` 1 if the sweep's rule has that, which was once the default for all methods."""
     if isinstance(rule, dict) and isinstance(before, dict) and before.get("min_iter") == 1 and "min_iter" in rule:
         return {**rule, "min_iter": 1}
     return rule
 
 
 def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a mapping without its null values."""
     return {key: value for key, value in content.items() if value is not None}
 
 
 def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
-    """Return a copy of plain data with another value at a path."""
+    """Return a copy of plain data in which the value at a path of keys is replaced."""
     if not keys:
         return value
     first, *rest = keys
@@ -174,7 +175,7 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
 ) -> ResumableSweep:
-    """Return a sweep with these settings of ``confirm``; others come from its file or the defaults.
+    """Return a sweep to be confirmed with these settings; the others come from its file or the defaults.
 
     ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`.
     """

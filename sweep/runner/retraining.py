@@ -21,7 +21,7 @@ UNTOLD = "no data is held out: {} is measured on training examples and says noth
 
 @dataclass(frozen=True, slots=True)
 class Retraining:
-    """A sweep that can be run, and its origin."""
+    """A new sweep that trains a configuration again, and the sweep and trial that the configuration is from."""
 
     spec: Spec
     text: str  # its sweep file
@@ -44,14 +44,14 @@ class RetrainingOptions:
 
 
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
-    """Return the sweep file for training a trial, or the best configuration, again. Raises `InputError`."""
+    """Return the sweep that trains a trial's configuration, or the best one, again. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
     trial = wanted.trial
     epochs = wanted.epochs
     seeds = wanted.seeds
     all_data = wanted.all_data
     if trial is None:
-        trial = min(one.trial for one in restoring.best_configuration(folder))
+        trial = min(one.trial for one in restoring.find_best_configuration(folder))
     state, _ = restoring.history(folder, trial)
     started = state.start
     if started.parent is not None:
@@ -94,7 +94,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
 
 
 def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
-    """Set how long the trial trains, by default as long as it did; return that in words.
+    """Set in a sweep file how long its trials train, by default as long as the trial; return that in words.
 
     A number of ``epochs`` takes the place of the minutes that the trial had.
     """
@@ -104,11 +104,12 @@ def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int 
         epochs = spec.trial_epochs(params)
     else:
         return f"{spec.minutes:g} minutes"
-    keys |= _lengthened(params, epochs, keys)
+    keys |= _make_length_keys(params, epochs, keys)
     return f"{epochs} epochs"
 
 
-def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
+def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
+    """Return the key of the sweep file that sets the epochs: of the parameter, if there is one."""
     if "epochs" not in params:
         return {"epochs": epochs}
     parameters = keys["parameters"]
@@ -116,7 +117,7 @@ def _lengthened(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str
 
 
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
-    """Raise `InputError` if a setting depends on a validation, since no data will be held out."""
+    """Raise `InputError` if a setting needs validation data, since none will be held out."""
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
     is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
@@ -128,14 +129,14 @@ def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence
 
 
 def check_joins(source: Source) -> None:
-    """Raise `InputError` unless the trainable is a `KerasTrainable`; others would leave out their validation data."""
+    """Raise `InputError` unless the trainable is a `KerasTrainable`, which can train on its validation data, too."""
     if not source.derives_from(KERAS_TRAINABLE):
         what = f"{source.trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
         raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")
 
 
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
-    """Change a sweep file to train on all data: metrics use that data, constraints on held-out data are removed."""
+    """Change a sweep file to train on all data: its metrics use that data, constraints on held-out data go."""
     kept: list[Value] = []
     for constraint in constraints:
         if not any(name.startswith("val_") for name in constraint.names):
@@ -148,7 +149,7 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
 
 
 def _list_metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
-    """Return the metrics in a sweep file, whichever key has them; changing them changes the file."""
+    """Return the metrics in a sweep file, under whichever key; changing the returned dicts changes the file."""
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]
     return [metric for metric in found if isinstance(metric, dict)]

@@ -56,7 +56,7 @@ MakeView: TypeAlias = Callable[[ResultsFolder, TextIO], View]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSource:
-    """The sweep that a session trains, and the location of its code."""
+    """The sweep that a session trains, with the source of its trainable and the folders of its code."""
 
     spec: Spec
     source: Source  # of the trainable
@@ -76,7 +76,7 @@ def run_sweep(
     view: MakeView,
     origin: Mapping[str, object] | None = None,
 ) -> Outcome:
-    """Start a sweep in a new results folder.
+    """Create a results folder for a new sweep, train the sweep there and return the outcome.
 
     Arguments:
         text: content of the sweep file.
@@ -100,7 +100,7 @@ def run_sweep(
         "memo": options.memo,
         "source": describe_source(training.source),
         "provenance": sweep_info.provenance(folders[0]),
-        "warm_start": methods.take_warm_start(spec.warm_start, results),
+        "warm_start": methods.record_warm_start(spec.warm_start, results),
     }
     if origin:
         info["origin"] = origin
@@ -121,7 +121,7 @@ def run_sweep(
 def resume_sweep(
     sweep: ResumableSweep, source: Source, options: Options, view: MakeView, given: object = None
 ) -> Outcome:
-    """Resume a sweep from its log; ``given`` is described in `SweepSource`."""
+    """Continue a sweep from its log and return the outcome; ``given`` is described in `SweepSource`."""
     _check_inline(sweep.spec, options)
     features.check_receivers(sweep.spec)
     options = replace(options, memo=options.memo and sweep.memo)
@@ -146,13 +146,14 @@ def resume_sweep(
 
 
 def _check_inline(spec: Spec, options: Options) -> None:
+    """Raise `InputError` if the sweep is to be trained in this process and cannot."""
     if options.inline:
         checking.check_inline(spec, "inline" if options.embedded else "--inline")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Trains a sweep in its folder until it is over or must stop."""
+    """Trains a sweep in its folder until it is over or must stop; with a confirmation and tests after it."""
 
     training: SweepSource
     folder: ResultsFolder
@@ -166,7 +167,7 @@ class Session:
         return self.training.spec
 
     def run(self) -> Outcome:
-        """Train the sweep, confirm its finalists and test the best models.
+        """Train the sweep, confirm its finalists and test the best models; return the outcome.
 
         If a limit ended the search, the confirmation runs in a second session of its own.
         """
@@ -179,9 +180,9 @@ class Session:
             features.tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
-        """Test the best models and return the outcome.
+        """Confirm the finalists if that is left to do, test the best models, and return the outcome.
 
-        If a limit has ended the search, its finalists are confirmed before that, in a session of their own.
+        It is left to do if a limit has ended the search. The confirmation then is a session of its own.
         """
         cut = False  # something is left for a later command, because this one must stop
 
@@ -205,13 +206,14 @@ class Session:
         return replace(outcome, interrupted=outcome.interrupted or cut or told)
 
     def _drive(self) -> Outcome:
+        """Lock the folder, start the backend, train and clean up; return the outcome."""
         job = self._job()
         folder = self.folder
         ending = self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stop_requests.take_requests(folder)  # requests to a process that has ended
             features.forget_answers(folder)
-            _clean(folder.path)  # left over by a killed session
+            _delete_temporary_files(folder.path)  # left over by a killed session
             view = self.view(folder, terminal)
             try:
                 note_source(folder, self.training, view.say)
@@ -224,16 +226,17 @@ class Session:
                     except SystemExit as error:  # raised by Ray's handler of SIGTERM
                         raise InterruptedByUser(self.before) from error
                     ending.check(self.before)
-                    return self._trained(job, view, trains, copy)
+                    return self._build_and_train(job, view, trains, copy)
             except Exception as error:
                 if ending.lost:  # the error is a consequence of that
                     raise StoppedAtOnce(ending.lost) from error
                 raise
             finally:
                 view.close()
-                _clean(folder.path, job)
+                _delete_temporary_files(folder.path, job)
 
     def _job(self) -> Job:
+        """Return what all trials of this session have in common."""
         spec = self.spec
         own = backends.shared_data_name(self.folder.path)
         return Job(
@@ -251,8 +254,8 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            unsure=checking.not_seen_read(spec, self.training.source),
-            sometimes=without_effect.read_sometimes(spec, self.training.source),
+            unsure=checking.list_unseen_reads(spec, self.training.source),
+            sometimes=without_effect.list_sometimes_read(spec, self.training.source),
             varying=tuple(spec.space.varying),
             constant=spec.space.constant,
             choosing=spec.space.choosing,
@@ -267,8 +270,8 @@ class Session:
             data_seed=spec.data_seed,
         )
 
-    def _trained(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
-        """Train all trials, report what was reused, and return the outcome."""
+    def _build_and_train(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
+        """Build the coordinator, replay the log, train all trials, and return the outcome."""
         spec = self.spec
         options = self.options
         ending = self.ending
@@ -334,7 +337,7 @@ class Session:
         return self._conclude(coordinator, view, answers, full=full, ended=ended)
 
     def _open(self, coordinator: Coordinator, folder: ResultsFolder, view: View) -> None:
-        """Start the session: log its changes, and carry out the requests that a killed session has left."""
+        """Start the session in the coordinator, and carry out the requests that a killed session has left."""
         options = self.options
         again = coordinator.open(
             retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
@@ -346,17 +349,17 @@ class Session:
         features.carry_out_requests(folder, coordinator.steer)
 
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
-        """Apply a logged change of the sweep to sweep.json and to the backend."""
+        """Write a changed sweep file into sweep.json, and limit the backend by it."""
         resuming.write_present_spec(folder, spec)
         backend.limit(self.options.limit_concurrent(spec))
 
     def _list_followers(self) -> list[MakeFollower]:
-        """Return what makes each reader of the log: of the tables, of notices, and those of the options."""
+        """Return functions that make the readers of the log: for the tables, for notices, and those of the options."""
         notifiers = features.list_notifiers(self.spec, confirming=self.options.confirming)
         return [TableWriter, *notifiers, *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:
-        """Replay the logged events in the coordinator and yield each; there may be too many to keep."""
+        """Replay the logged events in the coordinator and yield each, since there may be too many to keep."""
         with naming(self.folder.log):
             for event in store_log.read(self.folder.log):
                 change = coordinator.recall(event)
@@ -367,7 +370,7 @@ class Session:
     def _conclude(
         self, coordinator: Coordinator, view: View, answers: _Answers, *, full: str | None, ended: bool
     ) -> Outcome:
-        """Tell the user what was reused and why the session ended, and return the outcome.
+        """Tell the user why the session has ended, and return the outcome.
 
         ``full`` is why the tables could not be written, and ``ended`` what `Coordinator.close` has returned. Raises the
         error that has ended the sweep, if there was one.
@@ -388,20 +391,21 @@ class Session:
 
 
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
-    """Return a searcher over configurations that has learned from the warm start of a sweep."""
+    """Return the searcher of a sweep without repeats, after it has learned from the warm start."""
     searcher = methods.searcher(spec, job.import_folders)
     methods.learn_warm_start(searcher, info.warm_start, lambda notice: None, spec)
     return searcher
 
 
 class _Answers:
-    """Counts the trials that were answered or begun by an earlier sweep."""
+    """Counts the trials that use results of other sweeps."""
 
     def __init__(self) -> None:
         self._taken: dict[int, str] = {}  # open trials that continue from another sweep, and that sweep
         self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
 
     def on(self, change: Change) -> None:
+        """Count a trial that ends with another sweep's result, or was continued from it."""
         match change:
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._taken[trial.number] = source.rpartition("/")[0]
@@ -415,12 +419,13 @@ class _Answers:
                 pass
 
     def tell(self, say: Callable[[str], None]) -> None:
+        """Tell the user how many trials use results of which sweep."""
         for (name, told), count in self._counts.items():
             say(f"{counted(count, 'trial')} {told.format(name)}")
 
 
 class _Data:
-    """Watches whether trials have loaded different data."""
+    """Notices if trials have loaded different data."""
 
     def __init__(self, sweep: str) -> None:
         self._sweep = sweep
@@ -428,7 +433,7 @@ class _Data:
         self._told = ""
 
     def on(self, change: Change) -> str:
-        """Return a message if the trial's data differ from those of earlier trials; only once, otherwise ""."""
+        """Return a warning if a trial has loaded other data than earlier ones, only once; otherwise ""."""
         event = change.event
         if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
@@ -442,7 +447,7 @@ class _Data:
 
 
 def _close_followers(followers: ExitStack) -> str | None:
-    """Close the followers; return why the tables could not be updated, or None.
+    """Close the readers of the log; return why the tables could not be written, or None.
 
     The tables are derived from the log, so nothing is lost.
     """
@@ -453,8 +458,8 @@ def _close_followers(followers: ExitStack) -> str | None:
     return None
 
 
-def _clean(folder: Path, job: Job | None = None) -> None:
-    """Remove temporary files of sessions, and their shared data outside the folder: all of it, or that of ``job``."""
+def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
+    """Delete temporary files in a sweep's folder, and shared data: of ``job``, or of all sessions if it is None."""
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
@@ -464,7 +469,7 @@ def _clean(folder: Path, job: Job | None = None) -> None:
 
 
 def describe_source(source: Source) -> dict[str, object]:
-    """Return the description of a trainable's code for sweep.json."""
+    """Return the description of a trainable's code that sweep.json keeps."""
     return {
         "trainable": source.trainable,
         "modules": sorted(source.files),
@@ -475,7 +480,7 @@ def describe_source(source: Source) -> dict[str, object]:
 
 
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
-    """Update sweep.json if the sweep is resumed with other code or other versions of packages."""
+    """Record in sweep.json if the code or the versions of packages have changed since the sweep began."""
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
     if folder.log.exists():
@@ -489,7 +494,7 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
 
 
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
-    """Update sweep.json if the sweep was changed, which the log already has; ``file`` is that of `SweepSource`."""
+    """Record in sweep.json a changed sweep file, whose change is in the log; ``file`` is that of `SweepSource`."""
     info = folder.read_info()
     now = resuming.change_info(info, spec)
     if file is not None and file != info.file:
@@ -499,11 +504,12 @@ def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | Non
 
 
 def note_other_code(folder: ResultsFolder) -> None:
-    """Record in sweep.json that some trials were trained with other code than the sweep began with."""
+    """Record in sweep.json that some trials were trained with other code."""
     info = folder.read_info()
     if not info.is_mixed:
         folder.write_info(info.changed(source={**info.source, "changed": True}))
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
+    """Write the table of configurations as they are ranked now."""
     tables.write_configurations(folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)])))

@@ -39,33 +39,33 @@ COMMAND = "add"
 
 
 class Note(Struct, frozen=True, tag=True):
-    """Write a note on a trial, or on the sweep; an empty text removes it."""
+    """A request to write a note on a trial or on the sweep; an empty text removes it."""
 
     text: str
     trial: int | None = None
 
 
 class Star(Struct, frozen=True, tag=True):
-    """Give a trial a star, or take it away."""
+    """A request to give a trial a star, or to take it away."""
 
     trial: int
     starred: bool = True
 
 
 class Add(Struct, frozen=True, tag=True):
-    """Try these configurations next; ``source`` is where they come from, for messages."""
+    """A request to try these configurations next; ``source`` is where they come from, for messages."""
 
     configurations: tuple[Any, ...]  # as given, each a mapping; as JSON types of `sweep.events`
     source: str
 
     @classmethod
     def of(cls, configurations: list[dict[str, Value]], source: str) -> Add:
-        """Return the act of adding configurations."""
+        """Return the request to add configurations."""
         return cls(tuple(map(convert_to_json_types, configurations)), source)
 
 
 class Change(Struct, frozen=True, tag=True):
-    """Change keys of the sweep file, by assignments as those of `--set`."""
+    """A request to change keys of the sweep file, by assignments as those of `--set`."""
 
     assignments: tuple[str, ...]
 
@@ -75,29 +75,29 @@ Act: TypeAlias = Note | Star | Add | Change
 
 
 class Request(Struct, frozen=True):
-    """An act of a person, identified so that it is carried out once."""
+    """A person's act with an id, by which it is carried out only once."""
 
     id: str
     by: str  # name of the user
     act: Act
 
     def make_event(self, sweep: Position) -> SteeringEvent:
-        """Return the event that carries it out; see `make_event`."""
+        """Return the event that carries out the request; see the function `make_event`."""
         return make_event(self, sweep)
 
 
 def make_request(act: Act) -> Request:
-    """Return a new request by the present user."""
+    """Return a new request for an act, in the name of the present user."""
     return Request(make_id(), find_user(), act)
 
 
 def make_id() -> str:
-    """Return a new identifier of a request."""
+    """Return a new id for a request."""
     return uuid.uuid4().hex[:12]
 
 
 def find_user() -> str:
-    """Return the name of the user; "" if the system does not know it, as in some containers."""
+    """Return the name of the present user; "" if the system does not know it, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -105,7 +105,7 @@ def find_user() -> str:
 
 
 def make_event(request: Request, sweep: Position) -> SteeringEvent:
-    """Return the event that carries out a request.
+    """Check a request against the state of the sweep, and return the event that carries it out.
 
     Raises:
         InputError: with all mistakes.
@@ -146,7 +146,7 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
 
 
 def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
-    """Yield a problem if more repeats would take seeds that finalists were already confirmed with.
+    """Yield a problem if more repeats would need seeds that finalists were already confirmed with.
 
     Only seeds that no trial of the search has can confirm what the search has found.
     """
@@ -165,20 +165,21 @@ def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Probl
 
 
 def list_added(event: SteeringEvent) -> tuple[Params, ...]:
-    """Return the configurations that an event has added."""
+    """Return the configurations that an event adds; () if it adds none."""
     if not isinstance(event, ConfigurationsEnqueued):
         return ()
     return event.configurations
 
 
 def list_dropped(event: SteeringEvent) -> tuple[Params, ...]:
-    """Return the added configurations that an event has dropped."""
+    """Return the added configurations that an event removes; () if it removes none."""
     if not isinstance(event, SweepChanged):
         return ()
     return event.dropped
 
 
 def _check_trial(trial: int | None, sweep: Position) -> None:
+    """Raise `UnknownNameError` if there is no such trial."""
     trials = sweep.ledger.trials
     if trial is None or trial in trials:
         return
@@ -189,7 +190,7 @@ def _check_trial(trial: int | None, sweep: Position) -> None:
 
 
 def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tuple[Params, ...]:
-    """Return configurations as searchers choose them. Raises `InputError` or `RefusedError`."""
+    """Return added configurations in the form of a searcher's. Raises `InputError` or `RefusedError`."""
     spec = sweep.present.spec
     if spec.population is not None:
         what = f"method {spec.method} trains one population, to which nothing can be added"
@@ -209,7 +210,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
 
 
 def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
-    """Yield why configurations cannot be added."""
+    """Yield a problem for each reason why configurations cannot be added."""
     present = sweep.present
     trials = {}
     for trial in reversed(sweep.ledger.trials.values()):
@@ -234,7 +235,7 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
 
 
 def _count_room(sweep: Position) -> int | None:
-    """Return how many configurations the limits leave for additions; None if there are no limits."""
+    """Return how many configurations can still be added within the limits; None if there are no limits."""
     caps = sweep.present.spec.caps
     if not caps:
         return None

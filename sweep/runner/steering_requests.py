@@ -33,14 +33,14 @@ _REQUESTS, _ANSWERS = remote.LASTING, "answer-"
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Why a request was refused."""
+    """The answer to a request that was refused."""
 
     exit_code: int
     problems: tuple[Problem, ...]
 
 
 def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Have an act carried out, by the process that runs the sweep or here, and return its event.
+    """Carry out an act, here or by the process that runs the sweep; return its event.
 
     Raises:
         InputError: if it is refused.
@@ -71,7 +71,7 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
 
 
 class _Taken(Exception):
-    """Another process has begun to run the sweep."""
+    """Another process has begun to run the sweep meanwhile."""
 
 
 def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
@@ -90,6 +90,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 
 def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
+    """Check a request, append its event to the log, and update sweep.json; return the event."""
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
     present = PresentSpec(sweep.first)
@@ -113,13 +114,13 @@ def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None)
 
 @dataclass(slots=True)
 class _WatchedLog:
-    """Finds the event of a request in a log that grows."""
+    """Looks for the event of a request in a log that grows, without reading anything twice."""
 
     folder: ResultsFolder
     offset: int = 0
 
     def find(self, request: Request) -> SteeringEvent | None:
-        """Return the event that carries out the request, if it is among those that were not looked at before."""
+        """Return the event of a request if it is in the part of the log that is new since the last call, else None."""
         if not self.folder.log.exists():
             return None
         with naming(self.folder.log):
@@ -134,11 +135,12 @@ class _WatchedLog:
 
 
 def _file_name(request: Request) -> str:
+    """Return the name of the file of a request."""
     return f"{_REQUESTS}{request.id}.json"
 
 
 def leave_request(folder: ResultsFolder, request: Request) -> None:
-    """Leave a request for the process that runs the sweep, here or elsewhere. Raises `StoreError`."""
+    """Pass a request to the process that runs the sweep, as a file in the folder or the store. Raises `StoreError`."""
     content = msgspec.json.encode(request)
     if (store := folder.store) is not None and not folder.runs_here:
         remote.ask(store, _file_name(request), content)
@@ -150,7 +152,7 @@ def leave_request(folder: ResultsFolder, request: Request) -> None:
 
 
 def _is_pending(folder: ResultsFolder, request: Request) -> bool:
-    """Return whether nobody has taken a request yet."""
+    """Return whether a request is still there, because no process has received it."""
     if (folder.requests / _file_name(request)).exists():
         return True
     if (store := folder.store) is None or folder.runs_here:
@@ -162,7 +164,7 @@ def _is_pending(folder: ResultsFolder, request: Request) -> bool:
 
 
 def withdraw_request(folder: ResultsFolder, request: Request) -> None:
-    """Delete a request and its answer."""
+    """Delete a request and the answer to it."""
     for name in (_file_name(request), f"{_ANSWERS}{request.id}.json"):
         with suppress(OSError):
             (folder.requests / name).unlink()
@@ -175,7 +177,7 @@ _ERRORS: dict[int, type[InputError]] = {kind.exit_code: kind for kind in (InputE
 
 
 def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
-    """Return why a request was refused; None if it was not, or not yet."""
+    """Return the refusal of a request as an error; None if there is none, or not yet."""
     name = f"{_ANSWERS}{request.id}.json"
     content: bytes | None = None
     with suppress(OSError):
@@ -193,7 +195,7 @@ def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) -> None:
-    """Have the pending requests carried out by ``steer``, which raises `InputError` for those that it refuses.
+    """Call ``steer`` for each pending request, and answer those for which it raises `InputError`.
 
     If it returns False, the log cannot be written, and the requests stay for the next session.
     """
@@ -211,7 +213,7 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete answers that nobody waits for any more."""
+    """Delete all answers that are left: no command waits for those of an earlier session."""
     for path in _list_files(folder, _ANSWERS):
         with suppress(OSError):
             path.unlink()
@@ -230,7 +232,7 @@ def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Request | None:
-    """Return the request in a file; None if it was withdrawn or has another format, in which case it is deleted."""
+    """Return the request in a file; None if the file is gone, or if it is unreadable and was deleted."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
@@ -242,6 +244,7 @@ def _read(path: Path) -> Request | None:
 
 
 def _answer(folder: ResultsFolder, request: Request, error: SweepError) -> None:
+    """Write the refusal of a request into a file, for the command that waits."""
     if isinstance(error, InputError):
         problems = error.problems
     else:

@@ -28,7 +28,8 @@ _LEAVING_S = 10.0  # longer than a process takes to end or to create a folder
 class Ending:
     """Ends the sessions of one command early, after the running epochs or at once.
 
-    `first` and `second` are called by another thread; `look` and `obey` act on their requests in the driver's thread.
+    `first` and `second` are called by another thread; `look` and `obey` carry their requests out in the driver's
+    thread.
     """
 
     def __init__(self, folder: ResultsFolder, *, embedded: bool) -> None:
@@ -43,12 +44,15 @@ class Ending:
 
     @property
     def asked(self) -> bool:
-        """True if the user has asked to stop, so that the sweep counts as interrupted."""
+        """True if the user has asked to stop; the sweep then counts as interrupted."""
         return self._wanted or self._signals.asked
 
     @contextmanager
     def heeded(self, before: str) -> Iterator[None]:
-        """Handle signals inside the block. Raises `Interrupted`, with the message ``before``, if one came earlier."""
+        """Handle signals inside the block.
+
+        Raises `Interrupted` with the message ``before`` if one came before the block.
+        """
         with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
             signals.check(before)
@@ -62,7 +66,7 @@ class Ending:
 
     @contextmanager
     def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
-        """Send messages to this view and stop the workers with this file, inside the block."""
+        """Use this view for messages and this file to stop workers inside the block."""
         self._view, self._stop_file = view, stop_file
         try:
             yield
@@ -70,20 +74,21 @@ class Ending:
             self._view = self._stop_file = None
 
     def first(self) -> None:
-        """Stop after the running epochs."""
+        """Request that the sweep stops after the running epochs. Called at the first signal."""
         if self._stop_file is not None:
             touch(self._stop_file)
         if self._view is not None:
             self._view.say("stopping after the running epochs; once more to stop at once")
 
     def second(self) -> None:
-        """Stop at once."""
+        """Request that the sweep stops at once. Called at the second signal."""
         self.leave("stopped at once")
 
     def leave(self, why: str) -> None:
-        """End this process now. All reported epochs are logged, and a local Ray dies with its driver.
+        """End this process now, or the session if the process is the user's own.
 
-        A user's own process is not ended; the driver's thread ends the session at its next look.
+        All reported epochs are logged, and a local Ray dies with its driver. In a user's own process, the driver's
+        thread ends the session when it next calls `look`.
         """
         if self.lost:
             return
@@ -98,21 +103,22 @@ class Ending:
         interruption.exit_now(f"{why}; {again}", self._close_view)
 
     def _close_view(self) -> None:
+        """Close the view of the session, if it has one."""
         if self._view:
             self._view.close()
 
     def check(self, before: str) -> None:
-        """Raise `Interrupted` if a signal came before the session began."""
+        """Raise `Interrupted` with the message ``before`` if a signal came before the session began."""
         self._signals.restore()  # Ray replaces our handler when it starts
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:
-        """Start no more trials if a signal asked for that."""
+        """Make the coordinator start no more trials if a signal has come."""
         if self._signals.asked:
             coordinator.stop("interrupted", asked=True)
 
     def obey(self, coordinator: Coordinator) -> None:
-        """Carry out the requests of other processes.
+        """Carry out the requests of other processes: to stop the sweep or a trial.
 
         Raises:
             StoppedAtOnce: if the session must end at once in a process that must survive.
@@ -139,13 +145,13 @@ class Ending:
 
 
 def touch(stop_file: Path) -> None:
-    """Ask the workers to end their trials."""
+    """Create the file that makes workers interrupt their trials."""
     with suppress(OSError):  # a full disk: each trial is stopped at its next report
         stop_file.touch()
 
 
 def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
-    """Stop a sweep or one of its trials, wait until it has stopped, and return the result in words.
+    """Stop a sweep or one of its trials, wait until that has happened, and return the result in words.
 
     Raises:
         RefusedError: if there is nothing to stop.
@@ -156,12 +162,12 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
         raise RefusedError.one(folder.name, "is not running, there is nothing to stop", hint)
     request = StopRequest(trial, now)
     if trial is None:
-        with _asking(folder, request) as ask:
+        with _repeating_request(folder, request) as ask:
             while folder.is_running():
                 ask()
         return f"{folder.name} is stopped; go on with: {folder.to_resume}"
-    ledger, offset = _position(folder, trial)
-    with _asking(folder, request) as ask:
+    ledger, offset = _read_trial_states(folder, trial)
+    with _repeating_request(folder, request) as ask:
         while folder.is_running():
             for change, end_byte in ledger.follow(folder.log, offset):
                 offset = end_byte
@@ -175,8 +181,11 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 
 
 @contextmanager
-def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
-    """Yield a function that repeats the request from time to time, because a new session forgets earlier requests."""
+def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
+    """Yield a function that leaves the request, again from time to time; withdraw the request after the block.
+
+    A session that begins meanwhile deletes earlier requests.
+    """
     asked_at: float | None = None
 
     def ask() -> None:
@@ -194,8 +203,8 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
         withdraw_request(folder, request)
 
 
-def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
-    """Return the ledger of a log and the byte where the log ends.
+def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
+    """Return the state of all trials, and the byte at which the log ends.
 
     Raises:
         UnknownNameError: if there is no such trial.
@@ -206,7 +215,7 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     for _, end in ledger.follow(folder.log):
         offset = end
     if trial > max(ledger.trials, default=-1):  # trials below the highest may start out of order, so it may still start
-        raise folder.no_trial(trial, ledger.trials)
+        raise folder.make_no_trial_error(trial, ledger.trials)
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise RefusedError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset
@@ -232,7 +241,7 @@ class StopRequest:
 
 
 def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Leave a request for the process that runs the sweep, here or elsewhere. Raises `StoreError`."""
+    """Pass a request to the process that runs the sweep, as a file in the folder or the store. Raises `StoreError`."""
     if (store := folder.store) is not None and not folder.runs_here:
         remote.ask(store, request.file_name)
         return
@@ -242,7 +251,7 @@ def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Delete a request that was not taken."""
+    """Delete a request, if no process has received it yet."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
     if (store := folder.store) is not None:
@@ -251,7 +260,7 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """Return and delete the pending requests."""
+    """Return the pending requests to stop, and delete them."""
     found: list[StopRequest] = []
     try:
         paths = sorted(folder.requests.iterdir())

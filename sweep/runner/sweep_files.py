@@ -12,7 +12,7 @@ from sweep.spec import Spec, yaml_reader
 
 
 def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
-    """Return the sweep that a file describes, and the file's text.
+    """Read a sweep file and apply changes such as ``epochs=3``; return the sweep and the file's text.
 
     Raises InputError with all mistakes in the file and the changes; if there are any, also with those of its trainable
     that can be found without the rest of the file.
@@ -22,7 +22,7 @@ def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
 
 
 def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
-    """Return the sweep that the text of a sweep file describes. Raises like `load_file`."""
+    """Parse the text of a sweep file and apply changes; return the sweep. Raises like `load_file`."""
     environment = os.environ.get(yaml_reader.VARIABLE, "")
     try:
         return specs.parse_spec(text, str(path), changes, environment)
@@ -32,13 +32,13 @@ def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
 
 
 def import_folders(path: Path) -> tuple[Path, ...]:
-    """Return the folders searched for a trainable: the current one, then the sweep file's."""
+    """Return the folders in which a trainable is searched: the current one, then that of the sweep file."""
     folders = [Path.cwd(), path.resolve().parent]
     return tuple(dict.fromkeys(folders))
 
 
 def _find_trainable_mistakes(trainable: str, path: Path) -> tuple[Problem, ...]:
-    """Return why a trainable cannot be found; empty if it can, or if the file names none."""
+    """Return a problem if the trainable in a sweep file cannot be found; () if it can, or none is named."""
     from sweep.inspection import inspect
 
     if not trainable:

@@ -34,7 +34,7 @@ DOUBLINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class SettingsCombination:
-    """One combination of settings to train a configuration with."""
+    """One combination of the settings whose throughput is measured."""
 
     batch_size: int
     precision: str
@@ -42,7 +42,7 @@ class SettingsCombination:
     replicas: int
 
     def params(self, others: Params) -> dict[str, Value]:
-        """Return the hyperparameters of a trial with these settings and short epochs."""
+        """Return the hyperparameters of a trial with these settings and short epochs; ``others`` are its other ones."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
         return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
@@ -50,7 +50,7 @@ class SettingsCombination:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Throughput and memory of a combination; ``failed`` is the reason if there are none."""
+    """The throughput and memory of a combination; or why it failed."""
 
     way: SettingsCombination
     examples_per_s: float = 0.0
@@ -65,14 +65,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """All combinations in the order of measurement, the sweep file's first, and the fastest of them."""
+    """The combinations in the order in which they were measured, the sweep file's first, and the fastest."""
 
     tried: tuple[Measured, ...]
     fastest: Measured
 
     @property
     def times(self) -> float:
-        """Ratio of the fastest throughput to that of the sweep file's settings."""
+        """How many times as fast the fastest combination is as that of the sweep file."""
         return self.fastest.examples_per_s / self.tried[0].examples_per_s
 
 
@@ -82,7 +82,7 @@ Measure = Callable[[SettingsCombination], Measured]
 def measure_throughput(
     spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int
 ) -> Throughput:
-    """Measure settings for a configuration on up to ``most_replicas`` devices.
+    """Measure the throughput of a configuration with various settings, on up to ``most_replicas`` devices.
 
     Raises:
         TrainableError: if the settings of the sweep file fail.
@@ -102,7 +102,7 @@ def measure_throughput(
             epochs=EPOCHS + 1,
             devices=replace(devices, gpus=gpus),
         )
-        return _in_a_process(way, spec.trainable, folders, asked)
+        return _measure_in_process(way, spec.trainable, folders, asked)
 
     replicas = max(int(devices.gpus), 1)
     micro_batches = params.get("micro_batches")
@@ -114,17 +114,22 @@ def measure_throughput(
     first = SettingsCombination(
         memory.compute_batch_size(params, replicas) or memory.DEFAULT_BATCH, precision, parts, replicas
     )
-    return climb(first, precisions(devices), most_replicas, measure)
+    return find_fastest(first, precisions(devices), most_replicas, measure)
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
-    """Return the precisions worth trying on these devices."""
+    """Return the precisions that are worth measuring on these devices."""
     half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
 
-def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
-    """Change one setting at a time and keep what is faster. Raises `TrainableError` if the first combination fails."""
+def find_fastest(
+    first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure
+) -> Throughput:
+    """Change one setting at a time, keep each change that is faster, and return all that was measured.
+
+    Raises `TrainableError` if the first combination fails.
+    """
     tried = [measure(first)]
     best = tried[0]
     if not best.fits:
@@ -136,51 +141,56 @@ def climb(first: SettingsCombination, precisions: Sequence[str], most_replicas: 
 
     for precision in precisions:
         if precision != first.precision:
-            best = _faster(best, look(replace(best.way, precision=precision)))
+            best = _choose_faster(best, look(replace(best.way, precision=precision)))
     start = best.way
     for power in range(1, DOUBLINGS + 1):
         way = replace(start, batch_size=start.batch_size * 2**power)
         found = look(way)
         if not found.fits:
             parts = replace(way, micro_batches=2 * way.micro_batches)
-            best = _faster(best, look(parts))
+            best = _choose_faster(best, look(parts))
             break
-        better = _faster(best, found)
+        better = _choose_faster(best, found)
         if better is best:
             break
         best = better
-    for replicas in _powers(best.way.replicas, most_replicas):
+    for replicas in _list_doublings(best.way.replicas, most_replicas):
         factor = replicas // best.way.replicas
         spread = replace(best.way, replicas=replicas, batch_size=best.way.batch_size * factor)
-        best = _faster(best, look(spread))
+        best = _choose_faster(best, look(spread))
     return Throughput(tuple(tried), best)
 
 
-def _faster(known: Measured, found: Measured) -> Measured:
+def _choose_faster(known: Measured, found: Measured) -> Measured:
+    """Return the new measurement if it is clearly faster than the known one, else the known one."""
     if found.fits and found.examples_per_s > FASTER * known.examples_per_s:
         return found
     return known
 
 
-def _powers(first: int, most: int) -> Iterator[int]:
+def _list_doublings(first: int, most: int) -> Iterator[int]:
+    """Yield ``first`` times 2, 4, 8 and so on, up to ``most``."""
     count = 2 * first
     while count <= most:
         yield count
         count *= 2
 
 
-def _in_a_process(
+def _measure_in_process(
     way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
 ) -> Measured:
+    """Measure a combination in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
-            return process.submit(_measured, way, trainable, tuple(folders), assignment).result()
+            return process.submit(_measure_here, way, trainable, tuple(folders), assignment).result()
         except BrokenProcessPool:
             return Measured(way, failed="its process was killed, as by a machine that is out of memory")
 
 
-def _measured(way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
-    """Train a few short epochs in this process."""
+def _measure_here(
+    way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
+) -> Measured:
+    """Measure a combination in this process by training a few short epochs."""
     heard: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:

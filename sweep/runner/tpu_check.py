@@ -12,7 +12,7 @@ PROBE_S = 300.0
 
 
 def find_problems() -> Iterator[Problem]:
-    """Yield why a sweep with ``training.strategy: tpu`` would fail."""
+    """Yield a problem for each reason why a sweep with ``training.strategy: tpu`` would fail here."""
     found = probes.probe_tpu(run_command, PROBE_S)
     if isinstance(found, probes.ProbeFailure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"

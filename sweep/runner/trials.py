@@ -47,7 +47,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EarlyEnd:
-    """Why a trial ends at its present epoch, although it may have epochs left."""
+    """Why a trial ends after its last epoch, although it has epochs left."""
 
     status: Status  # diverged; completed, as it reached the sweep's target; or pruned by the scheduler
     reason: str
@@ -55,7 +55,7 @@ class EarlyEnd:
 
 @dataclass
 class OpenTrial:
-    """A trial that has not ended for good: its stage, and what is known of it in this session."""
+    """A trial that has not ended for good, with its stage and its counts in this session."""
 
     state: TrialState
     epochs: int  # that it is to train; with minutes alone, hundredths of these (`Spec.trial_length`)
@@ -80,40 +80,40 @@ class OpenTrial:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """Return the event that ends this trial with a status, at the present time."""
+        """Return the event that ends this trial now with a status."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
-    def dismissed(self) -> TrialEnded:
-        """Return the event that prunes this trial on a user's request."""
+    def make_requested_end(self) -> TrialEnded:
+        """Return the event that prunes this trial now because a user has asked for that."""
         return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
     @property
     def units(self) -> int:
-        """What it has trained, in the units of `epochs` and `decisions`."""
+        """How far the trial has trained, in the units of `epochs` and `decisions`."""
         return count_units(self.state.epoch, self.state.share, self.epochs)
 
     @property
     def decided(self) -> bool:
-        """Whether its last epoch has reached one of `decisions`."""
+        """Whether the last epoch of the trial has reached one of `decisions`."""
         if self.state.share is None:
             return self.state.epoch in self.decisions
         return passes_any(self.decisions, self.before, self.heard)
 
     def hear(self) -> None:
-        """Note that the state has another epoch."""
+        """Update the units before and after the last epoch, when the state has a new one."""
         self.before = self.heard
         self.heard = self.units
 
-    def reaches(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
-        """Yield each of its next epochs, and whether it reaches one of `decisions` with it."""
+    def find_decisions(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
+        """Yield each of the trial's next epochs, and whether the trial reaches one of `decisions` with it."""
         before = self.units
         for epoch in epochs:
             after = count_units(epoch.epoch, get_share(epoch.measures), self.epochs)
             yield epoch, passes_any(self.decisions, before, after)
             before = after
 
-    def due_end(self) -> TrialEnded | None:
-        """Return the end that its last epoch calls for: diverged, completed or pruned; None if it continues."""
+    def make_due_end(self) -> TrialEnded | None:
+        """Return the end that the last epoch calls for: diverged, completed or pruned; None if the trial continues."""
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
         if self.units >= self.epochs and not diverged:
@@ -126,14 +126,14 @@ class OpenTrial:
 
 @dataclass(frozen=True, slots=True)
 class StartTrial:
-    """Train a new trial next: of the baseline, the search, or the confirmation."""
+    """Choice of a new trial: of the baseline, the search, or the confirmation."""
 
     event: TrialStarted
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeTrial:
-    """Train an open trial next: one that was interrupted or paused, has lost its worker, or is retried."""
+    """Choice of an open trial: one that was interrupted or paused, has lost its worker, or is retried."""
 
     trial: int
 
@@ -142,7 +142,7 @@ NextTrial: TypeAlias = StartTrial | ResumeTrial
 
 
 class Terms:
-    """Builds the trials of a sweep as its file describes them, and decides which reports end them."""
+    """Makes the events, orders and ends of a sweep's trials by the settings in its file."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -150,7 +150,7 @@ class Terms:
         self._target = spec.metrics[0].target
 
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
-        """Return the order for a worker to train this trial.
+        """Return the order by which a worker trains a trial.
 
         Arguments:
             to_beat: see `Order`.
@@ -172,7 +172,7 @@ class Terms:
         )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
-        """Return the assignment that the trainable receives."""
+        """Return the assignment of a trial, which its trainable gets."""
         spec = self._spec
         return Assignment(
             trial=started.trial,
@@ -190,7 +190,7 @@ class Terms:
         )
 
     def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
-        """Return an assignment for a trial outside the sweep, with the first seed and the first fold."""
+        """Return an assignment for a trial that is not part of the sweep, with its first seed and its first fold."""
         return self.assignment(self.start(0, params, number), devices)
 
     def start(
@@ -224,10 +224,10 @@ class Terms:
             parent_epoch=None if parent is None else parent.epoch,
         )
 
-    def early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
-        """Return the end that an epoch calls for: the trial diverged, reached the target, or is pruned by ``verdict``.
+    def find_early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
+        """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
-        Only trials of the search end at the target.
+        None if it does not end. Only trials of the search end at the target.
         """
         diverged = self._objective.diverged(report)
         if diverged:
@@ -242,8 +242,8 @@ class Terms:
             return None
         return EarlyEnd(Status.PRUNED, verdict)
 
-    def meet_target(self, trial: OpenTrial) -> None:
-        """Let a trial of the search end at its present epoch if it has reached the target, which has changed."""
+    def decide_about_target(self, trial: OpenTrial) -> None:
+        """Decide again whether an open trial of the search ends at its last epoch, after the target has changed."""
         early = trial.early_end
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
             return
@@ -253,16 +253,16 @@ class Terms:
         else:
             trial.early_end = None
 
-    def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
-        """Return the end of a trial, changed to an interruption if it failed and has retries left."""
+    def apply_retries(self, end: TrialEnded, retries: int) -> TrialEnded:
+        """Return the end of a trial; if it failed and has retries left, an interruption in its place."""
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
             return end
         reason = f"{end.reason}; tried again, {retries + 1} of {most}"
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
-    def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
-        """Return the end of a trial, marked infeasible if it completed but its last metrics violate a constraint."""
+    def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
+        """Return the end of a trial; infeasible if it completed with metrics that violate a constraint."""
         if end.status is Status.COMPLETED:
             wrong = self._objective.violated(metrics)
         else:
@@ -276,7 +276,7 @@ class Terms:
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
     ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
-        """Return the trial's new epochs and, if one lacks a required metric, the failure that ends it.
+        """Return the epochs that the log does not have yet and, if one lacks a required metric, the trial's failure.
 
         Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
         out.
@@ -302,7 +302,7 @@ class Terms:
         return epochs, None
 
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
-        """Return a hint that a metric such as ``val/loss`` needs backquotes in a constraint; empty if not needed."""
+        """Return a hint if a constraint must write a metric such as ``val/loss`` in backquotes; else empty."""
         texts = []
         for one in self._spec.constraints:
             if name in one.names:
@@ -314,7 +314,7 @@ class Terms:
 
 
 class AuxiliaryTrials:
-    """Chooses the baseline's and the confirmation's trials, and numbers all trials of the sweep."""
+    """Makes the starts of trials with their numbers, and chooses those of the baseline and the confirmation."""
 
     def __init__(self, spec: Spec, terms: Terms, ledger: Ledger, numbering: Numbering) -> None:
         self._spec = spec
@@ -327,7 +327,7 @@ class AuxiliaryTrials:
         self._race: Race | None = None  # cached state of the confirmation; None if trials began or ended since
 
     def observe(self, change: Change) -> None:
-        """Update the counts with a change."""
+        """Update the counts with a change of the log."""
         if isinstance(change, Started):
             trial = change.trial
             self._highest = max(self._highest, trial.number)
@@ -336,12 +336,12 @@ class AuxiliaryTrials:
         if not isinstance(change, SessionChange | Reported):
             self._race = None
 
-    def has(self, trial: int) -> bool:
-        """Return whether a trial is not part of the search; nothing ends such a trial before its last epoch."""
+    def contains(self, trial: int) -> bool:
+        """Return whether a trial is of the baseline or the confirmation, which always train to their last epoch."""
         return self._ledger.trials[trial].place is None
 
-    def searched(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
-        """Return the start of the search's trial number ``place``, possibly as a copy of a parent."""
+    def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
+        """Return the start of the search's trial at ``place``, possibly as a copy of ``parent``."""
         if self._confirmed:
             number = self._highest + 1
         else:
@@ -349,7 +349,7 @@ class AuxiliaryTrials:
         within = self._numbering.find(place).within
         return self._terms.start(within, params, number, place=place, parent=parent)
 
-    def baseline(self) -> TrialStarted | None:
+    def start_baseline_trial(self) -> TrialStarted | None:
         """Return the start of the next baseline trial; None if all have begun."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
@@ -359,7 +359,7 @@ class AuxiliaryTrials:
             number = self._numbering.number_baseline(self._baseline)
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
-    def confirmation(self) -> TrialStarted | None:
+    def start_confirmation_trial(self) -> TrialStarted | None:
         """Return the start of the next confirmation trial; None if it is over or must wait for running trials."""
         wanted = self.race().wanted
         if not wanted:
@@ -369,11 +369,11 @@ class AuxiliaryTrials:
         return self._terms.start(within, params, self._highest + 1, Role.CONFIRM)
 
     def change(self, spec: Spec, terms: Terms, numbering: Numbering) -> None:
-        """Go on with a changed sweep."""
+        """Use a changed sweep file from now on."""
         self._spec, self._terms, self._numbering = spec, terms, numbering
         self._race = None
 
-    def complete(self, total: int | None) -> bool:
+    def is_complete(self, total: int | None) -> bool:
         """Return whether all trials and the confirmation have ended; False if the number of trials is unknown.
 
         ``total`` is the number of trials of the search and the baseline.
@@ -385,7 +385,7 @@ class AuxiliaryTrials:
         return begun >= total and (self._spec.confirm is None or bool(self.race().over))
 
     def race(self) -> Race:
-        """Return the state of the confirmation, computed again only after a trial began or ended."""
+        """Return the state of the confirmation; it is computed again only after a trial began or ended."""
         if self._race is None:
             self._race = features.find_race(self._ledger, self._spec)
         return self._race
@@ -396,7 +396,7 @@ LOOK_AHEAD = 64
 
 
 class Upcoming:
-    """Chooses the next trial to start. Trial n has the same parameters whenever it starts.
+    """Chooses which trial of the search starts next. Trial n has the same parameters whenever it starts.
 
     If suggestions depend on events, trials start in order. Otherwise a worker gets the first of the next trials whose
     structure it holds, else the first whose structure no other worker holds, else the first.
@@ -405,7 +405,7 @@ class Upcoming:
     def __init__(
         self, searcher: Searcher, cap: int | None, is_added: Callable[[Params], bool] = lambda params: False
     ) -> None:
-        """Initialize; ``is_added`` tells configurations that a person has added, which start before all others."""
+        """Initialize; ``is_added`` returns whether a person has added a configuration, which then starts first."""
         self._searcher = searcher
         self._cap = cap
         self._is_added = is_added
@@ -417,23 +417,23 @@ class Upcoming:
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
     def change(self, cap: int | None) -> None:
-        """Go on with another limit on the number of trials."""
+        """Replace the limit on the number of trials."""
         self._cap = cap
 
     def forget(self) -> None:
-        """Ask the searcher again for the trials that have not started."""
+        """Discard the suggestions for trials that have not started, so that the searcher is asked again."""
         self._waiting.clear()
         self.exhausted = False
 
     def renumber(self, searcher: Searcher, first: int) -> None:
-        """Use another searcher from place ``first`` on, which lies after all trials that have started."""
+        """Use another searcher for trials from place ``first`` on, none of which has started."""
         self._searcher = searcher
         self._first = first
         self._beyond.clear()
         self.forget()
 
-    def started(self, trial: int) -> None:
-        """Mark a trial as started, in this session or before."""
+    def record_start(self, trial: int) -> None:
+        """Record that a trial has started, in this session or before."""
         self._waiting.pop(trial, None)
         if trial >= self._first:  # otherwise it was already marked
             self._beyond.add(trial)
@@ -441,8 +441,8 @@ class Upcoming:
             self._beyond.remove(self._first)
             self._first += 1
 
-    def heard(self, trial: int, progress: Progress) -> None:
-        """Learn from a worker's step which structures it holds.
+    def record_structures(self, trial: int, progress: Progress) -> None:
+        """Record by a worker's step which compiled structures the worker holds.
 
         A trial's later step may report a different structure, which then replaces the earlier one.
         """
@@ -455,49 +455,50 @@ class Upcoming:
             if progress.facts.structures:  # the worker has dropped the least recently used ones
                 del held[: -progress.facts.structures]
         if progress.spoilt is not None:
-            self.lost(trial)
+            self.record_loss(trial)
 
-    def ended(self, trial: int) -> None:
-        """Forget a trial that has ended; its worker keeps its structures."""
+    def record_end(self, trial: int) -> None:
+        """Record that a trial has ended; its worker keeps its structures."""
         self._running.pop(trial, None)
 
-    def lost(self, trial: int) -> None:
-        """Forget a trial's worker and all structures it held."""
+    def record_loss(self, trial: int) -> None:
+        """Record that the worker of a trial is lost, with all structures it held."""
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
-        """Return number and parameters of the first trial that has not started; None if there is none to start."""
-        return next(self._next(), None)
+        """Return (place, parameters) of the first trial that has not started; None if there is none to start."""
+        return next(self._iterate_waiting(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """Return number and parameters of the next trial for a worker; None if there is none to start."""
+        """Return (place, parameters) of the next trial for a worker; None if there is none to start."""
         first = self.find_next()
         if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
             return first
         own = self._held.get(worker, [])
         others = {structure for name, held in self._held.items() if name != worker for structure in held}
         unheld: tuple[int, Params] | None = None
-        for trial, params in self._next():
+        for trial, params in self._iterate_waiting():
             if any(fits_structure(params, structure) for structure in own):
                 return trial, params
             if unheld is None and not any(fits_structure(params, structure) for structure in others):
                 unheld = trial, params
         return unheld or first
 
-    def _next(self) -> Iterator[tuple[int, Params]]:
-        """Yield the unstarted trials, up to the cap and at most `LOOK_AHEAD` beyond the first."""
+    def _iterate_waiting(self) -> Iterator[tuple[int, Params]]:
+        """Yield the trials that have not started, up to the limit and at most `LOOK_AHEAD` beyond the first."""
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
                 return
             if trial in self._beyond:
                 continue
-            params = self._params(trial)
+            params = self._suggest(trial)
             if params is None:
                 return
             yield trial, params
 
-    def _params(self, trial: int) -> Params | None:
+    def _suggest(self, trial: int) -> Params | None:
+        """Return the parameters of a trial; None if the searcher has none for it now."""
         if trial in self._waiting:
             return self._waiting[trial]
         if self.exhausted:
@@ -514,16 +515,17 @@ class Upcoming:
 
 def fits_structure(params: Params, structure: str) -> bool:
     """Return whether a trial with these parameters would build this structure."""
-    return Hyperparameters(params).agree(_reads(structure))
+    return Hyperparameters(params).agree(_parse_reads(structure))
 
 
 @lru_cache(maxsize=1024)
-def _reads(structure: str) -> Reads:
+def _parse_reads(structure: str) -> Reads:
+    """Return the reads of hyperparameters that a structure consists of."""
     return from_json(structure)
 
 
 class Pauses:
-    """Decides which open trials pause, resume or are given up, as the sweep's population or scheduler says.
+    """Decides which open trials pause, resume or are given up, by the rule of the population or the scheduler.
 
     Without such a rule, no trial pauses.
     """
@@ -535,7 +537,7 @@ class Pauses:
         trials: Mapping[int, OpenTrial],
         reword: Callable[[str], str] = str,
     ) -> None:
-        """Initialize with all open trials by number; the mapping may change later. ``reword`` changes reasons."""
+        """Initialize; ``trials`` are the open ones by number, kept up to date. ``reword`` changes reasons for users."""
         self._reword = reword
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
@@ -544,26 +546,26 @@ class Pauses:
         self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return a new open trial of the search, with its decision epochs."""
+        """Return an open trial of the search, with the epochs at which its rule decides."""
         return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
 
-    def why(self, trial: OpenTrial) -> str | None:
-        """Return why a trial must pause now; None if it may continue."""
+    def explain_pause(self, trial: OpenTrial) -> str | None:
+        """Return why a trial must pause after its last epoch; None if it may continue."""
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
             return None
         why = self._rule.holds(place)
         return None if why is None else self._reword(why)
 
-    def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
-        """Return the interruption of a trial that pauses at its present epoch; None if it continues."""
-        why = self.why(trial)
+    def make_pause(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
+        """Return the event that interrupts a trial because it must pause now; None if it may continue."""
+        why = self.explain_pause(trial)
         if not why:
             return None
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
-    def note(self, trial: int, *, paused: bool) -> None:
-        """Record whether a trial is paused."""
+    def record(self, trial: int, *, paused: bool) -> None:
+        """Record that a trial pauses, or that it does not any more."""
         if paused:
             self._count += 1
             self._positions[trial] = self._count
@@ -571,15 +573,15 @@ class Pauses:
             self._positions.pop(trial, None)
 
     def position(self, trial: int) -> int:
-        """Return the position of a trial in the order of pauses, in which trials resume; 0 if it is not paused."""
+        """Return the position of a paused trial in the order in which trials resume, from 1; 0 for other trials."""
         return self._positions.get(trial, 0)
 
-    def ready(self, again: Iterable[int]) -> int | None:
-        """Return the first of these trials that its rule does not hold; None if all are held."""
-        return next((trial for trial in again if not self.why(self._trials[trial])), None)
+    def find_ready(self, again: Iterable[int]) -> int | None:
+        """Return the first of these trials that need not pause any longer; None if all must."""
+        return next((trial for trial in again if not self.explain_pause(self._trials[trial])), None)
 
-    def last(self) -> int | None:
-        """Return the paused trial to resume anyway, because nothing is running and nothing is left to start.
+    def find_last(self) -> int | None:
+        """Return the paused trial to resume although its rule holds it, since nothing else is left to train.
 
         None if no trial is paused, or its rule does not want any of them resumed.
         """
@@ -588,10 +590,10 @@ class Pauses:
             return None
         return next((number for number, one in self._trials.items() if one.state.place == place), None)
 
-    def dropped(self, *, rest: bool) -> list[TrialEnded]:
-        """Return the ends of paused trials that their rule gives up.
+    def list_given_up(self, *, rest: bool) -> list[TrialEnded]:
+        """Return the ends of the paused trials that their rule gives up.
 
-        ``rest``: nothing is running and `last` returned None, so that no paused trial can resume (see `Pausing`).
+        ``rest``: nothing is running and `find_last` returned None, so that no paused trial can resume (see `Pausing`).
         """
         if self._rule:
             reasons = self._rule.dropped(rest=rest)

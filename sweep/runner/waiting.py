@@ -17,7 +17,7 @@ SETTLE_LOOKS = 2  # looks without a driver after which it has ended: the confirm
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """How the waiting has ended: the condition holds, the sweep ended without it, or the time is over."""
+    """Why the waiting ended: the condition is met, the sweep has ended without that, or the time is over."""
 
     reached: bool
     running: bool
@@ -25,7 +25,7 @@ class Waited:
 
 
 def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float | None, interval_s: float) -> Waited:
-    """Wait until the condition holds, the sweep is no longer run, or the time is over.
+    """Wait until the condition is met, no process runs the sweep any more, or the time is over.
 
     Raises `StoreError` if the log is damaged.
     """
@@ -64,6 +64,7 @@ class _Watch:
         self._judged: tuple[int, bool] | None = None  # number of ended trials, and whether they gave a verdict
 
     def read_on(self) -> None:
+        """Update the state with the new events of the log."""
         with naming(self._folder.log):
             while (events := self._reader.more()) != []:
                 if events is None:  # the log was replaced
@@ -73,6 +74,7 @@ class _Watch:
                     self._standing.observe(event)
 
     def holds(self, condition: Condition) -> bool:
+        """Return whether a condition is met now."""
         if condition.kind != "verdict":
             return conditions.is_met(condition, self._standing, self._read_ranking)
         ended = self._standing.finished

@@ -17,12 +17,12 @@ BY_DEFAULT = {name: field.default for name, field in Training.model_fields.items
 
 
 def list_changed_settings(spec: Spec) -> tuple[str, ...]:
-    """Return the keys of `training` whose values differ from their defaults."""
+    """Return the keys of `training` whose values are not the defaults."""
     return tuple(name for name, value in spec.training.items() if value != BY_DEFAULT[name])
 
 
 def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield the settings that a function or a class other than `KerasTrainable` certainly does not read."""
+    """Yield a problem for each setting that the trainable certainly does not read; not for a `KerasTrainable`."""
     if source.derives_from(KERAS_TRAINABLE):
         return
     if source.is_function:
@@ -49,7 +49,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield the standard hyperparameters that have no effect with the author's own methods or model."""
+    """Yield a problem for each standard hyperparameter without effect with the author's own methods or model."""
     why = source.idle()
     for name in spec.space.names:
         if name in why:
@@ -61,8 +61,8 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
             yield Problem(place, f"it has no effect: {why[known]}", "leave it out, or read it there")
 
 
-def read_sometimes(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters that a `KerasTrainable` reads only for certain models or values of other parameters.
+def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
+    """Return the parameters that a `KerasTrainable` reads only with certain models or values of others.
 
     For example, it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its
     model has any.
@@ -78,6 +78,7 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
+    """Return whether ``lr_schedule`` may be ``plateau`` in a trial."""
     domains = []
     for one in spec.space.parameters:
         if one.name == "lr_schedule":
@@ -85,8 +86,8 @@ def _may_be_a_plateau(spec: Spec) -> bool:
     return any("plateau" in (list_choices(domain) or ("plateau",)) for domain in domains)
 
 
-def another_backend(where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem if Keras would use a backend other than the one that a `KerasTrainable` needs."""
+def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
+    """Yield a problem if Keras would use another backend than TensorFlow for a `KerasTrainable`."""
     if not source.derives_from(KERAS_TRAINABLE):
         return
     try:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Numbers:
-    """Integers ("q") or floats ("d") by row, null if not set; 9 bytes per row."""
+    """Column of integers ("q") or floats ("d"), 9 bytes per row, that grows; rows that were not set are null."""
 
     def __init__(self, typecode: Literal["q", "d"]) -> None:
         self._values: array[float] = array(typecode)
@@ -50,6 +50,7 @@ class Numbers:
             self._values[row] = value
 
     def get(self, row: int) -> float | None:
+        """Return the value of a row; None if it was not set."""
         if row < len(self._valid) and self._valid[row]:
             return self._values[row]
         return None
@@ -60,7 +61,7 @@ class Numbers:
         return any(self._valid)
 
     def filled(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """Return copies of the values and null mask of the first ``rows`` rows."""
+        """Return copies of the first ``rows`` rows, as (values, is null); rows that were not set have the value 0."""
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
@@ -70,7 +71,7 @@ class Numbers:
 
 
 class Objects(Generic[T]):
-    """Values of any type by row, None if not set; equal short texts share memory."""
+    """Column of values of any type that grows; rows that were not set are None. Equal short texts share memory."""
 
     def __init__(self) -> None:
         self._values: list[T | None] = []
@@ -83,12 +84,13 @@ class Objects(Generic[T]):
         self._values[row] = value
 
     def get(self, row: int) -> T | None:
+        """Return the value of a row; None if it was not set."""
         if row < len(self._values):
             return self._values[row]
         return None
 
     def filled(self, rows: int) -> list[T | None]:
-        """Return the values of the first ``rows`` rows."""
+        """Return the first ``rows`` rows; those that were not set are None."""
         return self._values[:rows] + [None] * (rows - len(self._values))
 
 
@@ -118,27 +120,27 @@ NOT_MEASURED = (*EPOCH_KEYS, "timestamp")
 
 
 def column_of_measure(name: str) -> str:
-    """Return the column of a measure: its name, with a prefix if epochs have another column of that name."""
+    """Return the column of metrics.parquet for a measure: ``NAME``, or ``measure.NAME`` if that is taken."""
     taken = name in (*EPOCH_KEYS, *EPOCH_FIELDS) or name.startswith("metric.")
     return f"measure.{name}" if taken else name
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """Time of an event in seconds of the sweep, not counting the time between sessions."""
+    """Time of an event in seconds, without the time between sessions."""
 
     by_driver_s: float | None  # by the drivers' monotonic clocks; None in logs of earlier versions
     by_times_s: float  # by the times of events
     session_s: float  # start of its session
 
     def since(self, earlier: EventTime) -> float:
-        """Return the seconds since an earlier moment."""
+        """Return the seconds between an earlier event and this one."""
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
         return max(self.by_times_s - earlier.by_times_s, 0.0)
 
     def after(self, seconds: float) -> EventTime:
-        """Return the moment ``seconds`` later."""
+        """Return the time that is ``seconds`` later."""
         if self.by_driver_s is None:
             by_driver_s = None
         else:
@@ -159,7 +161,7 @@ class ActiveTime:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Observe the next event; what happens between sessions takes no time."""
+        """Add the time until this event. The time between two sessions does not count."""
         if isinstance(event, SteeringEvent | ModelTested):
             return
         if isinstance(event, SessionStarted):
@@ -176,7 +178,7 @@ class ActiveTime:
 
 
 class TrialRows:
-    """One row per trial, in the order of their starts."""
+    """The columns of ``trials.parquet``, filled by events: one row per trial, in the order in which trials started."""
 
     def __init__(self, objectives: Objectives) -> None:
         self._objectives = objectives
@@ -206,7 +208,7 @@ class TrialRows:
         self.earlier_s = 0.0  # total seconds of earlier sessions
 
     def start(self, event: TrialStarted) -> None:
-        """Add a trial's row."""
+        """Add the row of a trial that starts."""
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
         self.texts["role"].set(row, event.role.value)
@@ -231,7 +233,7 @@ class TrialRows:
         self.null_params.set(row, names_of_nulls(event.params))
 
     def report(self, trial: TrialState, event: EpochReported) -> int:
-        """Add an epoch to a trial's row, and return the row."""
+        """Update a trial's row with an epoch that it reported; return the row's number."""
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
@@ -256,7 +258,7 @@ class TrialRows:
         return row
 
     def end(self, event: TrialEnded) -> None:
-        """Record an end or an interruption."""
+        """Update a trial's row with its end or interruption."""
         row = self.row[event.trial]
         moment = self._moment(event)
         self._share(row, moment)
@@ -282,16 +284,17 @@ class TrialRows:
         self._end_times(row, event, moment)
 
     def mark(self, trial: TrialState) -> None:
-        """Record the note and the star of a trial."""
+        """Copy the trial's note and star to its row."""
         row = self.row[trial.number]
         self.texts["note"].set(row, trial.note or None)
         self.flags["starred"].set(row, trial.starred)
 
     def test(self, trial: TrialState) -> None:
-        """Record the metrics of a trial on the test data."""
+        """Copy the trial's metrics on the test data to its row."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
+        """Return the time of an event without the time between sessions."""
         if event.driven_s is None:
             by_driver_s = None
         else:
@@ -299,6 +302,11 @@ class TrialRows:
         return EventTime(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
     def _end_times(self, row: int, event: TrialEnded, moment: EventTime) -> None:
+        """Set the times of a trial's row at its end or interruption.
+
+        After the first attempt, the trial's start is corrected from when the driver started it to when its worker
+        began.
+        """
         begun = self._begun.get(row) or moment
         facts = event.facts
         is_first = not self._ends.get(row) and begun.session_s == moment.session_s
@@ -318,10 +326,11 @@ class TrialRows:
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
     def _share(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
-        """Charge the other trials of the group their share of the time since the trial's last event.
+        """Add to a trial's row which part of the time since its last event others must bear.
 
-        Each epoch tells how many trials were trained together; until the end, the number of the last epoch applies. If
-        the trial was paused before, only the epoch itself was shared.
+        These are the trials of its group: ``together`` is how many trials were trained together in the epoch that was
+        reported; None at the end, where the number of the last epoch applies. If the trial had been interrupted, only
+        the epoch itself counts, which took ``time_s``.
         """
         if together is None:
             others = self._others.get(row) or 0.0
@@ -341,6 +350,7 @@ class TrialRows:
         self._heard.set(row, moment)
 
     def _measure(self, row: int, name: str, value: float) -> None:
+        """Set the last value of a metric in a trial's row, and the best one if this value is better."""
         last = self.last.setdefault(name, Numbers("d"))
         last.set(row, value)
         if name not in self._maximizes:
@@ -354,21 +364,21 @@ class TrialRows:
             best.set(row, value)
 
     def train_s(self, row: int) -> float:
-        """Return the seconds in a trial's epochs: measured by its worker, else the sum over its epochs."""
+        """Return the seconds of a trial's epochs: as measured by its worker, else their sum in the log."""
         measured = self.floats["train_s"].get(row)
         if measured is None:
             return self._trained.get(row) or 0.0
         return measured
 
     def overhead_s(self, row: int) -> float | None:
-        """Return a trial's share of its worker's seconds outside epochs; None if it has not ended."""
+        """Return a trial's seconds outside of epochs, without those charged to others; None if it has not ended."""
         duration_s = self.floats["duration_s"].get(row)
         if duration_s is None:
             return None
         return max(duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row), 0.0)
 
     def examples_per_s(self, row: int) -> float | None:
-        """Return the mean over the time in which examples were counted; None without any."""
+        """Return a trial's examples per second, averaged over the epochs that reported it; None if none did."""
         examples = self.floats["examples"].get(row)
         timed = self._timed.get(row)
         if examples is None or not timed:
@@ -377,7 +387,7 @@ class TrialRows:
 
 
 class EpochRows:
-    """One row per trial and epoch, in the order of reports."""
+    """The columns of ``metrics.parquet``, filled by events: one row per trial and epoch, in the order of reports."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -388,6 +398,7 @@ class EpochRows:
         self.measures: dict[str, Numbers] = {}
 
     def report(self, trial_row: int, event: EpochReported) -> None:
+        """Add the row of an epoch; ``trial_row`` is the row of its trial in `TrialRows`."""
         row = self.count
         self.count += 1
         self.trial_row.set(row, trial_row)
@@ -400,9 +411,11 @@ class EpochRows:
 
 
 def _set_all(columns: dict[str, Numbers], row: int, values: Mapping[str, float]) -> None:
+    """Set values of one row in the columns of these names; missing columns are added."""
     for name, value in values.items():
         columns.setdefault(name, Numbers("d")).set(row, value)
 
 
 def _add_amount(column: Numbers, row: int, amount: float) -> None:
+    """Add an amount to a number in a column; a null counts as 0."""
     column.set(row, (column.get(row) or 0.0) + amount)

@@ -14,24 +14,24 @@ from sweep.errors import StoreError
 _PROCESS = secrets.token_hex(4)
 
 
-def process() -> str:
-    """Return a name for this process that is unique in a folder shared by several machines, unlike process ids."""
+def get_process_name() -> str:
+    """Return an identifier of this process that is unique even in a folder shared by several machines."""
     return f"{os.getpid()}-{_PROCESS}"
 
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Turn an `OSError` from reading or writing ``path`` into a `StoreError` that names the file and the disk."""
+    """Raise a `StoreError` that names the file and the free space of its disk if the block fails with an `OSError`."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}{_room(path)}") from error
+        raise StoreError(f"{path}: {error.strerror or error}{_describe_free_space(path)}") from error
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path`` that replaces it at the end, so that ``path`` is complete at any time."""
-    aside = path.with_name(f".{path.name}.{process()}")
+    """Yield a temporary path. After the block, the file there replaces ``path``, which is complete at any time."""
+    aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
         try:
             yield aside
@@ -42,7 +42,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """Link a file to another name, or copy it if the file system cannot; neither file may be modified afterwards."""
+    """Make a file available at another path by a hard link, or by a copy if the file system has no links.
+
+    Neither file may be modified afterwards.
+    """
     try:
         os.link(source, target)
     except OSError:
@@ -51,7 +54,7 @@ def link(source: str | Path, target: str | Path) -> None:
 
 @contextmanager
 def removed_if_it_fails(folder: Path) -> Iterator[None]:
-    """Delete a folder if the block that fills it fails, because a full disk needs the space."""
+    """Delete ``folder`` if the block, which fills it, fails: on a full disk, its space is needed."""
     try:
         yield
     except BaseException:
@@ -69,8 +72,8 @@ def flush_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def _room(path: Path) -> str:
-    """Return the free space on the disk of ``path``, as the end of a message; empty if unknown."""
+def _describe_free_space(path: Path) -> str:
+    """Return the free space on the disk of ``path``, in words for the end of a message; empty if unknown."""
     disk = path.absolute()
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent

@@ -17,9 +17,9 @@ from pathlib import Path
 from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.events import convert_to_json_types
 from sweep.store import object_store, remote, sweep_info
-from sweep.store.disk import process, removed_if_it_fails, replacing, storing
+from sweep.store.disk import get_process_name, removed_if_it_fails, replacing, storing
 from sweep.store.locks import HAS_LOCKS, is_locked, lock
-from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
+from sweep.store.object_store import ObjectStore, is_url, mark_as_copy, store_of
 from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
@@ -29,7 +29,7 @@ _BRIEF = "a command of "  # how a holder begins that will release the lock at on
 
 
 class _Inside:
-    """Descriptor for a path in a sweep's folder."""
+    """Descriptor for the path of a file or folder with this name in a sweep's results folder."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -50,43 +50,43 @@ class ResultsFolder:
 
     @property
     def called(self) -> str:
-        """Argument that opens it: the name, or the path if it is not in ``results/``."""
+        """Argument that names the sweep in commands: its name, or its path or URL if it is not in ``results/``."""
         if self.path.parent == Path("results"):
             return self.name
         return self.place
 
     @property
     def address(self) -> str:
-        """Quoted argument for commands such as ``resume``."""
+        """The same as ``called``, quoted for a shell."""
         return shlex.quote(self.called)
 
     @property
     def to_resume(self) -> str:
-        """Command that resumes the sweep."""
+        """Command line that resumes the sweep."""
         return f"python -m sweep resume {self.address}"
 
-    def no_trial(self, trial: int, there: Collection[int]) -> UnknownNameError:
-        """Return an error for a trial that is not among the known ones."""
+    def make_no_trial_error(self, trial: int, there: Collection[int]) -> UnknownNameError:
+        """Return the error that the sweep has no trial of this number; ``there`` are the numbers that it has."""
         if there:
             known = f"it has trials {min(there)} to {max(there)}"
         else:
             known = "no trial was started yet"
         return UnknownNameError.one(self.name, f"has no trial {trial}", known)
 
-    def none_completed(self) -> RefusedError:
-        """Return an error for a sweep without a completed trial."""
+    def make_none_completed_error(self) -> RefusedError:
+        """Return the error that no trial of the sweep has completed."""
         return RefusedError.one(self.name, "no trial has completed", f"see python -m sweep compare {self.address}")
 
     @property
     def place(self) -> str:
-        """Location of the results for users: the path, or the URL in an object store."""
+        """Location of the results in messages: the path, or the URL in an object store."""
         if self.store is None:
             return str(self.path)
         return self.store.url
 
     @property
     def store(self) -> ObjectStore | None:
-        """The place in an object store that this folder is the local copy of; None if it is not a copy."""
+        """The sweep's place in an object store, if this folder is its local copy; otherwise None."""
         return store_of(self.path)
 
     spec = _Inside("spec.yaml")  # the sweep file as given
@@ -118,7 +118,7 @@ class ResultsFolder:
             store = root.below(name)
         if store is not None:
             remote.pull(folder.path, store)
-        aside = cls(results_dir / f".{name}.{process()}")
+        aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
             _check_free(folder)
@@ -138,7 +138,7 @@ class ResultsFolder:
                 if store is None:
                     aside.path.rename(folder.path)
                     return folder
-                stand_for(aside.path, store)
+                mark_as_copy(aside.path, store)
                 with remote.lock_copy(folder.path):
                     if claimed := remote.claim(aside.path, store):
                         aside.path.rename(folder.path)
@@ -152,7 +152,7 @@ class ResultsFolder:
 
     @classmethod
     def exists(cls, results_dir: Path, name: str) -> bool:
-        """Return whether a sweep of this name exists here, or in the store that the folder is the local copy of."""
+        """Return whether a sweep of this name is in the folder or, if that is a local copy, in its object store."""
         root = store_of(results_dir)
         there = root is not None and remote.pull(results_dir / name, root.below(name))
         return there or cls(results_dir / name).info.is_file()
@@ -216,10 +216,11 @@ class ResultsFolder:
 
     @contextmanager
     def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[remote.Writer | None]:
-        """Ensure inside the block that no other process runs this sweep; the lock ends with its process.
+        """Hold the lock of the sweep inside the block, so that no other process runs it. It ends with the process.
 
-        Yield the writer that uploads the log to the object store, at most ``sync_s`` seconds late, or None without a
-        store. ``brief``: the block only appends to the log, so that others wait for the lock instead of giving up.
+        Yield the writer that uploads the log to the object store, at most ``sync_s`` seconds late; None without a
+        store. ``brief``: the block only appends to the log. Other processes then wait for the lock instead of giving
+        up.
 
         Raises:
             RefusedError: naming the process that holds the lock.
@@ -245,7 +246,11 @@ class ResultsFolder:
             os.close(file)
 
     def _await_lock(self, file: int) -> None:
-        """Take the lock, after waiting for holders that release it at once. Raises `RefusedError`."""
+        """Lock the open lock file, waiting for a process that only appends to the log.
+
+        Raises:
+            RefusedError: naming the process that runs the sweep.
+        """
         since = time.monotonic()
         attempts = 0
         while not lock(file):
@@ -258,11 +263,11 @@ class ResultsFolder:
 
     def is_running(self) -> bool:
         """Return whether a living process runs the sweep, on this machine or, with a store, on any."""
-        return self.runs_here or (self.store is not None and object_store.lease_holder(self.store) is not None)
+        return self.runs_here or (self.store is not None and object_store.find_valid_lease(self.store) is not None)
 
     @property
     def driven_since(self) -> float | None:
-        """When the process of this machine that runs the sweep took it, in seconds since 1970; None without one."""
+        """When the process that runs the sweep on this machine locked it, in seconds since 1970; None without one."""
         if not self.runs_here:
             return None
         return (self.path / "lock").stat().st_mtime
@@ -273,6 +278,7 @@ class ResultsFolder:
         return is_locked(self.path / "lock")
 
     def _owner(self) -> str:
+        """Return the text of the lock file, which names the process that holds the lock."""
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
 
 
@@ -283,9 +289,10 @@ def require_locks() -> None:
 
 
 def folders(results_dir: Path) -> list[ResultsFolder]:
-    """Return all folders in ``results_dir`` that are or were meant to be sweeps, by name; empty if it does not exist.
+    """Return the folders of all sweeps in ``results_dir``, sorted by name; empty if it does not exist.
 
-    If it is the local copy of an object store, it is updated first.
+    Folders that were meant to be sweeps, but are damaged, are among them. If ``results_dir`` is the local copy of an
+    object store, it is updated first.
     """
     if not results_dir.is_dir():
         return []
@@ -303,10 +310,10 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
         return used
 
 
-def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
-    """Return sweeps by name, or by location if several have the same name.
+def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
+    """Return sweeps by a name that is unique among them: their own, or their location if several have the same name.
 
-    Each sweep occurs once, even if it was given several times or by several paths.
+    A sweep that was given several times, or by several paths, occurs once.
     """
     folders = {folder.path.resolve(): folder for folder in found}.values()
     counts = Counter(folder.name for folder in folders)
@@ -321,6 +328,7 @@ def told_apart(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
 
 
 def _check_folder_name(name: str) -> None:
+    """Raise `InputError` unless a sweep can have this name, which is that of its results folder."""
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
         not name
@@ -333,8 +341,8 @@ def _check_folder_name(name: str) -> None:
         raise InputError.one("name", f"{name!r} cannot name a results folder, {expected}", "use --name OTHER")
 
 
-def newest(results_dir: Path) -> list[ResultsFolder]:
-    """Return the sweeps in a folder that have begun, the most recently written first."""
+def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
+    """Return the sweeps in a folder that have a log, the most recently written one first."""
     logged = []
     for folder in folders(results_dir):
         if folder.log.exists() and folder.info.exists():
@@ -353,7 +361,7 @@ def free_name(results_dir: Path, name: str) -> str:
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `RefusedError` unless a new sweep can use this folder, because it is absent or empty."""
+    """Raise `RefusedError` unless this folder is absent or empty, so that a new sweep can use it."""
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())
@@ -369,7 +377,7 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:
-    """Return the number of trials in a taken folder and when it last ran, in words, at little cost."""
+    """Return in words how many trials a folder has and when it was last written, without reading its whole log."""
     if folder.log.exists():
         last = folder.log
     else:

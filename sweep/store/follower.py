@@ -12,10 +12,11 @@ REST = 20  # least pause between updates, as a multiple of the last one's durati
 
 
 class Follower(Closing):
-    """A thread that keeps files up to date with the log of a sweep, less often if an update takes longer.
+    """Calls `update` in a thread, to keep files up to date with the log of a sweep.
 
-    The files are derived only from the log. An update that fails, as on a full disk, is logged in the debug log, and
-    the next one starts over. `close` does the last update itself and raises its errors.
+    The files are derived only from the log. The longer an update takes, the less often there is one. An update that
+    fails, as on a full disk, is logged in the debug log, and the next one starts over. `close` does the last update
+    itself and raises its errors.
     """
 
     def __init__(self, files: str, period_s: float) -> None:
@@ -25,7 +26,7 @@ class Follower(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Update the files to the end of the log. Raises `StoreError`, or any other error of the update."""
+        """Stop the thread and update the files to the end of the log. Raises any error of the update."""
         self._closing.set()
         self._thread.join()
         try:
@@ -34,14 +35,15 @@ class Follower(Closing):
             self.drop()
 
     def update(self) -> None:
-        """Update the files to the present log."""
+        """Update the files with what is new in the log."""
         raise NotImplementedError  # subclasses implement it
 
     def drop(self) -> None:
-        """Discard what is known about the files."""
+        """Forget what earlier updates have read and written, so that the next one starts over."""
         raise NotImplementedError  # subclasses implement it
 
     def _follow(self) -> None:
+        """Update the files again and again until `close` is called."""
         pause_s = self._period_s
         while not self._closing.wait(pause_s):
             started = time.perf_counter()

@@ -43,7 +43,7 @@ from sweep.store import log
 
 
 class OutOfOrder(StoreError):
-    """The event cannot follow those before it; no sweep writes such a log."""
+    """An event cannot follow the events before it; no sweep writes such a log."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,24 +88,24 @@ class TrialState:
 
     @property
     def started(self) -> float:
-        """Time of its start, in seconds since 1970."""
+        """Time of the trial's start, in seconds since 1970."""
         return self.start.time
 
     @property
     def ended(self) -> float | None:
-        """Time of its end, in seconds since 1970; None as long as it may continue."""
+        """Time of the trial's end, in seconds since 1970; None as long as it may continue."""
         if self.end is None or self.status in UNFINISHED:
             return None
         return self.end.time
 
     @property
     def paused(self) -> bool:
-        """True if it is paused at a rung until its rule lets it continue."""
+        """True if the trial is paused at a rung until its stopping rule lets it continue."""
         return self.end is not None and self.end.pauses
 
     @property
     def facts(self) -> Facts:
-        """Facts recorded at its end or last interruption."""
+        """Facts that its worker recorded at the trial's end or last interruption."""
         if self.end is None:
             return Facts()
         return self.end.facts
@@ -160,7 +160,7 @@ class SessionChange(NamedTuple):
 
 
 class Steered(NamedTuple):
-    """A person steered the sweep: with a note, a star, further configurations, or changes of the sweep file."""
+    """A person wrote a note, gave a star, added configurations, or changed the sweep file."""
 
     event: SteeringEvent
 
@@ -170,7 +170,7 @@ Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested
 
 
 class Queued(NamedTuple):
-    """A configuration that a person has added, and that person's user name."""
+    """A configuration that a person added, and the user name of that person."""
 
     params: Params
     by: str
@@ -182,9 +182,9 @@ def format_configuration(params: Params) -> str:
 
 
 class Ledger:
-    """The states of all trials by number, in the order of their starts.
+    """The states of all trials by number, in the order of their starts, computed from the events of a log.
 
-    With ``keep_epochs`` they have the metrics of all epochs, otherwise only of the last.
+    With ``keep_epochs``, a state has the metrics of all epochs of its trial, otherwise only those of the last.
     """
 
     def __init__(self, *, keep_epochs: bool = True) -> None:
@@ -200,7 +200,7 @@ class Ledger:
         self._keep_epochs = keep_epochs
 
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
-        """Observe the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
+        """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
         Raises:
             StoreError: naming the log, if it is damaged or impossible.
@@ -210,7 +210,11 @@ class Ledger:
                 yield self.observe(event), end
 
     def observe(self, event: Event) -> Change:
-        """Process the next event of the log. Raises `OutOfOrder` without any change if the event is impossible."""
+        """Process the next event of the log and return the change that it makes.
+
+        Raises:
+            OutOfOrder: without any change, if the event is impossible here.
+        """
         if type(event) is EpochReported:  # fast path: nearly all events are epochs
             return self._report(event)
         match event:
@@ -224,7 +228,7 @@ class Ledger:
             case TrialEnded():
                 return self._end(event)
             case ModelTested():
-                trial = self._find(event.trial)
+                trial = self._get_trial(event.trial)
                 trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: no others should follow
                 return Tested(trial, event)
             case SessionStarted() | SessionEnded():
@@ -234,7 +238,8 @@ class Ledger:
         raise TypeError(f"{event!r} is no event")
 
     def _report(self, event: EpochReported) -> Reported:
-        trial = self.trials.get(event.trial) or self._find(event.trial)
+        """Add a reported epoch to its trial, which has resumed if it was interrupted. Raises `OutOfOrder`."""
+        trial = self.trials.get(event.trial) or self._get_trial(event.trial)
         if event.epoch <= trial.epoch:
             raise OutOfOrder(f"epoch {event.epoch} of trial {event.trial} was reported before")
         if trial.status is not Status.RUNNING:
@@ -253,7 +258,8 @@ class Ledger:
         return Reported(trial, event)
 
     def _end(self, event: TrialEnded) -> Interrupted | Reopened | Ended:
-        trial = self._find(event.trial)
+        """End or interrupt a trial, or reopen a failed one. Raises `OutOfOrder` if it has ended before."""
+        trial = self._get_trial(event.trial)
         if event.status is Status.PRUNED and event.reason == ON_REQUEST:  # logs of early releases do not have ``asked``
             event = structs.replace(event, asked=True)
         reopens = event.again and event.status is Status.INTERRUPTED and trial.status is Status.FAILED
@@ -271,16 +277,16 @@ class Ledger:
         return Ended(trial, event)
 
     def _steer(self, event: SteeringEvent) -> Steered:
-        """Carry out what a person did. No request is carried out twice."""
+        """Apply a person's note, star, added configurations or changes. Raises `OutOfOrder` if that was done before."""
         if event.request in self.requests:
             raise OutOfOrder(f"request {event.request} was carried out before")
         match event:
             case NoteWritten(trial=None, text=text):
                 self.note = text
             case NoteWritten(trial=int(number), text=text):
-                self._find(number).note = text
+                self._get_trial(number).note = text
             case TrialStarred(trial=number, starred=starred):
-                self._find(number).starred = starred
+                self._get_trial(number).starred = starred
             case ConfigurationsEnqueued():
                 for params in event.configurations:
                     self.queue[format_configuration(params)] = Queued(params, event.by)
@@ -291,7 +297,8 @@ class Ledger:
         self.requests.add(event.request)
         return Steered(event)
 
-    def _find(self, number: int) -> TrialState:
+    def _get_trial(self, number: int) -> TrialState:
+        """Return the state of a trial. Raises `OutOfOrder` if it was never started."""
         trial = self.trials.get(number)
         if trial is None:
             raise OutOfOrder(f"trial {number} was never started")
@@ -299,9 +306,9 @@ class Ledger:
 
 
 def renumber_for_search(change: Change) -> Event | None:
-    """Return the event with its trial's number in the search; None if it is not about a trial of the search.
+    """Return the event of a change as the searcher sees it: with the trial's number within the search.
 
-    Events of sessions stay as they are.
+    Events of sessions are returned unchanged. None if the event is not about a trial of the search.
     """
     if isinstance(change, SessionChange):
         return change.event
@@ -330,8 +337,8 @@ def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn an `OutOfOrder` inside the block into a `StoreError` that names the log and how to repair it."""
+    """Raise a `StoreError` that names the log and how to repair it if the block raises `OutOfOrder`."""
     try:
         yield
     except OutOfOrder as error:
-        raise StoreError(f"{path}: {error}; {log.way_out(path)}") from error
+        raise StoreError(f"{path}: {error}; {log.make_repair_hint(path)}") from error

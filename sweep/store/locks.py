@@ -19,7 +19,9 @@ HAS_LOCKS = fcntl is not None
 
 
 def lock(file: int, *, shared: bool = False) -> bool:
-    """Lock an open file for as long as it is open; return False if another process has locked it.
+    """Lock an open file until it is closed, without waiting; return False if another process has locked it.
+
+    With ``shared``, others may hold shared locks of the file at the same time.
 
     Raises:
         StoreError: if the file system does not support locks.
@@ -49,7 +51,7 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
-    """Hold the lock of a file inside the block, after waiting until it is free."""
+    """Wait until no other process holds the lock of a file, and hold it inside the block."""
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

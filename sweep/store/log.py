@@ -50,7 +50,7 @@ class Log(Closing):
         with storing(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             try:
-                good_bytes = _good_bytes(self._file)
+                good_bytes = _find_torn_record(self._file)
                 os.ftruncate(self._file, good_bytes)
             except (OSError, StoreError) as error:
                 os.close(self._file)
@@ -62,7 +62,7 @@ class Log(Closing):
             flush_folder(path.parent.parent)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Write all events or, raising `StoreError`, none. Written events survive the death of this process."""
+        """Write all events, or none and raise `StoreError`. Written events survive the death of this process."""
         data = b"".join(map(encode, events))
         if self._copy is not None:
             self._copy.check()
@@ -105,7 +105,7 @@ def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                raise StoreError(f"{_locate_error(path, offset, damage)}; {way_out(path)}") from damage
+                raise StoreError(f"{_locate_error(path, offset, damage)}; {make_repair_hint(path)}") from damage
             if not line.endswith(b"\n"):
                 return
             try:
@@ -126,7 +126,7 @@ _SESSION_ENDED = b'{"event":"session_ended"'
 
 
 def is_steered(path: Path) -> bool:
-    """Return whether a log has changes of the sweep file or configurations that were added."""
+    """Return whether a person has changed the sweep file or added configurations, according to a log."""
     if not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -134,7 +134,7 @@ def is_steered(path: Path) -> bool:
 
 
 def is_steered_after_end(path: Path) -> bool:
-    """Return whether a sweep was changed or added to after its last session had ended."""
+    """Return whether a person has changed or added anything since the sweep's last session ended."""
     if not path.exists() or not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -143,20 +143,21 @@ def is_steered_after_end(path: Path) -> bool:
 
 
 def read_changes(path: Path) -> Iterator[SweepChanged]:
-    """Yield the changes of the sweep file in a log, without decoding the other events."""
+    """Yield the changes of the sweep file that a log records, without decoding the other events."""
     for event in _read_beginning_with(path, _CHANGE):
         if isinstance(event, SweepChanged):
             yield event
 
 
 def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
-    """Yield the events of a log by which people have added configurations, without decoding the others."""
+    """Yield the events of a log in which a person added configurations, without decoding the other events."""
     for event in _read_beginning_with(path, _ADDITION):
         if isinstance(event, ConfigurationsEnqueued):
             yield event
 
 
 def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
+    """Yield the events whose records begin with these bytes; an incomplete last record is ignored."""
     if not path.exists() or not path.stat().st_size:
         return
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -170,7 +171,7 @@ def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
-    """Return the events that begin at these bytes. Raises `StoreError`."""
+    """Return the events that begin at these byte positions of a log. Raises `StoreError`."""
     events = []
     with storing(path), path.open("rb") as file:
         for start in starts:
@@ -191,36 +192,47 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 
 
 def mark(path: Path, end: int) -> str:
-    """Return a short digest of the bytes before ``end``, which distinguishes logs of the same length."""
+    """Return a digest of the last bytes before ``end``, by which a log is recognized that was replaced by another."""
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
-def is_another(path: Path, end: int, known: str) -> bool:
-    """Return whether a log differs from the one read to byte ``end`` with digest ``known``: cut, repaired or new."""
+def was_replaced(path: Path, end: int, known: str) -> bool:
+    """Return whether a log was cut, repaired or replaced since it was read.
+
+    Arguments:
+        end: the byte up to which it was read.
+        known: the `mark` of that byte.
+    """
     return end > 0 and (path.stat().st_size < end or mark(path, end) != known)
 
 
-def way_out(path: Path) -> str:
-    """Return a hint for repairing a damaged log."""
+def make_repair_hint(path: Path) -> str:
+    """Return a hint with the command that repairs a damaged log."""
     return f"keep what can be read with: python -m sweep repair {ResultsFolder(path.parent).address}"
 
 
 def _locate_error(path: Path, offset: int, error: StoreError) -> str:
+    """Return the message of an error in the record at byte ``offset``, with the file and the line."""
     with path.open("rb") as file:
         line = 1 + sum(block.count(b"\n") for block in _read_blocks(file.fileno(), offset))
     return f"{path}:{line}: {error}"
 
 
 def _read_blocks(file: int, size: int) -> Iterator[bytes]:
+    """Yield the next ``size`` bytes of an open file in blocks."""
     while size > 0 and (block := os.read(file, min(size, 1 << 20))):
         size -= len(block)
         yield block
 
 
-def _good_bytes(file: int) -> int:
-    """Return the byte at which a torn last record begins, else the size. Raises `StoreError` for an unknown record."""
+def _find_torn_record(file: int) -> int:
+    """Return the byte at which an incomplete last record begins; the size of the file if the last one is complete.
+
+    Raises:
+        StoreError: if the last record is complete, but not one that this version knows.
+    """
     if os.fstat(file).st_size == 0:
         return 0
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:

@@ -46,12 +46,12 @@ _URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
 
 
 class StoreAway(StoreError):
-    """An object store does not answer, or refuses to."""
+    """An object store does not answer or refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object in a listing."""
+    """An object in a listing of a store: its key, size and tag."""
 
     key: str
     size: int  # bytes
@@ -70,18 +70,18 @@ class ObjectStore:
         return ObjectStore(f"{self.url}/{name}", self.backend)
 
     def get(self, key: str) -> tuple[bytes, str] | None:
-        """Return an object and its tag; None if there is none."""
+        """Return the content and the tag of an object; None if there is none."""
         import obstore
 
         try:
-            with self._talking(key):
-                found = obstore.get(self._opened, self._full(key))
+            with self._raising_store_away(key):
+                found = obstore.get(self._client, self._full_key(key))
                 return bytes(found.bytes()), found.meta["e_tag"] or ""
         except FileNotFoundError:
             return None
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Return several objects, read concurrently; None for each that is missing."""
+        """Return the contents of several objects, read concurrently; None for each that is missing."""
 
         def one(key: str) -> bytes | None:
             found = self.get(key)
@@ -91,14 +91,14 @@ class ObjectStore:
             return list(pool.map(one, keys))
 
     def put(self, key: str, data: bytes) -> None:
-        """Write a complete object, replacing any earlier one."""
+        """Write an object, replacing any earlier one as a whole."""
         import obstore
 
-        with self._talking(key):
-            obstore.put(self._opened, self._full(key), data)
+        with self._raising_store_away(key):
+            obstore.put(self._client, self._full_key(key), data)
 
     def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
-        """Write an object if the present one has this tag or, with None, if there is none.
+        """Write an object if the present one has the tag ``tag`` or, if that is None, if there is none.
 
         Return the new tag, or None if the condition does not hold. ``data`` must differ from what others write, because
         a refusal may be caused by our own earlier attempt.
@@ -106,10 +106,10 @@ class ObjectStore:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._talking(key):
+        with self._raising_store_away(key):
             try:
                 mode: Any = "create" if tag is None else {"e_tag": tag}
-                return obstore.put(self._opened, self._full(key), data, mode=mode)["e_tag"] or ""
+                return obstore.put(self._client, self._full_key(key), data, mode=mode)["e_tag"] or ""
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
                 pass
         there = self.get(key)
@@ -121,73 +121,79 @@ class ObjectStore:
         """Return all objects whose keys begin with ``prefix/``, sorted by key."""
         import obstore
 
-        with self._talking(prefix):
-            pages = obstore.list(self._opened, self._full(prefix) or None)
-            return sorted((self._entry(one) for page in pages for one in page), key=lambda entry: entry.key)
+        with self._raising_store_away(prefix):
+            pages = obstore.list(self._client, self._full_key(prefix) or None)
+            return sorted(
+                (self._make_stored_object(one) for page in pages for one in page), key=lambda entry: entry.key
+            )
 
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
         """Return the names of the folders in a folder, and its objects."""
         import obstore
 
-        with self._talking(prefix):
-            found = obstore.list_with_delimiter(self._opened, self._full(prefix) or None)
+        with self._raising_store_away(prefix):
+            found = obstore.list_with_delimiter(self._client, self._full_key(prefix) or None)
         return [key.rstrip("/").rpartition("/")[2] for key in found["common_prefixes"]], [
-            *map(self._entry, found["objects"])
+            *map(self._make_stored_object, found["objects"])
         ]
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; missing ones are no error."""
         import obstore
 
-        doomed = [self._full(key) for key in keys]
+        doomed = [self._full_key(key) for key in keys]
         if doomed:
-            with self._talking(doomed[0]):
+            with self._raising_store_away(doomed[0]):
                 try:
-                    obstore.delete(self._opened, doomed)
+                    obstore.delete(self._client, doomed)
                 except FileNotFoundError:  # some stores report this and stop there
                     for key in doomed:
                         with suppress(FileNotFoundError):
-                            obstore.delete(self._opened, key)
+                            obstore.delete(self._client, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Copy files to objects."""
+        """Upload each file to its key."""
         import obstore
 
         def one(given: tuple[Path, str]) -> None:
             path, key = given
-            with self._talking(key):
-                obstore.put(self._opened, self._full(key), path)
+            with self._raising_store_away(key):
+                obstore.put(self._client, self._full_key(key), path)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(one, files))
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
-        """Copy objects to files. Raises FileNotFoundError if an object is missing."""
+        """Download each key to its file. Raises FileNotFoundError if an object is missing."""
         import obstore
 
         def one(given: tuple[str, Path]) -> None:
             key, path = given
             path.parent.mkdir(parents=True, exist_ok=True)
-            with self._talking(key), path.open("wb") as file:
-                for block in obstore.get(self._opened, self._full(key)).stream(min_chunk_size=_BLOCK):
+            with self._raising_store_away(key), path.open("wb") as file:
+                for block in obstore.get(self._client, self._full_key(key)).stream(min_chunk_size=_BLOCK):
                     file.write(block)
 
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(one, keys))
 
     @property
-    def _opened(self) -> Backend:
-        return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _settings())
+    def _client(self) -> Backend:
+        """The obstore client for the bucket of this store."""
+        return self.backend or _open_backend("/".join(self.url.split("/")[:3]), _get_store_variables())
 
-    def _full(self, key: str) -> str:
+    def _full_key(self, key: str) -> str:
+        """Return a key of this store as a key of its bucket."""
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
 
-    def _entry(self, found: Any) -> StoredObject:
-        key = found["path"][len(self._full("-")) - 1 :]
+    def _make_stored_object(self, found: Any) -> StoredObject:
+        """Return an entry of obstore's listing as a `StoredObject`, whose key is relative to this store."""
+        key = found["path"][len(self._full_key("-")) - 1 :]
         return StoredObject(key, found["size"], unquote_tag(found["e_tag"] or ""))
 
     @contextmanager
-    def _talking(self, key: str) -> Iterator[None]:
+    def _raising_store_away(self, key: str) -> Iterator[None]:
+        """Raise `StoreAway` if the block fails because of the store, not for local files or a missing object."""
         from obstore.exceptions import BaseError
 
         try:
@@ -200,10 +206,11 @@ class ObjectStore:
             raise StoreAway(f"{self.url}: {_describe_store_error(error)}") from error
 
 
-def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
-    """Return the store's answer, trying again while it is unavailable, for at most ``patience_s`` seconds.
+def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
+    """Return ``ask()``; if the store is unavailable, try again for at most ``patience_s`` seconds.
 
-    ``look`` is called before each attempt and may raise. Raises `StoreAway` in the end.
+    ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises `StoreAway` when the
+    time is over.
     """
     began = time.monotonic()
     while True:
@@ -217,7 +224,7 @@ def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object
 
 
 def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
-    """Call ``turn`` every ``every_s`` seconds in a thread of its own; return a function that stops it."""
+    """Call ``turn`` every ``every_s`` seconds in a thread with this name; return a function that stops the thread."""
     over = threading.Event()
 
     def run() -> None:
@@ -235,17 +242,17 @@ def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[]
 
 
 def unquote_tag(tag: str) -> str:
-    """Return a tag without quotes, as in listings, because some stores quote it."""
+    """Return an object's tag as listings have it: without the quotes that some stores add."""
     return tag.strip('"')
 
 
 def is_url(text: object) -> bool:
-    """Return whether a text is the URL of a place in a store rather than a folder."""
+    """Return whether a text is a URL in an object store, rather than the path of a folder."""
     return _URL.match(str(text)) is not None
 
 
 def check_url(where: str, url: str) -> str:
-    """Return the URL in the normal form. Raises `InputError` if it is of an unknown kind of store."""
+    """Return a URL in its normal form. Raises `InputError` if it is of an unknown kind of store."""
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -260,28 +267,29 @@ def check_url(where: str, url: str) -> str:
 
 
 def store_of(folder: Path) -> ObjectStore | None:
-    """Return the store that a folder is the local copy of; None for an ordinary folder."""
+    """Return the object store whose local copy this folder is; None for an ordinary folder."""
     try:
         return ObjectStore((folder / STAND_IN).read_text(encoding="utf-8").strip())
     except OSError:
         return None
 
 
-def stand_for(folder: Path, store: ObjectStore) -> None:
-    """Mark a folder as the local copy of a place in a store; safe while other processes read it."""
+def mark_as_copy(folder: Path, store: ObjectStore) -> None:
+    """Mark a folder as the local copy of an object store; other processes may read the mark meanwhile."""
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / STAND_IN) as path:
             path.write_text(store.url, encoding="utf-8")
 
 
-def _settings() -> tuple[tuple[str, str], ...]:
-    """Return the environment variables of stores; other credentials need another client."""
+def _get_store_variables() -> tuple[tuple[str, str], ...]:
+    """Return the environment variables that configure stores. With other values, another client is needed."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
 
 
 @lru_cache(maxsize=64)
 def _open_backend(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
+    """Return obstore's client for the bucket of ``url``; clients are kept by URL and settings. Raises `StoreAway`."""
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
@@ -301,6 +309,7 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_
 
 
 def _is_without_bucket(error: BaseException) -> bool:
+    """Return whether an error says that the whole bucket or container does not exist, rather than one object."""
     return "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error)
 
 
@@ -333,7 +342,7 @@ LEASE_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The process that may write to a sweep."""
+    """The content of a sweep's lease: which process may write to the sweep, and when it last renewed the lease."""
 
     host: str
     process: int
@@ -345,10 +354,12 @@ class Lease:
 
     @classmethod
     def own(cls, token: str, *, released: bool = False) -> Lease:
+        """Return a lease of this process, renewed now."""
         return cls(socket.gethostname(), os.getpid(), _space(), token, time.time(), released, secrets.token_hex(4))
 
     @classmethod
     def parse(cls, data: bytes, store: ObjectStore) -> Lease:
+        """Return the lease in the bytes of an object. Raises `StoreError` if they are unreadable."""
         try:
             return cls(**json.loads(data))
         except (ValueError, TypeError) as error:
@@ -363,19 +374,19 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """True if nobody holds it, as far as this machine can tell."""
+        """True if the lease was released or its process has ended, as far as this machine can tell."""
         if self.released:
             return True
         return self.space == _space() and not _is_alive(self.process)
 
     @property
     def is_own(self) -> bool:
-        """True if this process held it in an earlier session; the copy's lock ensures that only one session runs."""
+        """True if this process got it in an earlier session; a process runs only one session of a sweep at a time."""
         return self.space == _space() and self.process == os.getpid()
 
 
-def lease_holder(store: ObjectStore) -> Lease | None:
-    """Return the lease of the process that runs a sweep, on any machine; None if nobody seems to."""
+def find_valid_lease(store: ObjectStore) -> Lease | None:
+    """Return the lease of the process that runs a sweep, on any machine; None if no lease is renewed any more."""
     found = store.get(LEASE)
     if found is None:
         lease = None
@@ -387,6 +398,7 @@ def lease_holder(store: ObjectStore) -> Lease | None:
 
 
 def _space() -> str:
+    """Return a name for the boot and the process namespace of this machine, in which a process id is unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -395,7 +407,7 @@ def _space() -> str:
 
 
 def now() -> float:
-    """Return seconds on a clock that continues while the machine sleeps, if it has one."""
+    """Return the seconds of a clock that also runs while the machine sleeps, if the system has one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 

@@ -27,37 +27,48 @@ from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.follower import Follower
 from sweep.store.sweep_info import VERSION
-from sweep.store.tables import AS_JSON, LAYOUT, METADATA, History, TableBuilder, Tables, of_log, of_numbers, write
+from sweep.store.tables import (
+    AS_JSON,
+    LAYOUT,
+    METADATA,
+    History,
+    TableBuilder,
+    Tables,
+    build_tables,
+    make_numeric_array,
+    write,
+)
 
 
 def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
-    """Return the tables of a sweep as its log is now; writes nothing.
+    """Return the tables of a sweep as its log is now, without writing anything.
 
-    ``metrics`` lists the wanted columns of that table, which may be missing; None: all. Files made from another log are
-    ignored. Raises `StoreError`.
+    ``metrics`` lists the columns of that table to read, some of which may be missing; None reads all. Table files that
+    were made from another log are ignored. Raises `StoreError`.
     """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
         files = _open_tables(folder, stack)
-        history = _written(files, folder)
+        history = _read_history(files, folder)
         if history is None:
             behind = None
         else:
-            behind = behind_bytes(history, folder.log)
+            behind = count_bytes_behind(history, folder.log)
         if history is not None and behind == 0:
             return _read_stored(files, folder, history, metrics)
         if history is not None and behind and (history.version, history.layout) == (VERSION, LAYOUT):
             needed = metrics and ("trial", *metrics)
-            found = caught_up(folder, _read_stored(files, folder, history, needed), needed)
+            found = update_tables(folder, _read_stored(files, folder, history, needed), needed)
             if found is not None:
-                return Tables(found.trials, _only(found.metrics, metrics), found.history)
-    found = of_log(folder)
-    return Tables(found.trials, _only(found.metrics, metrics), found.history)
+                return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
+    found = build_tables(folder)
+    return Tables(found.trials, _select_columns(found.metrics, metrics), found.history)
 
 
 def _read_stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
+    """Read both tables from open files; ``metrics`` lists the columns of that table to read, None reads all."""
     with storing(folder.trials):
         names = None
         if metrics is not None:
@@ -70,14 +81,15 @@ def _read_stored(
     return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
 
 
-def _only(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
+def _select_columns(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
+    """Return a table with only those of its columns that are among ``names``; with all if that is None."""
     if names is None:
         return metrics
     return metrics.select([name for name in metrics.column_names if name in names])
 
 
 def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
-    """Open both Parquet files, trials first; return none if one is missing or not Parquet, so that the log is read."""
+    """Open both Parquet files and return them, trials first; return none if one is missing or not Parquet."""
     try:
         # Not as Python files: Arrow's threads may still hold one when the interpreter ends, which then aborts.
         handles = []
@@ -91,8 +103,8 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
         return []
 
 
-def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
-    """Return the history that both files contain.
+def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
+    """Return the history in the metadata of both files: up to which point of the log they were made.
 
     None if they disagree, were not made by sweep, or an earlier version left out something that the log contains.
     """
@@ -114,7 +126,7 @@ def _written(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History 
     return None if has_nulls else history
 
 
-def behind_bytes(history: History, path: Path) -> int | None:
+def count_bytes_behind(history: History, path: Path) -> int | None:
     """Return how many bytes a log has beyond those that tables were made from; None if they were made from another log.
 
     0 if the log is missing, because then the tables are all there is.
@@ -124,13 +136,13 @@ def behind_bytes(history: History, path: Path) -> int | None:
     beyond = path.stat().st_size - history.log_bytes
     if history.mark is None:
         return None if beyond else 0
-    if log.is_another(path, history.log_bytes, history.mark):
+    if log.was_replaced(path, history.log_bytes, history.mark):
         return None
     return beyond
 
 
 def read_columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
-    """Return those of the named columns that the table has, as Python values: JSON decoded, None for null."""
+    """Return those of the named columns that the table has, as Python values: JSON decoded, nulls as None."""
     values_by_name: dict[str, list[object]] = {}
     for name in names:
         if name not in table.column_names:
@@ -149,14 +161,14 @@ _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 
 def total(table: pa.Table, name: str) -> float | None:
-    """Return the sum of a column of numbers; None if the table lacks it."""
+    """Return the sum of a column of numbers; None if the table has no such column."""
     if name not in table.column_names:
         return None
     return float(numbers(table, name).sum())
 
 
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
-    """Return a column of numbers, with ``missing`` in place of nulls or of a missing column."""
+    """Return a column of numbers; ``missing`` takes the place of nulls, or of a column that the table lacks."""
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
     column = table[name].combine_chunks()
@@ -183,11 +195,11 @@ _LAST = (*ADDED_UP, CO2, *LAST_OF_TRIALS)  # columns that are known one by one, 
 _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 
 
-def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
-    """Return the tables as the log is now; None if that requires reading the whole log.
+def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
+    """Return stored tables updated to the end of the log; None if that requires reading the whole log.
 
-    ``names`` lists the wanted columns of ``stored.metrics``, including ``trial``; if empty, that table is not updated.
-    None: all.
+    ``names`` lists the wanted columns of ``stored.metrics``, including ``trial``; None for all. If it is empty, that
+    table is not updated.
     """
     try:
         builder = _resume_builder(folder, stored.history)
@@ -198,39 +210,46 @@ def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None
 
 
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
-    """Return a builder with only the unfinished trials, in their state where the tables end. Raises `StoreError`."""
+    """Return a builder that has observed what the tables have of the unfinished trials, to observe the rest of the log.
+
+    Raises:
+        StoreError: if the log is damaged.
+    """
     builder = TableBuilder.of(folder)
     open_trials = dict(history.unfinished or ())
     pauses = dict(history.pauses)
     sessions = dict(history.sessions)
     start = min(open_trials.values(), default=history.log_bytes)
-    builder.go_on(History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start))
+    builder.continue_from(
+        History(log_bytes=start), _get_total_before(pauses, start), _get_total_before(sessions, start)
+    )
     for place, line in _read_lines(folder.log, start, history.log_bytes):
         found = _TRIAL.match(line)
         if found and int(found[1]) in open_trials:
             builder.observe(decode(line), place)
         elif line.startswith(_SESSION):
-            builder.go_on(History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0))
-    builder.go_on(history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0))
+            builder.continue_from(History(log_bytes=place), pauses.get(place, 0.0), sessions.get(place, 0.0))
+    builder.continue_from(history, max(pauses.values(), default=0.0), max(sessions.values(), default=0.0))
     return builder
 
 
 def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
-    """Return stored tables with a builder's trials replacing their own; None if columns have no common type."""
+    """Return stored tables with a builder's trials in place of their own; None if no type fits a column of both."""
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
-    trials = _merged(stored.trials, fresh, again, _trial_group)
+    trials = _merge_table(stored.trials, fresh, again, _trial_group)
     metrics = stored.metrics
     if names is None or names:
         epochs = builder.metrics()
         epochs = epochs.select([name for name in epochs.column_names if names is None or name in names])
-        metrics = _merged(metrics, epochs, again, _epoch_group)
+        metrics = _merge_table(metrics, epochs, again, _epoch_group)
     if trials is None or metrics is None:
         return None
     return Tables(trials, metrics, builder.history())
 
 
 def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file between two bytes, each with the byte at which it begins."""
     with path.open("rb") as file:
         file.seek(start)
         while start < end:
@@ -239,16 +258,19 @@ def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]
             start += len(line)
 
 
-def _merged(
+def _merge_table(
     old: pa.Table, new: pa.Table, replaced: npt.NDArray[np.int64], group: Callable[[str], int]
 ) -> pa.Table | None:
-    """Return the rows of trials that are not replaced and the new rows, sorted by trial; None without a common type."""
+    """Return a table without the rows of the ``replaced`` trials, but with the new rows, sorted by trial.
+
+    ``group`` returns the sort key of a column. None if a column has no type that fits both tables.
+    """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
     if keep[:count].all():
         kept = old.slice(0, count)
     else:
-        kept = old.take(of_numbers(np.flatnonzero(keep)))
+        kept = old.take(make_numeric_array(np.flatnonzero(keep)))
     joined = _append_table(kept, new, group)
     if joined is None:
         return None
@@ -256,16 +278,19 @@ def _merged(
     in_order = bool((np.diff(order) >= 0).all())
     if in_order:
         return joined
-    return joined.take(of_numbers(np.argsort(order, kind="stable")))
+    return joined.take(make_numeric_array(np.argsort(order, kind="stable")))
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
-    """Return the largest of the running totals noted before a place in the log; 0 if there is none."""
+    """Return the last running total that was noted before byte ``place`` of the log; 0 if there is none."""
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
 def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
-    """Return one table below the other, with the columns of both; None if a column has no type for all its values."""
+    """Return the rows of both tables, with the columns of both sorted by ``group``.
+
+    None if a column has no type that fits both tables.
+    """
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
@@ -288,6 +313,7 @@ def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]
 
 
 def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    """Return the column of a field, converted to the field's type; nulls if the table lacks it."""
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table[field.name]
@@ -297,7 +323,7 @@ def _cast_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
-    """Return a field for a column of two tables; None if their types have nothing in common."""
+    """Return a field with a type that fits a column in both tables; None if there is none."""
     if not fields:
         return pa.field(name, pa.null())
     kinds = {field.type for field in fields}
@@ -308,7 +334,7 @@ def _get_common_field(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 
 def _trial_group(name: str) -> int:
-    """Return the position of a column of the trials, in the order of `TableBuilder.trials`, as a group number."""
+    """Return the sort key of a column of the trials, for the order of `TableBuilder.trials`."""
     prefixes = {"param.": 1, NULL_PARAMS: 2, "metric.": 3, "best.": 4, "test.": 5, "overhead.": 7, "numerics.": 8}
     if name in _HEAD:
         return 0
@@ -323,7 +349,7 @@ def _trial_group(name: str) -> int:
 
 
 def _epoch_group(name: str) -> int:
-    """Return the same as `_trial_group` for a column of the metrics."""
+    """Return the sort key of a column of the metrics, for the order of `TableBuilder.metrics`."""
     if name in _EPOCH_HEAD:
         return 0
     return 1 if name.startswith("metric.") else 2
@@ -333,7 +359,7 @@ FIRST_S = 2.0
 
 
 class TableWriter(Follower):
-    """Keeps both tables of a running sweep up to date. Trials that ended in earlier sessions are not read again."""
+    """Keeps both tables of a running sweep up to date, reading no trial again that ended in an earlier session."""
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
@@ -342,7 +368,7 @@ class TableWriter(Follower):
         super().__init__("tables", first_s)
 
     def update(self) -> None:
-        stored, builder = self._parts = self._parts or self._begun()
+        stored, builder = self._parts = self._parts or self._open_stored()
         try:
             if builder.follow(self._folder.log) == self._written:
                 return
@@ -351,7 +377,7 @@ class TableWriter(Follower):
             if stored is None:
                 raise
             tables = None
-        if tables is None:  # requires the whole log, see `caught_up`
+        if tables is None:  # requires the whole log, see `update_tables`
             self._parts = None, TableBuilder.of(self._folder)
             return self.update()
         write(self._folder, tables)
@@ -360,14 +386,18 @@ class TableWriter(Follower):
     def drop(self) -> None:
         self._parts = None
 
-    def _begun(self) -> tuple[Tables | None, TableBuilder]:
+    def _open_stored(self) -> tuple[Tables | None, TableBuilder]:
+        """Return the stored tables, and a builder for the trials that had not ended in them.
+
+        Without usable files, return None and a builder for the whole log.
+        """
         folder = self._folder
         self._written = -1
         with ExitStack() as stack:
             files = _open_tables(folder, stack)
-            history = _written(files, folder)
+            history = _read_history(files, folder)
             is_current = history is not None and (history.version, history.layout) == (VERSION, LAYOUT)
-            if history is not None and is_current and behind_bytes(history, folder.log) is not None:
+            if history is not None and is_current and count_bytes_behind(history, folder.log) is not None:
                 with suppress(StoreError, ValueError):  # damaged files: read the log instead
                     found = _read_stored(files, folder, history, None), _resume_builder(folder, history)
                     self._written = history.log_bytes

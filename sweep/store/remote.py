@@ -32,12 +32,12 @@ from sweep.store.object_store import (
     ObjectStore,
     StoreAway,
     StoredObject,
+    call_patiently,
     check_url,
     is_url,
+    mark_as_copy,
     now,
-    patiently,
     repeat,
-    stand_for,
     unquote_tag,
 )
 
@@ -73,11 +73,12 @@ def local(results: str | Path, where: str = "--results") -> Path:
     digest = hashlib.sha256(url.encode()).hexdigest()[:8]
     folder = _cache() / f"{readable}-{digest}"
     with storing(folder):
-        stand_for(folder, ObjectStore(url))
+        mark_as_copy(folder, ObjectStore(url))
     return folder
 
 
 def _cache() -> Path:
+    """Return the folder for local copies of results: ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder."""
     if given := os.environ.get("SWEEP_CACHE"):
         return Path(given)
     try:
@@ -88,7 +89,7 @@ def _cache() -> Path:
 
 @dataclass(slots=True)
 class _CopyState:
-    """State of the copy on this machine."""
+    """State of a local copy: how much it has of what is in the store. It is kept in a file of the copy."""
 
     first: str | None = None  # tag of the log's first segment, which identifies the sweep among those of the same name
     segments: int = 0  # number of segments in the copy, and number of the next one
@@ -97,6 +98,7 @@ class _CopyState:
 
     @classmethod
     def read(cls, folder: Path) -> _CopyState:
+        """Return the state kept in a folder; an empty one if there is none or it is unreadable."""
         try:
             return cls(**json.loads((folder / _KNOWN).read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -108,10 +110,10 @@ class _CopyState:
 
 
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
-    """Update the copy of a sweep; return whether the store has such a sweep.
+    """Update the local copy of a sweep; return whether the store has such a sweep. Raises `StoreError`.
 
-    If another process of this machine runs the sweep, its copy is current. ``mine``: this process is about to run it.
-    Raises `StoreError`.
+    Nothing is downloaded while another process of this machine runs the sweep, whose copy is current. ``mine``: this
+    process is about to run the sweep.
     """
     with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
@@ -137,7 +139,7 @@ def lock_copy(folder: Path) -> Iterator[None]:
 
 
 class _Replaced(Exception):
-    """Listed objects have disappeared, because a part has replaced segments."""
+    """Objects that were listed have disappeared, because a part has replaced them meanwhile."""
 
 
 def pull_all(results: Path, store: ObjectStore) -> None:
@@ -157,13 +159,14 @@ def pull_all(results: Path, store: ObjectStore) -> None:
 
 
 def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
+    """Download what has changed of a sweep's files and log. Raises `_Replaced` if any of it has disappeared."""
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
     if known.first is not None and known.first != first:
         _set_copy_aside(folder)
         known = _CopyState()
     known.first = first
-    stand_for(folder, store)
+    mark_as_copy(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
     changed = []
     for entry in files:
@@ -193,6 +196,7 @@ def _find_segments(entries: Sequence[StoredObject]) -> list[tuple[int, int, str]
 
 
 def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], known: _CopyState) -> None:
+    """Download the segments of the log that the copy lacks. Raises `_Replaced` if one has disappeared meanwhile."""
     segments = _find_segments(entries)
     if path.exists():
         size = path.stat().st_size
@@ -222,7 +226,7 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[StoredObject], 
 
 
 def _parsed(data: bytes) -> tuple[int, bytes]:
-    """Return the byte of the log at which a segment or part begins, and its content."""
+    """Return the byte of the log at which a downloaded segment or part begins, and its content."""
     head, _, content = data.partition(b"\n")
     return int(json.loads(head)["at"]), content
 
@@ -234,7 +238,7 @@ def _set_copy_aside(folder: Path) -> None:
 
 
 def claim(folder: Path, store: ObjectStore) -> bool:
-    """Create a new sweep in the store, complete; return whether its name was free."""
+    """Create a new sweep in the store; return whether its name was free."""
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
     tag = store.swap("sweep.json", info, None)
@@ -247,7 +251,7 @@ def claim(folder: Path, store: ObjectStore) -> bool:
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:
-    """Delete a sweep from the store, unless it is running or has trained anything."""
+    """Delete a sweep from the store, unless it is running or its log has events."""
     writer = Writer(folder, store)
     with suppress(InputError, StoreAway), writer.held():
         segments = store.get_all([entry.key for entry in store.entries("log")])
@@ -260,22 +264,22 @@ LASTING = "steer-"
 
 
 def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
-    """Leave a request for the process that runs the sweep, wherever it is."""
+    """Put a request into the store for the process that runs the sweep, on any machine."""
     store.put(f"requests/{request}", content)
 
 
 def is_asked(store: ObjectStore, request: str) -> bool:
-    """Return whether a request was not taken yet."""
+    """Return whether a request is still in the store, because no process has received it."""
     return store.get(f"requests/{request}") is not None
 
 
 def answer(store: ObjectStore, name: str, content: bytes) -> None:
-    """Answer a request of another machine."""
+    """Put the answer to a request of another machine into the store."""
     store.put(f"answers/{name}", content)
 
 
 def take_answer(store: ObjectStore, name: str) -> bytes | None:
-    """Return and delete an answer; None if there is none."""
+    """Return the answer of this name and delete it; None if there is none."""
     found = store.get(f"answers/{name}")
     if found is None:
         return None
@@ -284,16 +288,17 @@ def take_answer(store: ObjectStore, name: str) -> bytes | None:
 
 
 def withdraw_stored_request(store: ObjectStore, request: str) -> None:
-    """Delete a request that was not taken."""
+    """Delete a request from the store, if no process has received it yet."""
     store.delete([f"requests/{request}"])
 
 
 def _is_lasting(key: str) -> bool:
+    """Return whether the next process carries a request out if the present one does not."""
     return key.rpartition("/")[2].startswith(LASTING)
 
 
 class Writer:
-    """Uploads what the one driver of a sweep writes, in a thread of its own, and holds the lease."""
+    """Uploads the log and the files of a sweep in a thread, as the only writer; holds the lease."""
 
     def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
         self._folder = folder
@@ -315,7 +320,7 @@ class Writer:
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
-        """Write to the store inside the block, as the only writer.
+        """Upload inside the block, as the only writer of the sweep in the store.
 
         Raises:
             RefusedError: naming the process that is writing.
@@ -355,13 +360,13 @@ class Writer:
             raise StoreError(self._fault)
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Note that the log is complete up to byte ``end``; ``wait`` until that is stored. Raises `StoreError`."""
+        """Note that the log is complete up to byte ``end``; with ``wait``, upload that now. Raises `StoreError`."""
         self._end = end
         if wait:
             self._send_surely()
 
     def _guarded(self, turn: Callable[[], None]) -> None:
-        """Call ``turn``; if the store is unavailable, it is tried again later, and after `AWAY_S` the session ends."""
+        """Call ``turn`` and record a fault if it fails; an unavailable store counts only after `AWAY_S` seconds."""
         try:
             turn()
             self._away_since = None
@@ -373,20 +378,21 @@ class Writer:
             self._fault = str(error)
 
     def _look_after(self) -> None:
+        """Renew the lease if that is due, and receive requests."""
         if now() - self._renewed >= _RENEW_S:
             self.renew_lease()
         self._hear_requests()
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
-        """Send everything, although the store may be unavailable for a while."""
+        """Upload the log; if the store is unavailable, try again for ``most_s`` seconds. Raises `StoreError`."""
         try:
-            patiently(self.send, most_s, self.check)
+            call_patiently(self.send, most_s, self.check)
         except StoreError as error:
             self._fault = str(error)
             raise
 
     def send(self) -> None:
-        """Send complete records that are not in the store yet."""
+        """Upload the complete records of the log that are not in the store yet."""
         with self._busy:
             while (end := self._end) > self._known.bytes:
                 with (self._folder / _LOG).open("rb") as file:
@@ -398,7 +404,7 @@ class Writer:
                     self._merge_segments()
 
     def _create(self, content: bytes) -> None:
-        """Write the next segment. Raises `StoreError` if another process has written it."""
+        """Write the next segment of the log. Raises `StoreError` if another process has written it."""
         known = self._known
         key = f"log/{known.segments:08d}"
         head = json.dumps({"at": known.bytes, "by": self._token}).encode()
@@ -432,9 +438,9 @@ class Writer:
         self._loose_at = known.bytes
 
     def _fence(self) -> None:
-        """Write the next segment, so that a process that held the lease before is refused from now on.
+        """Write an empty segment, so that a former holder of the lease, which would write the same number, is refused.
 
-        No part ever replaces this segment, so its number stays taken.
+        No part ever replaces this segment, so its number stays taken. Requests to the former holder are deleted.
         """
         while True:
             pull(self._folder, self._store, mine=True)
@@ -457,6 +463,7 @@ class Writer:
         self._store.delete(for_former_holder)
 
     def _take(self) -> None:
+        """Take the lease, if necessary after it has expired. Raises `RefusedError` if another process renews it."""
         seen = ""
         since = time.monotonic()
         while True:
@@ -495,6 +502,7 @@ class Writer:
             raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
+        """Replace the lease with this tag by one of this process; return False if it has changed meanwhile."""
         with self._leasing:
             new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:
@@ -504,6 +512,7 @@ class Writer:
             return True
 
     def _hear_requests(self) -> None:
+        """Move the requests in the store into the folder, where the driver looks for them."""
         for entry in self._store.entries("requests"):
             found = self._store.get(entry.key)
             if found is None:  # withdrawn
@@ -515,11 +524,12 @@ class Writer:
             self._store.delete([entry.key])
 
     def stop_threads(self) -> None:
-        """Stop sending and renewing the lease; what was not sent yet stays on this machine."""
+        """Stop uploading and renewing the lease; what was not uploaded stays on this machine."""
         for stop in self._stops:
             stop()
 
     def _close(self) -> None:
+        """Upload what is left and merge this session's segments. Raises `StoreError` that says where the rest is."""
         self.stop_threads()
         if self._fault_reported:
             return

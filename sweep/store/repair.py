@@ -22,7 +22,7 @@ from sweep.store.reading import TableWriter
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Result of a repair."""
+    """Result of a repair: the records kept and lost."""
 
     kept: int  # number of records
     losses: tuple[str, ...]  # in words, with their lines
@@ -56,6 +56,7 @@ def repair_log(folder: ResultsFolder) -> Repaired:
 
 
 def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
+    """Return the readable records that can follow each other, and each loss in words."""
     records: list[bytes] = []
     losses: list[str] = []
     ledger = Ledger(keep_epochs=False)
@@ -67,7 +68,7 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
             gap = _describe_missing_epochs(ledger, event)
-            flaw = f"{len(part)} bytes are no record" if event is None else _flaw(ledger, event)
+            flaw = f"{len(part)} bytes are no record" if event is None else _observe_or_explain(ledger, event)
             for why in (gap, flaw):
                 if why:
                     losses.append(f"line {number}: {why}")
@@ -75,7 +76,7 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
                 records.append(part)
     if torn:
         losses.append(f"line {len(lines) + 1}: {len(torn)} bytes are the beginning of a record")
-    return records, [*losses, *_missing(ledger)]
+    return records, [*losses, *_list_lost_trials(ledger)]
 
 
 def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
@@ -94,8 +95,8 @@ def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
                 yield from _split_records(part)
 
 
-def _flaw(ledger: Ledger, event: Event) -> str | None:
-    """Observe an event; if it cannot follow the earlier ones, return why."""
+def _observe_or_explain(ledger: Ledger, event: Event) -> str | None:
+    """Let the ledger process an event; return why it cannot follow the earlier ones, or None if it can."""
     try:
         ledger.observe(event)
     except OutOfOrder as error:
@@ -114,8 +115,8 @@ def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
     return None
 
 
-def _missing(ledger: Ledger) -> list[str]:
-    """Return the trials whose records are all lost, in words; a resumed sweep trains them."""
+def _list_lost_trials(ledger: Ledger) -> list[str]:
+    """Return a line for each trial whose records are all lost; `resume` trains it."""
     known = range(max(ledger.trials, default=-1) + 1)
     losses = []
     for trial in known:
@@ -125,6 +126,7 @@ def _missing(ledger: Ledger) -> list[str]:
 
 
 def _set_log_aside(log: Path) -> Path:
+    """Keep the damaged log under a free name next to it, too; return that path."""
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

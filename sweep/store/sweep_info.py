@@ -31,7 +31,7 @@ SHARES = ("acc", "accuracy", "error_rate")
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric contains one of these words."""
+    """Return whether the name of a metric contains one of these words as a whole word."""
     return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
 
 
@@ -84,7 +84,7 @@ FIRST_RACE = 1
 
 
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
-    """Return a resolved sweep file without keys that are null, with what was the default when the sweep began."""
+    """Return a resolved sweep file without null keys, with the former defaults of keys whose default has changed."""
     found = {}
     for key, value in resolved.items():
         if value is not None:
@@ -99,7 +99,7 @@ def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Mapping:
-    """Descriptor for a mapping in the file, found by these keys; empty if it is missing."""
+    """Descriptor for the mapping at a path of keys in the file; empty if it is missing."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
@@ -154,7 +154,7 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The resolved sweep file without the changes of `resume --set` and without null keys."""
+        """The resolved sweep file before the changes of `resume --set`, without null keys."""
         content = self.content.get("file")
         return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
@@ -173,7 +173,7 @@ class SweepInfo:
 
     @property
     def first_spec_text(self) -> str:
-        """The same as text."""
+        """The resolved sweep file before the changes in the log, as text."""
         return json.dumps(_as_begun(self.first_spec))
 
     @property
@@ -186,7 +186,7 @@ class SweepInfo:
 
     @property
     def race_version(self) -> object:
-        """Version of the rule by which the finalists of a confirmation drop out."""
+        """Version of the rule by which the finalists of the confirmation drop out."""
         return self.confirm.get("race", FIRST_RACE)
 
     @property
@@ -206,7 +206,7 @@ class SweepInfo:
 
     @property
     def folds(self) -> int | None:
-        """Number of folds of a cross-validation; None without one."""
+        """Number of folds of the cross-validation; None without one."""
         return _parse_whole_number(self.spec.get("folds"))
 
     @property
@@ -238,12 +238,12 @@ class SweepInfo:
 
     @property
     def memo(self) -> bool:
-        """True if results of earlier sweeps may be used."""
+        """True if trials of the sweep may use results of earlier sweeps."""
         return self.content.get("memo") is not False
 
     @property
     def is_mixed(self) -> bool:
-        """True if the sweep continued with other code than it began with."""
+        """True if some trials were trained with other code than that with which the sweep began."""
         return bool(self.source.get("changed"))
 
     @property
@@ -256,7 +256,7 @@ class SweepInfo:
 
     @property
     def identity(self) -> Mapping[str, object] | None:
-        """Everything that training depends on except parameters, seed, epochs and data; None if it was not recorded.
+        """Everything that results depend on besides parameters, seed, epochs and data; None if it was not recorded.
 
         The keys describe each value in words.
         """
@@ -289,7 +289,7 @@ class SweepInfo:
 
     @property
     def doubt(self) -> str | None:
-        """Why the results do not follow from `identity`, parameters and seeds; None if they do."""
+        """Why the same `identity`, parameters and seed may give other results; None if no reason is known."""
         match self.content:
             case {"spec": {"training": {"strategy": "parameter_server"}}}:
                 return "a parameter server's workers train asynchronously, and no two trials are alike"
@@ -300,8 +300,8 @@ class SweepInfo:
         return None
 
 
-def differing(sweeps: Iterable[SweepInfo]) -> list[str]:
-    """Return in which points the identities of sweeps differ, in words; empty if one of them is unknown."""
+def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
+    """Return in words in what the identities of sweeps differ; empty if one of them is unknown."""
     known = [sweep.identity for sweep in sweeps]
     identities = []
     for identity in known:
@@ -334,6 +334,7 @@ def parse_sweep_info(path: Path, text: bytes) -> SweepInfo:
 
 
 def _parse_whole_number(value: object) -> int | None:
+    """Return a value if it is an integer and not a boolean, else None."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return None
@@ -354,7 +355,7 @@ TIMEOUT_S = 10
 
 
 def provenance(project_dir: Path) -> dict[str, object]:
-    """Return everything that could explain a different result, as JSON types; null for what is unknown.
+    """Return what may explain a different result, such as versions, hardware and commit; null for what is unknown.
 
     Imports none of the packages and uses no accelerator. ``project_dir`` is the folder of the code.
     """
@@ -366,12 +367,12 @@ def provenance(project_dir: Path) -> dict[str, object]:
         "cpus": cpus(),
         "memory_bytes": memory_bytes(),
         "gpus": gpus(),
-        "packages": {"sweep": VERSION, **{name: version_of(name) for name in PACKAGES}},
+        "packages": {"sweep": VERSION, **{name: get_package_version(name) for name in PACKAGES}},
         "git": _git(project_dir),
     }
 
 
-def version_of(package: str) -> str | None:
+def get_package_version(package: str) -> str | None:
     """Return the installed version of a package; None if it is not installed."""
     from importlib import metadata  # only some commands need it
 
@@ -382,7 +383,7 @@ def version_of(package: str) -> str | None:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Return name, memory and driver of each GPU that CUDA shows this process; empty without a driver."""
+    """Return name, memory and driver of each GPU that CUDA shows to this process; empty without a driver."""
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
@@ -403,10 +404,10 @@ def gpus() -> list[dict[str, str]]:
 
 
 def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
-    """Return the GPUs that CUDA shows with this CUDA_VISIBLE_DEVICES (None: not set), in its order.
+    """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order.
 
-    ``gpus`` are UUIDs by index. The list ends at the first invalid entry (CUDA C++ programming guide, environment
-    variables).
+    ``gpus`` are UUIDs by index; None: the variable is not set. The list ends at the first invalid entry (CUDA C++
+    programming guide, environment variables).
     """
     if setting is None:
         return list(gpus)
@@ -455,7 +456,7 @@ def _git(folder: Path) -> dict[str, object] | None:
 
 
 def _run_command(*command: str) -> str | None:
-    """Return the output of a program; None if it is missing, fails or hangs."""
+    """Return the output of a program; None if it is missing, fails or takes too long."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")
     except (OSError, subprocess.SubprocessError):

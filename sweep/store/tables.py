@@ -71,7 +71,7 @@ METADATA = b"sweep"  # key of the history in the metadata of both files
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Position in the log up to which tables were made, and the course of its sessions."""
+    """Up to which byte of the log tables were made, and what is needed to continue them from there."""
 
     log_bytes: int = 0
     started: float | None = None  # seconds since 1970
@@ -129,7 +129,7 @@ class TableBuilder:
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
     def observe(self, event: Event, place: int = 0) -> None:
-        """Observe an event, which begins at byte ``place`` of the log."""
+        """Process an event that begins at byte ``place`` of the log."""
         match self._ledger.observe(event):
             case Reported(trial, report):
                 self._epochs.report(self._trials.report(trial, report), report)
@@ -158,17 +158,17 @@ class TableBuilder:
         self._last = event.time if self._last is None else max(self._last, event.time)
 
     def follow(self, path: Path) -> int:
-        """Observe new events of a log; return the total number of bytes observed."""
+        """Process the new events of a log; return the byte up to which it has been read."""
         with ledger.naming(path):
             for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
                 self.observe(event, self._log_bytes)
                 self._log_bytes = end
         return self._log_bytes
 
-    def go_on(self, history: History, pauses_s: float, earlier_s: float) -> None:
-        """Continue where an earlier builder ended, keeping this builder's trials.
+    def continue_from(self, history: History, pauses_s: float, earlier_s: float) -> None:
+        """Set the position in the log and the course of the sessions to those of ``history``; keep the trials.
 
-        ``pauses_s`` and ``earlier_s`` are the seconds between and within earlier sessions.
+        ``pauses_s`` and ``earlier_s`` are the seconds between and within the sessions before that position.
         """
         self._log_bytes = history.log_bytes
         self._pauses = list(history.pauses)
@@ -187,7 +187,7 @@ class TableBuilder:
         self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
-        """Return the history of the log so far."""
+        """Return the position in the log and the course of the sessions so far."""
         trials = self._ledger.trials
         unfinished = []
         for number, place in self._begun.items():
@@ -223,9 +223,9 @@ class TableBuilder:
         whole = _make_number_arrays(rows.integers, count)
         flags = {}
         for name, column in rows.flags.items():
-            flags[name] = of_numbers(*column.filled(count), pa.bool_())
+            flags[name] = make_numeric_array(*column.filled(count), pa.bool_())
         floats = _make_number_arrays(rows.floats, count)
-        params = {f"param.{name}": of_params(column.filled(count)) for name, column in rows.params.items()}
+        params = {f"param.{name}": make_param_array(column.filled(count)) for name, column in rows.params.items()}
         last = _make_number_arrays(rows.last, count, "metric.")
         best = _make_number_arrays(rows.best, count, "best.")
         tested = _make_number_arrays(rows.tested, count, "test.")
@@ -233,9 +233,9 @@ class TableBuilder:
             first = self._objectives[0][0]
         else:
             first = ""
-        train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
+        train_s = make_array([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
-        examples_per_s = of_list([rows.examples_per_s(row) for row in range(count)], pa.float64())
+        examples_per_s = make_array([rows.examples_per_s(row) for row in range(count)], pa.float64())
         available = {**texts, **whole, **flags, "examples_per_s": examples_per_s}
         absent = set()
         for name in OF_COPIES:
@@ -265,7 +265,7 @@ class TableBuilder:
             "ended_at": _times(rows.floats["ended_at"], count),
             "duration_s": floats["duration_s"],
             "train_s": train_s,
-            "overhead_s": of_list(overhead_s, pa.float64()),
+            "overhead_s": make_array(overhead_s, pa.float64()),
             **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._added_up(count),
@@ -279,6 +279,7 @@ class TableBuilder:
         return table.sort_by("trial")  # trials may start out of order
 
     def _added_up(self, count: int) -> dict[str, pa.Array]:
+        """Return the measures that are summed over the epochs of each trial, and the CO2 by their energy."""
         sums = self._trials.added_up
         columns = {}
         for name in ADDED_UP:
@@ -304,26 +305,28 @@ class TableBuilder:
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
-            "trial": _make_number_array(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
-            "trial_id": ids.take(of_numbers(trial_row)),
-            "epoch": of_numbers(epoch),
+            "trial": _make_number_array(self._trials.integers["trial"], trials).take(make_numeric_array(trial_row)),
+            "trial_id": ids.take(make_numeric_array(trial_row)),
+            "epoch": make_numeric_array(epoch),
             **fields,
             **{f"metric.{name}": _make_number_array(column, count) for name, column in rows.metrics.items()},
             **{column_of_measure(name): _make_number_array(column, count) for name, column in rows.measures.items()},
         }
-        return _make_table(columns, {}).take(of_numbers(order))
+        return _make_table(columns, {}).take(make_numeric_array(order))
 
 
 def _encode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return changed keys of a sweep file as JSON types."""
     return {key: convert_to_json_types(value) for key, value in settings.items()}
 
 
 def _decode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return changed keys of a sweep file from JSON types."""
     return {key: convert_from_json_types(value) for key, value in settings.items()}
 
 
-def of_log(folder: ResultsFolder) -> Tables:
-    """Return the tables of a sweep, made from its whole log. Raises `StoreError`."""
+def build_tables(folder: ResultsFolder) -> Tables:
+    """Build the tables of a sweep from its whole log. Raises `StoreError`."""
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
     return builder.tables()
@@ -355,7 +358,7 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
     as_json = {}
     for name, (kind, values) in columns.items():
         if kind == "param":
-            arrays[name], is_json = of_params(values)
+            arrays[name], is_json = make_param_array(values)
             if is_json:
                 as_json[name] = AS_JSON
         else:
@@ -375,17 +378,18 @@ def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[
 # pa.array() imports pandas, which takes longer than everything else here; these functions make the same arrays.
 
 
-def of_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of one type as an array; None becomes null, NaN stays a value."""
+def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an Arrow array of a type; None becomes null, NaN stays a value."""
     if kind == pa.null():
         return pa.nulls(len(values))
     null = np.fromiter((value is None for value in values), np.bool_, len(values))
     if kind != pa.string():
-        return of_numbers(np.array([value or 0 for value in values], _DTYPES[kind]), null, kind)
+        return make_numeric_array(np.array([value or 0 for value in values], _DTYPES[kind]), null, kind)
     return _strings([(value or "").encode() for value in values], null)
 
 
 def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return encoded texts as an Arrow array."""
     offsets = np.cumsum([0, *map(len, texts)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
@@ -393,10 +397,10 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
     return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _pack_bits(~null), *held])
 
 
-def of_numbers(
+def make_numeric_array(
     values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
 ) -> pa.Array:
-    """Return numbers as an array, by default of their own type; NaN stays a value."""
+    """Return numbers as an Arrow array, by default of their own type; NaN stays a value."""
     if kind is None:
         kind = pa.from_numpy_dtype(values.dtype)
     if kind == pa.bool_():
@@ -407,6 +411,7 @@ def of_numbers(
 
 
 def _pack_bits(values: npt.NDArray[Any]) -> pa.Buffer:
+    """Return booleans as an Arrow bitmap."""
     return pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
 
 
@@ -414,11 +419,12 @@ _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 
 def _make_number_array(column: Numbers, rows: int) -> pa.Array:
-    return of_numbers(*column.filled(rows))
+    """Return the first ``rows`` rows of a column of numbers as an Arrow array."""
+    return make_numeric_array(*column.filled(rows))
 
 
 def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str = "") -> dict[str, pa.Array]:
-    """Return columns as arrays, with a prefix before their names."""
+    """Return columns of numbers as Arrow arrays by name, with ``prefix`` before each name."""
     arrays = {}
     for name, column in columns.items():
         arrays[f"{prefix}{name}"] = _make_number_array(column, rows)
@@ -426,17 +432,20 @@ def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str =
 
 
 def _times(column: Numbers, rows: int) -> pa.Array:
+    """Return a column of seconds since 1970 as an Arrow array of timestamps."""
     values, null = column.filled(rows)
-    return of_numbers(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
+    return make_numeric_array(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
 
 
 def _texts(column: Objects[str], rows: int) -> pa.Array:
+    """Return a column of texts as an Arrow array."""
     return _array(column.filled(rows), pa.string())
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
+    """Return values as an Arrow array of a type; texts that are not valid Unicode are escaped."""
     try:
-        return of_list(values, kind)
+        return make_array(values, kind)
     except UnicodeEncodeError:  # a lone surrogate, from a traceback or a file name
         texts: list[str | None] = []
         for value in values:
@@ -444,11 +453,11 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
                 texts.append(None)
             else:
                 texts.append(str(value).encode("utf-8", "backslashreplace").decode())
-        return of_list(texts, pa.string())
+        return make_array(texts, pa.string())
 
 
-def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
-    """Return a typed column of one parameter, and whether it is JSON text because no single type fits its values."""
+def make_param_array(values: Sequence[object]) -> tuple[pa.Array, bool]:
+    """Return a parameter's values as an Arrow array, and whether they became JSON text because no type fits all."""
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1
@@ -457,7 +466,7 @@ def of_params(values: Sequence[object]) -> tuple[pa.Array, bool]:
         texts: list[str | None] = []
         for value in values:
             texts.append(None if value is None else json.dumps(convert_to_json_types(value)))
-        return of_list(texts, pa.string()), True
+        return make_array(texts, pa.string()), True
     return _array(values, kind), False
 
 
@@ -486,6 +495,7 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def _escape_formulas(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    """Return texts with an apostrophe before those that a spreadsheet would take for formulas."""
     import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
 
     formulas = pc.match_substring_regex(texts, _FORMULA)

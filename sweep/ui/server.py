@@ -21,7 +21,7 @@ from aiohttp import web
 from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
 from sweep.runner import resuming
-from sweep.store.folder import ResultsFolder, free_name, told_apart
+from sweep.store.folder import ResultsFolder, free_name, name_uniquely
 from sweep.store.object_store import store_of
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, prefilling, shells, trial_facts
@@ -397,7 +397,7 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
     names = request.query.getall("sweep", [])
     if not 1 < len(names) <= MOST_COMPARED:
         raise InputError.one("sweep", f"names {len(names)} sweeps, expected 2 to {MOST_COMPARED}")
-    return [*told_apart(_open_folder(request, name) for name in names).values()]
+    return [*name_uniquely(_open_folder(request, name) for name in names).values()]
 
 
 async def _show_comparison(request: web.Request) -> web.Response:

@@ -84,7 +84,7 @@ def read_trials(
     by_number = {trial.trial: at for at, trial in enumerate(sweep.trials)}
     for number in numbers:
         if number not in by_number:
-            raise folder.no_trial(number, by_number.keys())
+            raise folder.make_no_trial_error(number, by_number.keys())
     found = []
     for number in numbers:
         row = by_number[number]

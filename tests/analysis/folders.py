@@ -9,7 +9,7 @@ from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Sta
 from sweep.progress import SHARE
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import of_log, write
+from sweep.store.tables import build_tables, write
 
 Run = tuple[dict[str, Value], Status, list[dict[str, float]]]
 """Parameters, what became of the trial, and the metrics of each epoch."""
@@ -58,7 +58,7 @@ def sweep_of(tmp_path: Path) -> Callable[..., ResultsFolder]:
         with Log(folder.log) as log:
             log.append(events)
         if ended is not None:
-            write(folder, of_log(folder))
+            write(folder, build_tables(folder))
         return folder
 
     return make

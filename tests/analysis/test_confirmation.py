@@ -81,7 +81,7 @@ def test_a_race_does_not_depend_on_the_order_of_its_trials() -> None:
 @pytest.mark.parametrize(("share", "count"), [(0.5, 2), (0.9, 2), (1.4, 4), (None, 5)])
 def test_the_budget_decides_how_many_are_raced(share: float | None, count: int) -> None:
     rules = Rules(seeds=8, finalists=5, share=share, repeats=1, folds=None)
-    found = confirmation.candidates(searched([1.0 + n for n in range(9)]), rules)
+    found = confirmation.list_candidates(searched([1.0 + n for n in range(9)]), rules)
     assert len(confirmation.finalists(found, rules, math.inf if share is None else share * 90)) == count
 
 
@@ -92,7 +92,7 @@ def test_repeats_of_the_search_leave_out_what_they_tell_from_the_best() -> None:
         for a, loss in ((0, 1.0), (1, 1.1), (2, 30.0))
         for repeat, noise in enumerate((0.0, 1.0 + a, -1.0))
     ]
-    assert len(confirmation.finalists(confirmation.candidates(runs, rules), rules, math.inf)) == 2
+    assert len(confirmation.finalists(confirmation.list_candidates(runs, rules), rules, math.inf)) == 2
     assert confirmation.run_race([run(5, 1.0)], RULES).over.startswith("a single configuration is left")
     assert confirmation.run_race([], RULES).over.startswith("no configuration is left")
 

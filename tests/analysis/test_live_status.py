@@ -23,7 +23,7 @@ from sweep.analysis.live_status import (
     Standing,
     ThinnedCurve,
 )
-from sweep.analysis.survival import Survival, seconds_left, survival
+from sweep.analysis.survival import Survival, estimate_seconds_left, estimate_survival
 from sweep.events import (
     EpochReported,
     Event,
@@ -318,7 +318,7 @@ def test_an_event_costs_microseconds_and_old_trials_nothing() -> None:
 
 
 def test_without_losses_all_train_to_the_end() -> None:
-    all_of_them = survival({1: 5, 2: 5}, {})
+    all_of_them = estimate_survival({1: 5, 2: 5}, {})
     assert (all_of_them.share(0, 9), all_of_them.epochs(0, 9), all_of_them.epochs(4, 9)) == (1.0, 9.0, 5.0)
     assert all_of_them.epochs(9, 9) == 0.0
 
@@ -335,14 +335,14 @@ def test_shares_multiply_along_the_epochs() -> None:
 
 def test_trials_that_run_count_as_far_as_they_came() -> None:
     """Ten began, nine of them ended at epoch 1: the tenth tells that trials go on beyond."""
-    seen = survival({1: 10, 2: 1, 3: 1}, {1: 9})
+    seen = estimate_survival({1: 10, 2: 1, 3: 1}, {1: 9})
     assert seen.after(1) == pytest.approx(0.1)
     assert seen.after(3) == seen.after(1)
 
 
 def test_failures_before_the_first_epoch_count() -> None:
-    assert survival({1: 3}, {0: 1}).after(0) == pytest.approx(3 / 4)
-    assert survival({}, {0: 4, 2: 0}).after(0) == pytest.approx(1 / 5)
+    assert estimate_survival({1: 3}, {0: 1}).after(0) == pytest.approx(3 / 4)
+    assert estimate_survival({}, {0: 4, 2: 0}).after(0) == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_failures_before_the_first_epoch_count() -> None:
     ],
 )
 def test_free_workers_take_the_next_trial(there: list[float], waiting: int, slots: int, expected: float) -> None:
-    assert seconds_left(there, waiting, 10.0, slots) == expected
+    assert estimate_seconds_left(there, waiting, 10.0, slots) == expected
 
 
 RULES = [

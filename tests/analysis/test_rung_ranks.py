@@ -10,7 +10,7 @@ import pytest
 from folders import story
 
 from sweep.analysis import rung_ranks
-from sweep.analysis.search_efficiency import metric_at_units
+from sweep.analysis.search_efficiency import read_metric_at_units
 from sweep.events import EpochReported, Status
 from sweep.progress import HUNDREDTHS, UnitReports
 from sweep.render.tables import rung_lines
@@ -133,7 +133,7 @@ def test_with_minutes_rungs_are_where_the_rule_itself_sees_them(sweep_of: Callab
             is_last = isinstance(event, EpochReported) and event.epoch == len(shares[event.trial])
             if isinstance(one, EpochReported) and one.epoch < HUNDREDTHS and not is_last:
                 seen[one.trial, one.epoch - 1] = one.metrics["acc"]
-    np.testing.assert_array_equal(metric_at_units(read, "acc", units, HUNDREDTHS), seen)
+    np.testing.assert_array_equal(read_metric_at_units(read, "acc", units, HUNDREDTHS), seen)
 
 
 def test_without_shares_nothing_is_said(sweep_of: Callable[..., ResultsFolder]) -> None:

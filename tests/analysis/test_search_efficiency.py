@@ -52,11 +52,11 @@ def test_too_little_to_order(sweep_of) -> None:
 
 
 def test_accuracies_have_the_noise_of_their_examples() -> None:
-    noise = ranking.noise_of_metric("val_accuracy", 0.9, 1000)
+    noise = ranking.compute_sampling_error("val_accuracy", 0.9, 1000)
     assert noise is not None
     assert (noise.low, noise.high) == (pytest.approx(0.8799, abs=1e-4), pytest.approx(0.9171, abs=1e-4))
     assert noise.difference == pytest.approx(1.96 * (2 * 0.09 / 1000) ** 0.5, rel=1e-4)
-    enough = ranking.noise_of_metric("val_accuracy", 0.9, ranking.examples_for(0.01, 0.3))
+    enough = ranking.compute_sampling_error("val_accuracy", 0.9, ranking.count_needed_examples(0.01, 0.3))
     assert enough is not None
     assert 0.0099 < enough.difference <= 0.01
     names = (
@@ -86,23 +86,23 @@ def test_configurations_as_columns(sweep_of) -> None:
 
 
 def test_losses_have_the_noise_of_their_examples() -> None:
-    noise = ranking.noise_of_metric("val_loss", 0.3, 400, 0.8)
+    noise = ranking.compute_sampling_error("val_loss", 0.3, 400, 0.8)
     assert noise is not None
     assert (noise.low, noise.high) == (
         pytest.approx(0.3 - 1.96 * 0.04, rel=1e-4),
         pytest.approx(0.3 + 1.96 * 0.04, rel=1e-4),
     )
     assert noise.difference == pytest.approx(1.96 * 0.8 * (2 / 400) ** 0.5, rel=1e-4)
-    assert ranking.noise_of_metric("val_loss", 0.3, 400) is None
-    assert ranking.noise_of_metric("val_auc", 0.3, 400, 0.8) is None
-    assert ranking.noise_of_metric("val_loss", 0.3, 0, 0.8) is None
+    assert ranking.compute_sampling_error("val_loss", 0.3, 400) is None
+    assert ranking.compute_sampling_error("val_auc", 0.3, 400, 0.8) is None
+    assert ranking.compute_sampling_error("val_loss", 0.3, 0, 0.8) is None
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0])
 def test_if_all_examples_are_right_or_wrong_others_may_not_be(level: float) -> None:
-    noise = ranking.noise_of_metric("val_accuracy", level, 360)
+    noise = ranking.compute_sampling_error("val_accuracy", level, 360)
     assert noise is not None
     assert noise.deviation == 0
-    near = ranking.noise_of_metric("val_accuracy", abs(level - 1 / 360), 360)
+    near = ranking.compute_sampling_error("val_accuracy", abs(level - 1 / 360), 360)
     assert near is not None
     assert near.difference < noise.difference < 2 * near.difference

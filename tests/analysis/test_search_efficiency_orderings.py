@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweep.analysis.search_efficiency import correlation, find_best_by_budget
+from sweep.analysis.search_efficiency import compute_correlation, find_best_by_budget
 from sweep.space.objectives import Objective
 
 HIGH, LOW = Objective("acc", "maximize"), Objective("loss", "minimize")
@@ -43,7 +43,7 @@ def test_what_found_nothing_costs_all_the_same() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=20))
 def test_rank_correlation_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
     one, other = zip(*pairs, strict=True)
-    told = correlation(one, other)
+    told = compute_correlation(one, other)
     if len(set(one)) == 1 or len(set(other)) == 1:
         assert told is None
         return
@@ -53,7 +53,7 @@ def test_rank_correlation_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None
 
 
 def test_of_two_nothing_is_told() -> None:
-    assert correlation([1, 2], [1, 2]) is None
-    perfect = correlation(range(9), range(9))
+    assert compute_correlation([1, 2], [1, 2]) is None
+    perfect = compute_correlation(range(9), range(9))
     assert perfect is not None
     assert (perfect.value, perfect.low) == (1.0, None)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sweep.analysis.survival import Foresight, reported
+from sweep.analysis.survival import Foresight, simulate_reports
 from sweep.schedulers.early_termination import build_scheduler
 from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median
 from sweep.space.objectives import Objective
@@ -19,7 +19,9 @@ RULES = [Asha(1, None, 3), Hyperband(min_iter=1), Median()]
 def test_made_up_trials_are_judged_by_the_rule(rule: EarlyTermination, objective: Objective) -> None:
     scheduler = build_scheduler(rule, objective, 27)
     epochs = (*scheduler.decision_epochs(27), 27)
-    ends = [max(reported(scheduler, objective, trial, loss, epochs)) for trial, loss in enumerate([0.1] * 5 + [0.9])]
+    ends = [
+        max(simulate_reports(scheduler, objective, trial, loss, epochs)) for trial, loss in enumerate([0.1] * 5 + [0.9])
+    ]
     assert ends[0] == 27
     assert ends[-1] < 27
 

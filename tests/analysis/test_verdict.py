@@ -202,15 +202,15 @@ def confirmation(*rows: Confirmed, over: str = "", decided: bool = False, metric
         (
             confirmation(confirmed(1), confirmed(2, is_baseline=True, mean=None)),
             "The baseline has no fresh seeds yet. First is X, but 2 of 2 finalists could be the best, and the race "
-            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search was 0.25 too "
-            "hopeful.",
+            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search overestimated "
+            "it by 0.25.",
         ),
         (
             confirmation(confirmed(1, is_baseline=True), confirmed(2, reason=BROKEN, difference=None)),
             "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline. First is "
             "X, but 1 of 2 finalists could be the best; 1 finalist did not complete with a fresh seed, and the race "
-            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search was 0.25 too "
-            "hopeful.",
+            "goes on. Its val_acc was 0.7500 in the search and is 0.5000 with fresh seeds: the search overestimated "
+            "it by 0.25.",
         ),
         (
             confirmation(
@@ -234,7 +234,7 @@ def confirmation(*rows: Confirmed, over: str = "", decided: bool = False, metric
             ),
             "The best configuration beats the baseline by 0.25 (0.12 to 0.5) over 8 fresh seeds. Best is X, told apart "
             "from 1 other finalist (one is left). Its val_acc was 0.7500 in the search and is 0.8750 with fresh seeds, "
-            "0.6250 on the test data: the search was 0.12 too modest.",
+            "0.6250 on the test data: the search underestimated it by 0.12.",
         ),
         (
             confirmation(confirmed(1, None), confirmed(2, is_baseline=True, low=None)),

@@ -1,7 +1,7 @@
 import dataclasses
 import json
 
-from sweep.analysis.verdict import listed_sweeps
+from sweep.analysis.verdict import list_summaries
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
 
@@ -18,7 +18,7 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
     (results / "broken").mkdir()
     (results / "broken" / "log.jsonl").touch()
     with running.lock():
-        listed = {one.name: one for one in listed_sweeps(results)}
+        listed = {one.name: one for one in list_summaries(results)}
     assert {name: one.state for name, one in listed.items()} == {
         "done": "finished",
         "stopped": "budget",
@@ -39,4 +39,4 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
 
 
 def test_a_folder_without_sweeps_lists_none(tmp_path):
-    assert listed_sweeps(tmp_path) == listed_sweeps(tmp_path / "absent") == []
+    assert list_summaries(tmp_path) == list_summaries(tmp_path / "absent") == []

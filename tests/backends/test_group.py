@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from sweep.backends import Ends, Job, Moves, Order, Progress, Steps, checkpoints, is_released, orders
+from sweep.backends import Ends, Job, Moves, Order, Progress, Steps, checkpoints, is_released, request_orders
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Assignment, EpochReported, OutOfMemory, Report, Stopped, Trainable
@@ -301,4 +301,4 @@ class Giving:
     ],
 )
 def test_few_trials_are_shared_out(count: int, left: int | None, most: int, idle: int, expected: int) -> None:
-    assert len(orders(Giving(count, left), "w", most, idle)) == expected  # type: ignore[arg-type]  # a driver that only gives
+    assert len(request_orders(Giving(count, left), "w", most, idle)) == expected  # type: ignore[arg-type]  # a driver that only gives

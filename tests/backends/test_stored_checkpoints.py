@@ -15,7 +15,7 @@ from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status
 from sweep.space.objectives import Objective
-from sweep.store.object_store import ObjectStore, stand_for
+from sweep.store.object_store import ObjectStore, mark_as_copy
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("light_collections")
@@ -77,7 +77,7 @@ def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(tmp_path: P
 
 def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, store: ObjectStore) -> None:
     folder = tmp_path / "copy"
-    stand_for(folder, store)
+    mark_as_copy(folder, store)
     for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3)):
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)

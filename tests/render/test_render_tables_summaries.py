@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sweep.analysis.ranking import noise_of_metric
+from sweep.analysis.ranking import compute_sampling_error
 from sweep.analysis.search_efficiency import BestByBudget, Control, Correlation, RungPrediction, SearchEfficiency
 from sweep.render.tables import efficiency_lines, held_out_lines
 
@@ -43,5 +43,5 @@ def test_what_is_not_known_is_not_told() -> None:
     assert "as the best" in list(efficiency_lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]
     assert list(held_out_lines(None)) == []
     assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(
-        held_out_lines(noise_of_metric("acc", 0.9, 1000))
+        held_out_lines(compute_sampling_error("acc", 0.9, 1000))
     )

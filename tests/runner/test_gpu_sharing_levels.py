@@ -47,7 +47,7 @@ def test_a_gain_is_that_of_the_same_structures(speeds: dict[str, float], factor:
 @given(st.floats(1, 100e9), st.floats(1e9, 100e9))
 def test_what_is_packed_fits(peak: float, whole: float) -> None:
     shares = {trials: whole / trials for trials in TRIALS}
-    found = gpu_sharing.fitting(peak, shares)
+    found = gpu_sharing.count_fitting_trials(peak, shares)
     assert found == 1 or peak * gpu_sharing.HEADROOM <= shares[found]
     assert all(peak * gpu_sharing.HEADROOM > shares[trials] for trials in TRIALS if trials > found)
 
@@ -55,7 +55,7 @@ def test_what_is_packed_fits(peak: float, whole: float) -> None:
 @given(st.lists(st.integers(1, 64), min_size=len(TRIALS), max_size=len(TRIALS)), st.sampled_from(TRIALS))
 def test_levels_run_ever_more_trials(counts: list[int], most: int) -> None:
     at_once = dict(zip(TRIALS, counts, strict=True))
-    found = gpu_sharing.levels_to_try(at_once, most)
+    found = gpu_sharing.list_levels_to_try(at_once, most)
     assert found[0] == 1
     assert max(found) <= most
     assert [at_once[trials] for trials in found] == sorted({at_once[trials] for trials in found})
@@ -66,11 +66,11 @@ def test_speeds_are_those_of_full_gpus() -> None:
         return EpochsOnShare(trial, "s", gpus, begun, ended, 100.0 if gpus == 0.5 else 150.0)
 
     alone = [epoch(0, 0, 10), epoch(0, 10, 20)]
-    assert gpu_sharing.speeds(alone, 2, 2) == {}, "nobody was beside it"
-    assert gpu_sharing.speeds([*alone, epoch(1, 15, 21)], 2, 2) == {}, "half of the time somebody was"
-    assert gpu_sharing.speeds([*alone, epoch(1, 0, 11), epoch(1, 11, 20)], 2, 2) == {"s": 100.0}
-    assert gpu_sharing.speeds([epoch(0, 0, 10, 1.0)], 1, 1) == {"s": 150.0}
-    assert gpu_sharing.speeds([], 1, 1) == {}
+    assert gpu_sharing.measure_speeds(alone, 2, 2) == {}, "nobody was beside it"
+    assert gpu_sharing.measure_speeds([*alone, epoch(1, 15, 21)], 2, 2) == {}, "half of the time somebody was"
+    assert gpu_sharing.measure_speeds([*alone, epoch(1, 0, 11), epoch(1, 11, 20)], 2, 2) == {"s": 100.0}
+    assert gpu_sharing.measure_speeds([epoch(0, 0, 10, 1.0)], 1, 1) == {"s": 150.0}
+    assert gpu_sharing.measure_speeds([], 1, 1) == {}
 
 
 def card(trials: int, *, kernel_share: float) -> float:
@@ -94,7 +94,9 @@ def card(trials: int, *, kernel_share: float) -> float:
 )
 def test_on_a_simulated_card(speed: Callable[[int], float], peak_gb: float, expected: int) -> None:
     shares = {trials: 24e9 / trials - 0.75e9 for trials in TRIALS}
-    tried = gpu_sharing.levels_to_try({trials: trials for trials in TRIALS}, gpu_sharing.fitting(peak_gb * 1e9, shares))
+    tried = gpu_sharing.list_levels_to_try(
+        {trials: trials for trials in TRIALS}, gpu_sharing.count_fitting_trials(peak_gb * 1e9, shares)
+    )
     measured: dict[int, dict[str, float]] = {}
     decision = Decision(1, False)
     for _ in TRIALS:
@@ -109,12 +111,12 @@ def test_on_a_simulated_card(speed: Callable[[int], float], peak_gb: float, expe
 
 def test_short_epochs_are_taken_together() -> None:
     short = [EpochsOnShare(0, "s", 1.0, 0.1 * n, 0.1 * (n + 1), 100.0 + n) for n in range(30)]
-    assert gpu_sharing.speeds(short[:10], 1, 1) == {}, "a second is no measure"
+    assert gpu_sharing.measure_speeds(short[:10], 1, 1) == {}, "a second is no measure"
     whole = short[0]
     for one in short[1:]:
         whole = gpu_sharing.merge_epochs(whole, one)
     assert (whole.begun, whole.ended) == (0.0, pytest.approx(3.0))
-    assert gpu_sharing.speeds(short, 1, 1)["s"] == pytest.approx(gpu_sharing.speeds([whole], 1, 1)["s"])
+    assert gpu_sharing.measure_speeds(short, 1, 1)["s"] == pytest.approx(gpu_sharing.measure_speeds([whole], 1, 1)["s"])
     other = EpochsOnShare(0, "s", 0.5, 3.0, 3.1, 50.0)
     assert gpu_sharing.merge_epochs(whole, other) == other
     assert gpu_sharing.merge_epochs(None, other) == other

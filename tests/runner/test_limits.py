@@ -34,9 +34,9 @@ def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
 def test_gpu_hours_count_what_is_under_way() -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
     limits = Limits(parse_spec(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"))
-    limits.drive(3600, 3600)
+    limits.set_times(3600, 3600)
     assert limits.reached is None
-    limits.drive(5400, 5400)
+    limits.set_times(5400, 5400)
     assert limits.reached == "budget of 3 GPU hours"
 
 

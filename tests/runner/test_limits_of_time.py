@@ -29,11 +29,11 @@ def test_no_epoch_within_the_bound() -> None:
     clock.now += 110
     one.hear(0, 1)
     clock.now += 110
-    assert list(one.overdue()) == []
+    assert list(one.list_overdue()) == []
     clock.now += 11
-    assert list(one.overdue()) == [(0, "no epoch within 2 minutes (resources.epoch_minutes)")]
+    assert list(one.list_overdue()) == [(0, "no epoch within 2 minutes (resources.epoch_minutes)")]
     one.end(0)
-    assert list(one.overdue()) == []
+    assert list(one.list_overdue()) == []
 
 
 def test_a_trial_takes_hours_over_all_its_workers_and_sessions() -> None:
@@ -46,22 +46,22 @@ def test_a_trial_takes_hours_over_all_its_workers_and_sessions() -> None:
     one.begin(0)
     clock.now += 0.15 * HOUR
     one.hear(0, 9)
-    assert list(one.overdue()) == []
+    assert list(one.list_overdue()) == []
     clock.now += 0.1 * HOUR
-    assert list(one.overdue()) == [(0, "took more than 1 hours (resources.trial_hours)")]
+    assert list(one.list_overdue()) == [(0, "took more than 1 hours (resources.trial_hours)")]
 
 
 def test_without_a_bound_it_follows_from_what_was_measured() -> None:
     one, clock = watch()
     one.begin(0)
     clock.now += 100 * HOUR
-    assert list(one.overdue()) == []  # nothing is known yet
+    assert list(one.list_overdue()) == []  # nothing is known yet
     one.hear(0, 1)
     one.begin(1)
     clock.now += 1000 * HOUR
-    assert list(one.overdue()) == []
+    assert list(one.list_overdue()) == []
     clock.now += HOUR + 1
-    assert [number for number, _ in one.overdue()] == [0, 1]
+    assert [number for number, _ in one.list_overdue()] == [0, 1]
 
 
 def test_a_quick_trial_is_given_minutes_and_a_first_epoch_an_hour() -> None:
@@ -72,9 +72,9 @@ def test_a_quick_trial_is_given_minutes_and_a_first_epoch_an_hour() -> None:
     one.begin(1)
     clock.now += 10 * MINUTE + 2.0
     reason = "no epoch within 10 minutes, far longer than any before (resources.epoch_minutes)"
-    assert list(one.overdue()) == [(0, reason)]
+    assert list(one.list_overdue()) == [(0, reason)]
     clock.now += 50 * MINUTE + 9.0
-    assert [number for number, _ in one.overdue()] == [0, 1]
+    assert [number for number, _ in one.list_overdue()] == [0, 1]
 
 
 def test_a_driver_that_was_stopped_blames_no_trial() -> None:
@@ -86,11 +86,11 @@ def test_a_driver_that_was_stopped_blames_no_trial() -> None:
     assert one.is_due()
     clock.now += HOUR  # Ctrl-Z
     assert one.is_due()
-    assert list(one.overdue()) == []
+    assert list(one.list_overdue()) == []
     for _ in range(61):
         clock.now += 1.0
         assert one.is_due()
-    assert [number for number, _ in one.overdue()] == [0]
+    assert [number for number, _ in one.list_overdue()] == [0]
 
 
 def test_what_is_under_way_is_told() -> None:

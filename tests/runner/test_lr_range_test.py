@@ -36,12 +36,12 @@ class Tried:
 
 
 def tried(loss: Any) -> Iterator[tuple[float, float]]:
-    for rate in lr_range_test.rising():
+    for rate in lr_range_test.list_rising_rates():
         yield rate, loss(rate)
 
 
 def test_rates_rise_by_the_same_factor() -> None:
-    found = lr_range_test.rising(1e-4, 1.0, 5)
+    found = lr_range_test.list_rising_rates(1e-4, 1.0, 5)
     assert found == pytest.approx([1e-4, 1e-3, 1e-2, 1e-1, 1.0])
 
 
@@ -49,7 +49,7 @@ def test_the_steepest_place_and_the_end() -> None:
     def loss(rate: float) -> float:
         return 2.3 / (1 + (rate / 1e-2) ** 2) + (rate / 0.3) ** 2
 
-    found = lr_range_test.curve({}, tried(loss))
+    found = lr_range_test.compute_curve({}, tried(loss))
     assert found.steepest == pytest.approx(1e-2, rel=1.0)  # smoothing is late by some updates
     assert found.diverged is not None
     assert 0.1 < found.diverged < 2.0
@@ -59,18 +59,18 @@ def test_the_steepest_place_and_the_end() -> None:
 
 @pytest.mark.parametrize("loss", [lambda rate: 1.0, lambda rate: 0.0, lambda rate: -5.0])
 def test_a_flat_loss_suggests_nothing(loss: Any) -> None:
-    found = lr_range_test.curve({}, tried(loss))
+    found = lr_range_test.compute_curve({}, tried(loss))
     assert (found.steepest, found.diverged, len(found.rates)) == (None, None, lr_range_test.UPDATES)
 
 
 def test_a_loss_below_zero_does_not_diverge_by_falling() -> None:
-    found = lr_range_test.curve({}, tried(lambda rate: -10 * rate))
+    found = lr_range_test.compute_curve({}, tried(lambda rate: -10 * rate))
     assert found.diverged is None
     assert found.steepest is not None
 
 
 def test_not_finite_from_the_first_is_divergence() -> None:
-    found = lr_range_test.curve({}, tried(lambda rate: math.nan))
+    found = lr_range_test.compute_curve({}, tried(lambda rate: math.nan))
     assert (found.rates, found.steepest, found.diverged) == ((), None, lr_range_test.LOWEST)
 
 

@@ -20,7 +20,7 @@ from sweep.conformance.searchers import (
 )
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.runner.methods import Repeated, build_searcher, starting_points
+from sweep.runner.methods import Repeated, build_searcher, complete_starting_points
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
@@ -92,14 +92,14 @@ def test_what_is_left_out_is_drawn_within_the_constraints() -> None:
         (Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1)), Parameter("n", IntUniform(1, 3))),
         (Expression.parse("abs(x - y) < 1e-7"),),
     )
-    (point,) = starting_points(thin, [{"x": 0.25}], 0)
+    (point,) = complete_starting_points(thin, [{"x": 0.25}], 0)
     assert point["x"] == 0.25
     assert thin.violated(point) == []
-    assert starting_points(thin, [{"x": 0.25}], 0) == [point]
+    assert complete_starting_points(thin, [{"x": 0.25}], 0) == [point]
 
 
 def test_a_start_that_leaves_nothing_new_is_passed_over() -> None:
-    assert starting_points(FINITE, [{"a": 1, "b": "x"}, {"a": 1, "b": "x"}], 0) == [{"a": 1, "b": "x"}]
+    assert complete_starting_points(FINITE, [{"a": 1, "b": "x"}, {"a": 1, "b": "x"}], 0) == [{"a": 1, "b": "x"}]
 
 
 def test_a_grid_completes_them_by_what_comes_first_and_leaves_them_out_later() -> None:

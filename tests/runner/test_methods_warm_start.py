@@ -58,7 +58,7 @@ def test_a_range_that_changed_takes_what_fits(project: Path) -> None:
 
 def test_missing_sweeps_are_all_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        methods.take_warm_start(["nosuch", "results/neither"], tmp_path)
+        methods.record_warm_start(["nosuch", "results/neither"], tmp_path)
     assert [problem.where for problem in caught.value.problems] == ["warm_start.0", "warm_start.1"]
 
 

@@ -182,7 +182,7 @@ def test_a_damaged_log_is_named(project: Path) -> None:
 
 def _stand_for(results: Path) -> Path:
     results.mkdir(parents=True)
-    object_store.stand_for(results, ObjectStore("memory:///steered"))
+    object_store.mark_as_copy(results, ObjectStore("memory:///steered"))
     return results
 
 

@@ -10,7 +10,7 @@ import pytest
 from sweep.contract import Devices
 from sweep.errors import TrainableError
 from sweep.runner import throughput
-from sweep.runner.throughput import Measured, SettingsCombination, climb
+from sweep.runner.throughput import Measured, SettingsCombination, find_fastest
 from sweep.spec import parse_spec
 
 FILE = SettingsCombination(32, "auto", 1, 1)
@@ -30,26 +30,28 @@ def measured(
 
 
 def test_batches_grow_as_long_as_they_are_faster() -> None:
-    found = climb(FILE, (), 1, measured(lambda way: min(way.batch_size, 256)))
+    found = find_fastest(FILE, (), 1, measured(lambda way: min(way.batch_size, 256)))
     assert [one.way.batch_size for one in found.tried] == [32, 64, 128, 256, 512]
     assert found.fastest.way == SettingsCombination(256, "auto", 1, 1)
     assert found.times == 8
 
 
 def test_what_the_file_says_may_be_the_fastest() -> None:
-    found = climb(FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 100.0))
+    found = find_fastest(FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 100.0))
     assert found.fastest.way == FILE
     assert [one.way.precision for one in found.tried] == ["auto", "float32", "mixed_bfloat16", "auto"]
 
 
 def test_the_faster_precision_is_kept_for_the_rest() -> None:
-    found = climb(FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 1 + (way.precision[:5] == "mixed")))
+    found = find_fastest(
+        FILE, ("float32", "mixed_bfloat16"), 1, measured(lambda way: 1 + (way.precision[:5] == "mixed"))
+    )
     assert found.fastest.way == SettingsCombination(32, "mixed_bfloat16", 1, 1)
     assert found.tried[-1].way == SettingsCombination(64, "mixed_bfloat16", 1, 1)
 
 
 def test_a_batch_that_does_not_fit_is_tried_in_two_parts() -> None:
-    found = climb(FILE, (), 1, measured(lambda way: way.batch_size, largest=100))
+    found = find_fastest(FILE, (), 1, measured(lambda way: way.batch_size, largest=100))
     assert [(one.way.batch_size, one.way.micro_batches, one.fits) for one in found.tried] == [
         (32, 1, True),
         (64, 1, True),
@@ -60,7 +62,7 @@ def test_a_batch_that_does_not_fit_is_tried_in_two_parts() -> None:
 
 
 def test_replicas_are_given_as_many_times_the_batch() -> None:
-    found = climb(FILE, (), 4, measured(lambda way: min(way.batch_size, 32 * way.replicas)))
+    found = find_fastest(FILE, (), 4, measured(lambda way: min(way.batch_size, 32 * way.replicas)))
     assert [one.way for one in found.tried if one.way.replicas > 1] == [
         SettingsCombination(64, "auto", 1, 2),
         SettingsCombination(128, "auto", 1, 4),
@@ -70,7 +72,7 @@ def test_replicas_are_given_as_many_times_the_batch() -> None:
 
 def test_a_way_of_the_file_that_fails_is_told() -> None:
     with pytest.raises(TrainableError, match="the throughput cannot be measured: out of memory"):
-        climb(FILE, (), 1, measured(lambda way: 1.0, largest=1))
+        find_fastest(FILE, (), 1, measured(lambda way: 1.0, largest=1))
 
 
 def test_epochs_are_cut_to_about_as_many_examples() -> None:

@@ -20,7 +20,7 @@ STARTED = TrialStarted(trial=3, trial_id="t", params={}, seed=0, repeat=0, time=
     ],
 )
 def test_the_end_that_epochs_have_come_to(epoch, early, status, reason) -> None:
-    end = OpenTrial(TrialState(STARTED, epoch=epoch), 4, (2,), early_end=early).due_end()
+    end = OpenTrial(TrialState(STARTED, epoch=epoch), 4, (2,), early_end=early).make_due_end()
     if status is None:
         assert end is None
         return

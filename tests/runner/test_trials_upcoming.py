@@ -117,14 +117,14 @@ class Squares:
 def heard(upcoming: Upcoming, trial: int, worker: str, params: Params, spoilt: str | None = None) -> None:
     end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
     facts = Facts(structure=structure(params))
-    upcoming.heard(trial, Ends(end=end, facts=facts, spoilt=spoilt, worker=worker))
+    upcoming.record_structures(trial, Ends(end=end, facts=facts, spoilt=spoilt, worker=worker))
 
 
 def start(upcoming: Upcoming, worker: str) -> int:
     trial, params = upcoming.choose(worker) or (-1, {})
-    upcoming.started(trial)
+    upcoming.record_start(trial)
     heard(upcoming, trial, worker, params)
-    upcoming.ended(trial)
+    upcoming.record_end(trial)
     return trial
 
 
@@ -141,12 +141,12 @@ def test_a_worker_that_is_gone_holds_nothing() -> None:
     assert start(upcoming, "a") == 0
     trial, params = upcoming.choose("b") or (-1, {})
     assert trial == 1  # the first that is not worker a's structure
-    upcoming.started(trial)
+    upcoming.record_start(trial)
     heard(upcoming, trial, "b", params, spoilt="it is full")
     assert (upcoming.choose("c") or (-1,))[0] == 2
-    upcoming.started(2)
-    upcoming.heard(2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c"))
-    upcoming.lost(2)
+    upcoming.record_start(2)
+    upcoming.record_structures(2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c"))
+    upcoming.record_loss(2)
     assert (upcoming.choose("a") or (-1,))[0] == 10
     assert (upcoming.choose("d") or (-1,))[0] == 3
 
@@ -159,10 +159,10 @@ def test_the_cap_ends_it() -> None:
 
 def test_what_a_trial_read_later_takes_the_place_of_what_it_read_first() -> None:
     upcoming = Upcoming(Squares(), None)
-    upcoming.started(0)
+    upcoming.record_start(0)
     for reads in ({}, {"units": 8}):  # the first fits every trial
         facts = Facts(structure=to_json(reads))
-        upcoming.heard(0, Continues(facts=facts, worker="a"))
+        upcoming.record_structures(0, Continues(facts=facts, worker="a"))
     assert (upcoming.choose("a") or (-1,))[0] == 10
 
 
@@ -177,11 +177,11 @@ def test_a_worker_is_known_to_hold_as_many_structures_as_it_says(holds: int | No
     upcoming = Upcoming(Twelve(), None)
     for trial in range(12):  # the last one is of structure 11
         params: Params = {"units": trial}
-        upcoming.started(trial)
+        upcoming.record_start(trial)
         end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
         facts = Facts(structure=structure(params), structures=holds)
-        upcoming.heard(trial, Ends(end=end, facts=facts, worker="a"))
-        upcoming.ended(trial)
+        upcoming.record_structures(trial, Ends(end=end, facts=facts, worker="a"))
+        upcoming.record_end(trial)
     chosen = upcoming.choose("a")
     assert chosen is not None
     assert chosen[1]["units"] == expected

@@ -130,10 +130,10 @@ def test_what_the_source_shows_to_have_no_effect_is_refused(folder: Path, name: 
 
 
 def test_only_of_a_keras_trainable_it_is_told_what_is_read_sometimes(folder: Path) -> None:
-    from sweep.runner.without_effect import read_sometimes
+    from sweep.runner.without_effect import list_sometimes_read
 
     text = "method: grid\nparameters: {momentum: {value: 0.9}, units: {value: 8}, dropout: {value: 0.1}}\n"
     spec = parse_spec(f"trainable: silent_models_of_tests:Plain\n{text}", "s.yaml")
-    assert read_sometimes(spec, inspect(spec.trainable, [folder])) == ("momentum", "dropout")
+    assert list_sometimes_read(spec, inspect(spec.trainable, [folder])) == ("momentum", "dropout")
     other = parse_spec(f"trainable: silent_models_of_tests:helper\n{text}", "s.yaml")
-    assert read_sometimes(other, inspect(other.trainable, [folder])) == ()
+    assert list_sometimes_read(other, inspect(other.trainable, [folder])) == ()

@@ -65,8 +65,8 @@ def test_seeds_that_would_tell_do_tell() -> None:
     first, second = compare_configurations(few, maximize=True).values()
     more = (first.more or second.more or 0) + 4
     assert LEAST <= more < 100
-    told_apart = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
-    assert told_apart >= 5
+    name_uniquely = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
+    assert name_uniquely >= 5
 
 
 def test_only_common_seeds_are_compared() -> None:

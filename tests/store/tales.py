@@ -22,7 +22,7 @@ from sweep.events import (
 )
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder, of_log, write
+from sweep.store.tables import TableBuilder, build_tables, write
 
 OBJECTIVES = (("val_accuracy", "maximize"),)
 PARAMS = {"learning_rate": 1e-3, "batch_size": 32, "nesterov": True, "optimizer": "sgd", "layers": [8, 4]}
@@ -91,7 +91,7 @@ def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
     folder = ResultsFolder.create(results, name, "", info)
     with Log(folder.log) as log:
         log.append(events)
-    write(folder, of_log(folder))
+    write(folder, build_tables(folder))
     return folder
 
 

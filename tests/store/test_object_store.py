@@ -12,7 +12,7 @@ from object_stores import SERVERS, Azure, Server
 from obstore.store import MemoryStore
 
 from sweep.errors import InputError
-from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, stand_for, store_of
+from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, mark_as_copy, store_of
 
 
 @pytest.fixture(params=["memory", *SERVERS])
@@ -144,5 +144,5 @@ def test_other_urls_are_mistakes(url: str) -> None:
 def test_a_folder_stands_for_a_place(tmp_path: Path) -> None:
     assert store_of(tmp_path) is None
     assert not is_url(tmp_path)
-    stand_for(tmp_path / "copy", ObjectStore("s3://bucket/x"))
+    mark_as_copy(tmp_path / "copy", ObjectStore("s3://bucket/x"))
     assert store_of(tmp_path / "copy") == ObjectStore("s3://bucket/x")

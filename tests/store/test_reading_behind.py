@@ -19,8 +19,8 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.reading import TableWriter, behind_bytes, caught_up
-from sweep.store.tables import METADATA, History, Tables, of_log, write
+from sweep.store.reading import TableWriter, count_bytes_behind, update_tables
+from sweep.store.tables import METADATA, History, Tables, build_tables, write
 
 INFO = {"objectives": [{"name": "acc", "goal": "maximize"}], "resources": {"co2_g_per_kwh": 400.0}}
 USUAL = (lambda rng: {"rate": rng.random(), "units": rng.choice([8, 16]), "kind": rng.choice("ab")},)
@@ -92,7 +92,7 @@ def make(folder: Path, events: list[Event], cut: int) -> ResultsFolder:
     sweep = ResultsFolder.create(folder / "results", "first", "", INFO)
     with Log(sweep.log) as log:
         log.append(events[:cut])
-        write(sweep, of_log(sweep))
+        write(sweep, build_tables(sweep))
         log.append(events[cut:])
     return sweep
 
@@ -106,7 +106,7 @@ def told(tables: Tables) -> list[str]:
 
 
 def whole(sweep: ResultsFolder) -> Tables:
-    return of_log(sweep)
+    return build_tables(sweep)
 
 
 @settings(deadline=None, max_examples=60)
@@ -172,7 +172,7 @@ def test_the_beginning_of_a_log_is_not_read_again(tmp_path: Path) -> None:
     first = log.index(b"\n") + 1  # what is read is found by its places: the rest may be anything
     expected = told(whole(sweep))
     sweep.log.write_bytes(log[:first] + b"#" * (start - first) + log[start:])
-    found = caught_up(sweep, stored)
+    found = update_tables(sweep, stored)
     assert found is not None
     assert told(found) == expected
 
@@ -188,14 +188,14 @@ FAILED_AND_TRIED_AGAIN = [
 
 def test_a_trial_that_had_ended_and_goes_on_takes_the_whole_log(tmp_path: Path) -> None:
     sweep = make(tmp_path, FAILED_AND_TRIED_AGAIN, 2)
-    assert caught_up(sweep, _stored(sweep)) is None
+    assert update_tables(sweep, _stored(sweep)) is None
     assert told(reading.read_tables(sweep)) == told(whole(sweep))
 
 
 @pytest.mark.parametrize("cut", [3, 4])
 def test_a_trial_that_is_tried_again_is_unfinished(tmp_path: Path, cut: int) -> None:
     sweep = make(tmp_path, FAILED_AND_TRIED_AGAIN, cut)
-    found = caught_up(sweep, _stored(sweep))
+    found = update_tables(sweep, _stored(sweep))
     assert found is not None
     assert told(found) == told(whole(sweep))
 
@@ -212,7 +212,7 @@ def test_tables_go_on_only_in_the_log_that_they_were_made_of(tmp_path: Path, cha
     sweep = make(tmp_path, story(1, 40, USUAL), 20)
     history = _stored(sweep).history
     sweep.log.write_bytes(change(sweep.log.read_bytes()))
-    assert bool(behind_bytes(history, sweep.log)) is behind
+    assert bool(count_bytes_behind(history, sweep.log)) is behind
 
 
 def _stored(sweep: ResultsFolder) -> Tables:

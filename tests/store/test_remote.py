@@ -19,7 +19,7 @@ from sweep.errors import InputError, StoreError
 from sweep.events import SessionStarted
 from sweep.store import object_store, remote
 from sweep.store.log import Log, read
-from sweep.store.object_store import Lease, ObjectStore, StoreAway, lease_holder
+from sweep.store.object_store import Lease, ObjectStore, StoreAway, find_valid_lease
 from sweep.store.remote import Writer
 
 
@@ -139,16 +139,16 @@ def test_a_second_writer_is_told_who_is_the_first(tmp_path: Path, monkeypatch: p
         told = f"is being run by process {lease.process} on other; stop that one first"
         with pytest.raises(InputError, match=told), Writer(here, store).open():
             pass
-        assert lease_holder(store) is not None
+        assert find_valid_lease(store) is not None
     finally:
         renewing.set()
         thread.join()
     monkeypatch.setattr(remote, "LEASE_S", 0.5)  # nobody renews it any more
     with Writer(here, store).open():
-        found = lease_holder(store)
+        found = find_valid_lease(store)
         assert found is not None
         assert found.host != "other"
-    assert lease_holder(store) is None
+    assert find_valid_lease(store) is None
 
 
 def test_the_lease_of_a_dead_process_of_this_machine_is_taken_at_once(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_at_once(tmp_path: 
     here = made(tmp_path / "here", store)
     dead = dataclasses.replace(Lease.own("x"), process=2**22 + 1, token="other")  # beyond all ids
     store.put("lease", dead.encode())
-    assert lease_holder(store) is None
+    assert find_valid_lease(store) is None
     began = time.monotonic()
     with Writer(here, store).open():
         assert time.monotonic() - began < 5

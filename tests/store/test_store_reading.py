@@ -36,17 +36,17 @@ def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
 
 def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
     folder = written(tmp_path, "first", STORY)
-    behind_bytes = reading.behind_bytes
+    count_bytes_behind = reading.count_bytes_behind
 
     def replaced_after(history, log):
-        behind = behind_bytes(history, log)
+        behind = count_bytes_behind(history, log)
         for path in (folder.trials, folder.metrics):
             aside = path.with_suffix(".new")
             aside.write_bytes(b"another one")
             aside.replace(path)
         return behind
 
-    monkeypatch.setattr(reading, "behind_bytes", replaced_after)
+    monkeypatch.setattr(reading, "count_bytes_behind", replaced_after)
     assert [table.num_rows for table in (read_tables(folder).trials, build(STORY).trials())] == [2, 2]
 
 

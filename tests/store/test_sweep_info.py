@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import StoreError
-from sweep.store.sweep_info import SweepInfo, differing
+from sweep.store.sweep_info import SweepInfo, list_identity_differences
 
 
 def info(**content: object) -> SweepInfo:
@@ -47,9 +47,9 @@ def identity(**resources: int) -> object:
 )
 def test_in_what_the_trainings_of_sweeps_differ(changes: dict[str, Any], told: list[str]) -> None:
     first, second = known({"precision": "float32"}), known(**{"training": {"precision": "float32"}, **changes})
-    assert differing([first, second]) == differing([first, first, second]) == told
+    assert list_identity_differences([first, second]) == list_identity_differences([first, first, second]) == told
     assert (first.identity == second.identity) is (not told and "later" not in changes.get("training", {}))
-    assert differing([first, second, info()]) == []
+    assert list_identity_differences([first, second, info()]) == []
 
 
 def test_another_number_of_workers_is_another_training() -> None:

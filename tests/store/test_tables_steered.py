@@ -22,7 +22,7 @@ from sweep.events import (
 from sweep.store import reading
 from sweep.store.ledger import Ledger
 from sweep.store.log import Log
-from sweep.store.tables import of_log
+from sweep.store.tables import build_tables
 
 PARAMS = {"learning_rate": 0.1, "layers": [1]}
 ACTS: list[Event] = [
@@ -67,7 +67,7 @@ def test_tables_that_catch_up_are_those_of_the_whole_log(tmp_path: Path) -> None
     ]
     with Log(folder.log) as log:
         log.append(more)
-    caught_up, whole = reading.read_tables(folder), of_log(folder)
+    caught_up, whole = reading.read_tables(folder), build_tables(folder)
     assert repr(caught_up.trials.to_pylist()) == repr(whole.trials.to_pylist())  # with NaN
     assert asdict(caught_up.history).keys() == asdict(whole.history).keys()
     assert caught_up.history.log_bytes == whole.history.log_bytes
@@ -82,7 +82,10 @@ def test_tables_that_catch_up_are_those_of_the_whole_log(tmp_path: Path) -> None
 
 
 def test_the_time_of_a_sweep_does_not_go_on_when_it_is_steered(tmp_path: Path) -> None:
-    plain, steered = of_log(written(tmp_path, "one", STORY)), of_log(written(tmp_path, "other", [*STORY, *ACTS]))
+    plain, steered = (
+        build_tables(written(tmp_path, "one", STORY)),
+        build_tables(written(tmp_path, "other", [*STORY, *ACTS])),
+    )
     assert (plain.history.last, plain.history.active_s) == (steered.history.last, steered.history.active_s)
 
 

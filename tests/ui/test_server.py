@@ -232,7 +232,7 @@ def test_a_page_that_only_says_something_has_the_styles_and_leads_back(project: 
 
 
 def test_command_lines_name_the_place_in_an_object_store(tmp_path: Path) -> None:
-    object_store.stand_for(tmp_path / "copy", object_store.ObjectStore("s3://bucket/team"))
+    object_store.mark_as_copy(tmp_path / "copy", object_store.ObjectStore("s3://bucket/team"))
     page = server.Page(tmp_path / "copy", ACCESS, COMMANDS)
     assert page.place == "s3://bucket/team"
     assert acts.make_results_option(page.place) == ["--results", "s3://bucket/team"]

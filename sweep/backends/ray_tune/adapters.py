@@ -30,8 +30,8 @@ from sweep.backends import (
     SweepStatus,
     checkpoints,
     is_released,
-    orders,
     refill,
+    request_orders,
 )
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import DashboardGauges, JobPage
@@ -42,7 +42,7 @@ LONGEST_WAIT_S = 60.0
 
 
 class _NotSaved:
-    """Pickles as an empty object, because Tune's snapshots of itself are never read."""
+    """Base class of objects that pickle as empty ones, because Tune's snapshots of itself are never read."""
 
     def __getstate__(self) -> dict[str, object]:
         return {}
@@ -50,7 +50,7 @@ class _NotSaved:
 
 @dataclass(slots=True)
 class Workers:
-    """Assignment of trials to workers. A Tune trial is a worker with one trial of the sweep, or several at once."""
+    """Which trials of the sweep each Tune trial has. A Tune trial is a worker, with one trial or several at once."""
 
     together: int  # trials that a worker gets at once
     free: list[str] = field(default_factory=list)  # idle workers, the longest idle first, which is Tune's order too
@@ -58,12 +58,12 @@ class Workers:
     replaced: dict[str, list[int]] = field(default_factory=dict)  # of ending workers, which take no room
 
     def of(self, trial: Any) -> list[int]:
-        """Return the trials of the sweep that a Tune trial has."""
+        """Return the sweep's trials that a Tune trial has now."""
         return self.held.get(trial.trial_id, [])
 
 
 class DriverSearcher(_NotSaved, Searcher):
-    """Passes the driver's next trials to Tune, never to more workers than there is room for."""
+    """Gives Tune the driver's next trials, for no more workers than there is room for."""
 
     def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
         """Initialize; ``always`` is added to the config of every Tune trial: the ``job`` and settings of the worker."""
@@ -72,14 +72,14 @@ class DriverSearcher(_NotSaved, Searcher):
         self._workers, self._always = workers, always
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a config with the orders, FINISHED if no more will come, or None to be asked again later.
+        """Return a config with trials for a new worker; FINISHED if there will be none; None if there is none now.
 
-        While a trial is running, there may be more, because its worker may be lost.
+        While a trial is running, there may be more later, because its worker may be lost.
         """
         workers, room = self._workers, self._room()
         idle = room - len(workers.held)
         name = workers.free[0] if workers.free else ""
-        found = orders(self._driver, name, workers.together, idle) if idle > 0 else []
+        found = request_orders(self._driver, name, workers.together, idle) if idle > 0 else []
         if not found:
             return None if self._driver.running or idle <= 0 else Searcher.FINISHED
         del workers.free[:1]
@@ -97,7 +97,7 @@ class DriverSearcher(_NotSaved, Searcher):
 
 
 class DriverScheduler(_NotSaved, FIFOScheduler):
-    """Passes each step to the driver and translates its answer for Tune."""
+    """Passes each step of a worker to the driver, and returns its decision as one of Tune's."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Process a step; all decisions are made here."""
+        """Process one step of a worker: pass it to the driver, and tell Tune whether the worker goes on."""
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
         workers.together = min(workers.together, steps.together)
@@ -174,12 +174,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Drop Tune's records of ended trials; the driver already knows this one's end."""
+        """Remove ended trials from Tune's records. The driver already knows that this one has ended."""
         if self._is_usable(ray_private_api.FORGETTING, tune_controller):
             forget_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Inform the driver of a lost worker, or of one that raised because it was spoilt and whose trial has ended."""
+        """Tell the driver that a worker was lost; one that ended itself because it was not to be used again is not."""
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
@@ -192,14 +192,14 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
     def _pass_progress(self, number: int, progress: Progress) -> bool:
-        """Pass a trial's progress to the driver; return whether its worker continues the trial."""
+        """Pass a trial's progress to the driver; return whether the same worker trains it on."""
         goes_on = self._driver.take(number, progress)
         if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
         return goes_on and not is_released(progress)
 
     def _update_worker_trials(self, trial: Any, goes_on: list[int], more: list[Order]) -> bool:
-        """Tell a worker which trials it keeps and which it gets in addition; return False if that is impossible.
+        """Tell a worker which trials it keeps and which new ones it gets; return False if this Ray cannot do that.
 
         Its trials are then given to other workers, and workers train one trial at a time from now on.
         """
@@ -213,14 +213,14 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return False
 
     def _is_usable(self, use: ray_private_api.Use, controller: Any) -> bool:
-        """Return whether a controller has the private names of a feature; if not, this is said once."""
+        """Return whether Ray has the private names that a feature needs; if not, say so once."""
         if use not in self._usable:
             self._usable[use] = ray_private_api.is_usable(use, self._notice, controller)
         return self._usable[use]
 
 
 def _explain_continuation(job: Job, trial: int) -> str:
-    """Return how a trial whose worker was lost continues, in words.
+    """Return in words how a trial goes on whose worker was lost: from its checkpoint or from its beginning.
 
     It may have been saved since its last report, or never, as with functions that save nothing.
     """
@@ -232,7 +232,7 @@ def _explain_continuation(job: Job, trial: int) -> str:
 
 
 class DriverStopper(_NotSaved, Stopper):
-    """Ends the Tune experiment once the driver is stopping and no trial is running."""
+    """Ends the Tune experiment when the driver is stopping and no trial runs any more."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -245,7 +245,10 @@ class DriverStopper(_NotSaved, Stopper):
 
 
 def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
-    """Return callbacks that replace Tune's printer of results, which keeps every trial even if it prints nothing."""
+    """Return callbacks for Tune that take the place of its own printer and print nothing.
+
+    Tune's printer keeps every trial in memory, even if it prints nothing.
+    """
     if not ray_private_api.is_usable(ray_private_api.SILENCE, say):
         return []
 
@@ -321,7 +324,7 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
-    """Name each worker in Ray by its sweep, its session and a number.
+    """Name each of Tune's workers in Ray by its sweep, its session and a number.
 
     Tune creates an actor class with `options`, to which the name is added. Session and number make the name unique in
     the cluster, whatever the namespace.
@@ -355,13 +358,13 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
 
 
 def _has_room(controller: Any, trial: Any) -> bool:
-    """Return whether the trial's own worker has received its resources and is starting."""
+    """Return whether a trial's own worker has its resources and is starting."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
 
 class DriverClock(Callback):
-    """Lets the driver check the clock in each turn of Tune's loop, even if nothing has happened."""
+    """Calls the driver's `tick` in each turn of Tune's loop, even if nothing has happened."""
 
     def __init__(self, driver: Driver, notice: Callable[[str], None], workers: Workers) -> None:
         self._driver, self._notice, self._workers = driver, notice, workers
@@ -373,7 +376,7 @@ class DriverClock(Callback):
             self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Kill the workers of trials that the driver has ended; one that is still starting, in a later turn."""
+        """Kill the workers of trials that the driver has ended; a worker that is still starting is killed later."""
         self._doomed.update(self._driver.tick())
         if not self._doomed:
             return
@@ -395,7 +398,7 @@ EVERY_S = 1.0
 
 
 class Publisher(Callback):
-    """Publishes the status of the sweep in each turn of Tune's loop.
+    """Shows the status of the sweep in Ray's metrics and on its page in the dashboard, in turns of Tune's loop.
 
     ``page`` is None if the dashboard cannot have one.
     """
@@ -413,14 +416,14 @@ class Publisher(Callback):
         self._next = 0.0
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
-        """Publish the status if the last time is long enough ago."""
+        """Publish the status, if the last time was at least `EVERY_S` seconds ago."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + EVERY_S
             self._publish(dashboard.RUNNING)
 
     def close(self, error: BaseException | None = None) -> None:
-        """Publish the end of the session."""
+        """Publish that the session has ended, and why."""
         stopping = self._driver.stopping
         if error is not None:
             self._publish(dashboard.FAILED, in_short(error))
@@ -430,6 +433,7 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
+        """Publish the figures of the sweep and this status, with ``why`` as its reason."""
         sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:
             sweep_status = replace(sweep_status, left_s=None)

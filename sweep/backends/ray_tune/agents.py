@@ -40,7 +40,7 @@ reservations: list[socket.socket] = []  # of the Ray that this process has start
 
 @contextmanager
 def starting_later(say: Callable[[str], None]) -> Iterator[None]:
-    """Make a raylet that is started inside the block not wait for its agents, on Linux."""
+    """Make raylets that start inside the block not wait for their agents; only on Linux."""
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield
         return
@@ -67,7 +67,7 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def reserve_port() -> int:
-    """Return a port of this machine that no program listens on, and that no other sweep gets.
+    """Return a free port of this machine, which no other sweep gets either.
 
     An abstract Unix socket stands for the port until this process reserves other ones or ends: an agent binds its port
     only seconds later.
@@ -90,13 +90,13 @@ def reserve_port() -> int:
 
 
 def release_ports() -> None:
-    """Give up what was reserved for an earlier Ray of this process, which has ended."""
+    """Release the ports that were reserved for an earlier Ray of this process."""
     while reservations:
         reservations.pop().close()
 
 
 def lower_priority(raylet: int) -> None:
-    """Wait until a raylet has started its agents, and let workers go before them."""
+    """Wait until a raylet has started its agents, and give them less processor time than workers."""
     deadline = time.monotonic() + WATCH_S
     lowered: set[int] = set()
     while len(lowered) < 2 and time.monotonic() < deadline:
@@ -108,7 +108,7 @@ def lower_priority(raylet: int) -> None:
 
 
 def list_agents(raylet: int) -> list[int]:
-    """Return the processes of the agents that a raylet has started."""
+    """Return the process ids of the agents that a raylet has started."""
     found = []
     with suppress(OSError):  # the raylet has ended
         for child in (PROC / str(raylet) / "task" / str(raylet) / "children").read_text().split():

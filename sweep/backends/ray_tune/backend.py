@@ -50,7 +50,9 @@ OPEN_PORT = (
 
 
 def store_target(job: Job) -> Any:
-    """Store the class or function of a job where all workers find it; return None if it is in a module.
+    """Put the class or function of a job into Ray's object store for the workers; return its reference.
+
+    Return None if workers can import it from a module.
 
     Raises:
         InputError: if it cannot be sent to another process.
@@ -97,11 +99,11 @@ class RayTune:
         self._given = store_target(self.job)
 
     def at_once(self, gpus: float) -> int:
-        """Return how many trials of ``gpus`` GPUs each can run at once, as machines come and go."""
+        """Return how many trials can run at once now, if each has ``gpus`` GPUs."""
         return self._fits_of(gpus)
 
     def limit(self, most: int | None) -> None:
-        """Run at most ``most`` trials at once from now on; trials that are running go on."""
+        """Run at most ``most`` trials at once from now on; trials that are running continue."""
         for bounds in self._bounds:
             bounds.most = most
 
@@ -116,14 +118,15 @@ class RayTune:
                 self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials may run at once now; only this sweep's part while others wait for room.
+        """Return how many trials may run at once now: all that fit, or the sweep's part while others wait for room.
 
-        That is as many as fit on the cluster or, if trials share GPUs, `Driver.room`.
+        If trials share GPUs, `Driver.room` limits them instead of the room on the cluster.
         """
         shared = driver.room
         return self._fits() if shared is None else self._limit_to_part(shared)
 
     def _limit_to_part(self, fits: int) -> int:
+        """Return how many of the trials that fit this sweep may run, if other sweeps share the cluster."""
         return fits if self._sharing is None else self._sharing(fits)
 
 
@@ -170,10 +173,10 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
 
 
 def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContextManager[None]:
-    """Begin with the workers of the sweep before and keep this one's, if this process keeps its Ray between commands.
+    """Return a context manager that begins with the kept workers and keeps this sweep's for the next one.
 
-    Workers of trials with several processes, of trials that share a GPU or are trained together, and those of a class
-    or function that no module has are ended with their sweep.
+    It does nothing unless this process keeps its Ray between commands. Workers of trials with several processes, of
+    trials that share a GPU or are trained together, and those of a class or function that no module has are not kept.
     """
     kept = kept_ray.get_kept_ray()
     if kept is None or not backend.cluster.local:
@@ -182,13 +185,13 @@ def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContext
     if not (are_plain and backend.reuse and backend._given is None and not job.profile):
         kept.workers.end()
         return nullcontext()
-    kept.workers.fit_to(job, WorkerSettings(backend.devices, backend.training), backend.notice)
+    kept.workers.end_unfit(job, WorkerSettings(backend.devices, backend.training), backend.notice)
     return kept_workers.keeping_workers(kept.workers, backend.notice)
 
 
 @contextmanager
 def _publish_end(published: Sequence[Publisher]) -> Iterator[None]:
-    """Publish how the block ended, with or without an error."""
+    """Publish that the session has ended, and with which error if the block raises one."""
     error: BaseException | None = None
     try:
         yield

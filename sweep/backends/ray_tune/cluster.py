@@ -49,7 +49,7 @@ class ConcurrencyLimits:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A connection to Ray."""
+    """A connection to Ray, with what is needed to count the trials that fit."""
 
     local: bool = False  # started for this sweep alone
     there: Callable[[], Sequence[Node]] = nodes.list_alive_nodes
@@ -57,7 +57,7 @@ class Cluster:
     page: JobPage | None = None  # page of this driver's job in the dashboard
 
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
-        """Return how many trials run at once on present machines and those that an autoscaler will add.
+        """Return how many trials fit at once on the present machines and on those that an autoscaler adds.
 
         Of those that need new machines, at most as many are counted as fit already, or on one new machine: each of them
         makes the cluster grow, without certainty that it can. A trial's ``workers`` may be on several machines, each
@@ -67,13 +67,14 @@ class Cluster:
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
+        """Return how many processes with these devices fit at once, counted as in `fits`."""
         there = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
         more = max(sum(fits * count for fits, count in kinds) - there, 0)
         return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
-        """Raise InputError if no present or promised machine has room for a trial, or too few for its workers."""
+        """Raise InputError if a trial does not fit on the present or promised machines."""
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
@@ -101,9 +102,9 @@ class Cluster:
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
     def room(self, devices: Devices, bounds: ConcurrencyLimits, workers: int = 1, aside: int = 0) -> Callable[[], int]:
-        """Return a function for the number of trials that may run at once, at least 1, as machines come and go.
+        """Return a function that returns how many trials may run at once now, at least 1.
 
-        A local Ray is one machine and does not change.
+        It counts the machines again from time to time. A local Ray is one machine and does not change.
 
         Raises:
             InputError: see `require`.
@@ -120,7 +121,7 @@ class Cluster:
         return now
 
     def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
-        """Return a function like that of `room` for trials with a given number of GPUs each."""
+        """Return a function that returns the same as that of `room`, for trials with a given number of GPUs."""
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
@@ -131,9 +132,9 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Return a context manager for using a job's results folder on all nodes, see `nodes.share_results_folder`.
+        """Return a context manager in which all machines use a job's results folder; see `nodes.share_results_folder`.
 
-        A local Ray uses the driver's own folder, so nothing needs to be done.
+        With a local Ray, there is nothing to do.
         """
         return nullcontext() if self.local else nodes.share_results_folder(job, devices)
 
@@ -152,7 +153,7 @@ class Start:
 def connect(
     address: str | None, simulated_gpus: int | None, say: Callable[[str], None], start: Start = Start()
 ) -> Iterator[Cluster]:
-    """Start a local Ray or join the one at ``address``; end or leave it after the block.
+    """Start a local Ray, or join the one at ``address``; after the block, shut it down or leave it.
 
     ``say`` gets the address of the dashboard, possibly from another thread. A local Ray listens only on 127.0.0.1 and
     keeps its token authentication.
@@ -186,20 +187,21 @@ def connect(
 
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Redirect Ray's long, coloured messages about lost workers to the debug log.
+    """Write Ray's long messages about lost workers into the debug log instead of the terminal.
 
-    `worker_exits` reports them in one line.
+    `worker_exits` reports lost workers in one line.
     """
-    return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _to_debug_log)
+    return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log)
 
 
-def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
+def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
+    """Write lines of Ray into the debug log."""
     for line in data.get("lines", ()):
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
 def _use_existing_connection(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
-    """Return a context manager for the Ray that this process has started or joined itself, which is left unchanged.
+    """Return a context manager that leaves the Ray as it is to which this process is already connected.
 
     Raises:
         InputError: if ``address`` names another Ray, or GPUs are to be simulated.
@@ -216,6 +218,7 @@ def _use_existing_connection(address: str | None, simulated_gpus: int | None) ->
 
 @contextmanager
 def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
+    """Connect to the Ray at an address; disconnect after the block. Raises `InputError`."""
     _check_address(address)
     try:
         config = None if _is_client(address) else _make_job_config(about)
@@ -233,6 +236,7 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 @contextmanager
 def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
+    """Start a local Ray; shut it down after the block."""
     is_ending = threading.Event()
     dashboard.protect_token()
     with (
@@ -265,7 +269,7 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
 
 @contextmanager
 def _report_failed_start() -> Iterator[None]:
-    """Raise InputError, which prints as one line, if Ray's node does not start; Ray raises plain exceptions then."""
+    """Raise InputError, which prints as one line, if starting a Ray in the block fails."""
     try:
         yield
     except Exception as error:
@@ -276,16 +280,17 @@ def _report_failed_start() -> Iterator[None]:
 
 
 def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
+    """Return the configuration that gives Ray the metadata of this sweep's page; None without metadata."""
     return JobConfig(metadata=dict(about)) if about else None
 
 
 def _is_client(address: str | None) -> bool:
-    """Return whether an address is one of a Ray client, which cannot do everything that a driver can."""
+    """Return whether an address is that of a Ray client, which cannot do everything that a driver can."""
     return address is not None and "://" in address
 
 
 def _check_address(address: str) -> None:
-    """Raise InputError if nothing listens at host:port, because Ray would keep trying for minutes."""
+    """Raise InputError if nothing listens at host:port, for which Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "://" in address:
         return  # "auto" or a Ray client, which Ray handles itself
@@ -298,7 +303,7 @@ def _check_address(address: str) -> None:
 
 
 def _shut_down_ray(say: Callable[[str], None]) -> None:
-    """Shut down a local Ray. Kill helper processes, which save nothing: Ray would wait a second for each."""
+    """Shut down a local Ray, after killing its helper processes, for each of which it would wait a second."""
     if ray.is_initialized() and ray_private_api.is_usable(ray_private_api.FASTER_END, say):
         processes = ray_private_api.import_private("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
@@ -310,7 +315,7 @@ def _shut_down_ray(say: Callable[[str], None]) -> None:
 
 
 def _start_watching_servers(is_ending: threading.Event, report_loss: Callable[[], None]) -> None:
-    """Call ``report_loss`` from a thread if one of Ray's two servers ends before ``is_ending`` is set.
+    """Start a thread that calls ``report_loss`` if one of Ray's two servers ends before ``is_ending`` is set.
 
     Without them, a driver hangs or dies without a message.
     """
@@ -333,14 +338,18 @@ PATIENCE_S = 10.0
 
 
 def count_allowed_trials(fits: int, max_share: float | None) -> int:
-    """Return how many trials a sweep may run at once, given how many fit: ``max_share`` of them, but at least one."""
+    """Return the share ``max_share`` of the trials that fit, but at least one; all if it is None."""
     return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
 def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> int:
-    """Return how many of the trials that fit a user's sweep may run while others wait: at least one.
+    """Return how many trials a sweep of this user may run at once while others wait for room; at least one.
 
     Parts are rounded up, so that no room is left unused.
+
+    Arguments:
+        fits: the number of trials that fit on the whole cluster.
+        others: the other sweeps on the cluster.
     """
     users = len({user, *(other.user for other in others)})
     sweeps = 1 + sum(other.user == user for other in others)
@@ -348,7 +357,7 @@ def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> i
 
 
 class ClusterSharing:
-    """Computes one sweep's part of a shared cluster; a thread watches the other sweeps until `close`."""
+    """Computes how many trials one sweep may run on a cluster that it shares; a thread watches the other sweeps."""
 
     def __init__(self, drivers: Callable[[], Sequence[LiveSweep]], waits: Callable[[], bool]) -> None:
         """Initialize; ``drivers`` returns the sweeps on the cluster, ``waits`` whether anything waits for room."""
@@ -359,30 +368,30 @@ class ClusterSharing:
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
-        """Update the list of other sweeps, and whether anything waits for room."""
+        """Update which other sweeps there are, and whether anything waits for room."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
 
     def __call__(self, fits: int) -> int:
-        """Return how many of the trials that fit may run at once now."""
+        """Return how many of the trials that fit this sweep may run now."""
         return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
 
 
 def anybody_waits() -> bool:
-    """Return whether a worker of any program waits for room on the cluster."""
+    """Return whether any worker, also of other programs, waits for room on the cluster."""
     return any(group["state"] == "PENDING" for group in placement_group_table().values())
 
 
 class RoomWaitReporter(Callback):
-    """Reports what a sweep is waiting for if none of its trials is running; called in each turn of Tune's loop."""
+    """Reports why a sweep waits if none of its trials is running; called in each turn of Tune's loop."""
 
     def __init__(self, devices: Devices, sharing: ClusterSharing, notice: Callable[[str], None]) -> None:
         self._devices, self._sharing, self._notice = devices, sharing, notice
         self._since, self._told = math.inf, set[tuple[str, ...]]()
 
     def on_step_end(self, iteration: int, trials: Sequence[Trial], **info: object) -> None:
-        """Report what the sweep waits for, after some time, and again when other sweeps occupy the cluster."""
+        """Report what the sweep waits for after some time without a trial, and again if other sweeps take the room."""
         states = {trial.status for trial in trials}
         if Trial.RUNNING in states or Trial.PENDING not in states:
             self._since = math.inf
@@ -396,7 +405,7 @@ class RoomWaitReporter(Callback):
 
 
 def describe_wait(devices: Devices, free: dict[str, float], others: Sequence[LiveSweep]) -> str:
-    """Return what a sweep is waiting for, and who occupies it."""
+    """Return in words which resources a sweep waits for, and which sweeps use them."""
     asked = [("CPU", devices.cpus), ("GPU", devices.gpus)]
     each = " and ".join(f"{count:g} {name}" for name, count in asked if count)
     there = " and ".join(f"{free.get(name, 0.0):g} {name}" for name, count in asked if count)

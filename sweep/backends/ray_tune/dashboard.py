@@ -41,7 +41,7 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 
 
 def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata with which this driver must connect to have a page; empty if it cannot have one."""
+    """Return the metadata for connecting to Ray so that the sweep has a page in the dashboard; {} if it cannot."""
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
@@ -49,7 +49,7 @@ def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> d
 
 
 def get_user() -> str:
-    """Return the user whose sweeps this process runs: ``SWEEP_USER``, or else the name of the account."""
+    """Return the user in whose name sweeps run: ``SWEEP_USER``, or else the name of the account."""
     try:
         name = os.environ.get("SWEEP_USER") or getpass.getuser()
     except (KeyError, OSError):  # an account without a name, as in a container
@@ -58,7 +58,7 @@ def get_user() -> str:
 
 
 class JobPage:
-    """Writes this job's record in a thread of its own, because Ray may not respond."""
+    """The page of a sweep in Ray's dashboard. A thread writes it, because Ray may not respond."""
 
     def __init__(self, about: Mapping[str, str], *, shared: bool) -> None:
         """Create the page of a driver that is connected with the metadata ``about``.
@@ -83,7 +83,7 @@ class JobPage:
             self._thread.start()
 
     def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
-        """Show a status: at once if it is the last one, otherwise within two seconds."""
+        """Show a status on the page: at once if the session has ended, otherwise within two seconds."""
         record = {
             "status": status,
             "message": message,
@@ -100,7 +100,7 @@ class JobPage:
             self._due.set()
 
     def close(self) -> None:
-        """Write the last status: stopped, unless another end was shown."""
+        """Write the last status; that is "stopped" unless `show` was called with another end."""
         if not self._ended:
             self.show(STOPPED, "the sweep was stopped", {})
         self._over.set()
@@ -109,6 +109,7 @@ class JobPage:
             self._thread.join(PATIENCE_S)
 
     def _work(self, shared: bool) -> None:
+        """Write the page again and again, whenever it has changed, until it is closed."""
         with _ignoring_errors():
             if shared:
                 mark_lost_sweeps_failed()
@@ -121,6 +122,7 @@ class JobPage:
                     return
 
     def _write(self) -> None:
+        """Write the record of the page. That of a submitted job keeps what Ray has written into it."""
         record = self._record
         if self._adds:
             found = _read_record(self._key)
@@ -133,7 +135,7 @@ class JobPage:
 
 
 def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
-    """Return the status of a sweep as one line and as metadata."""
+    """Return the status of a sweep as a line of text, and as metadata."""
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
@@ -163,13 +165,13 @@ class LiveSweep:
 
 
 class LiveDrivers:
-    """The sweeps of a cluster whose drivers are alive; pages of ended sweeps are read only once."""
+    """Lists the sweeps of a cluster whose drivers are alive; pages of ended sweeps are read only once."""
 
     def __init__(self) -> None:
         self._over: set[bytes] = set()
 
     def look(self) -> tuple[LiveSweep, ...]:
-        """Return these sweeps sorted by user and name, including this driver's own."""
+        """Return the sweeps whose drivers are alive now, sorted by user and name, with this driver's own."""
         found = []
         for key, record, alive in _list_pages(self._over):
             about = record["metadata"]
@@ -183,7 +185,7 @@ class LiveDrivers:
 
 
 def mark_lost_sweeps_failed() -> None:
-    """Mark sweeps as failed whose drivers were killed before they could do so.
+    """Mark the pages of sweeps as failed whose drivers were killed.
 
     Ray does this for submitted sweeps, whose drivers are also disconnected before they start and between two attempts.
     """
@@ -194,7 +196,7 @@ def mark_lost_sweeps_failed() -> None:
 
 
 def _list_pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
-    """Yield the pages of sweeps except the ``known`` ones: key, record, and whether the driver is connected."""
+    """Yield the pages of all sweeps but the ``known`` ones, each as (key, record, whether its driver is connected)."""
     alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
@@ -206,6 +208,7 @@ def _list_pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str
 
 @contextmanager
 def _ignoring_errors() -> Iterator[None]:
+    """Write an error of Ray in the block into the debug log, because no trial needs the page."""
     try:
         yield
     except Exception as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
@@ -213,12 +216,14 @@ def _ignoring_errors() -> Iterator[None]:
 
 
 def _read_record(key: str | bytes) -> dict[str, Any] | None:
+    """Return the record of a page in Ray's key-value store; None if there is none."""
     text = ray_private_api.import_private("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
     found = json.loads(text) if text else None
     return found if isinstance(found, dict) else None
 
 
 def _put_record(key: str | bytes, record: Mapping[str, Any]) -> None:
+    """Write the record of a page into Ray's key-value store."""
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 
@@ -233,6 +238,7 @@ def _get_submitted_name() -> str | None:
 
 
 def _describe_command() -> str:
+    """Return the command line of this process."""
     program, *given = sys.argv
     name = "python -m sweep" if Path(program).name == "__main__.py" else Path(program).name
     return " ".join([name, *map(shlex.quote, given)])
@@ -253,7 +259,7 @@ GAUGES = {
 
 
 class DashboardGauges:
-    """Sets the gauges of one session of a sweep, which takes some microseconds each."""
+    """Sets the gauges of a sweep's session in Ray's metrics."""
 
     def __init__(self, sweep: str, session: str) -> None:
         self._tags = {"sweep": convert_to_ascii(sweep), "session": convert_to_ascii(session)}
@@ -263,7 +269,7 @@ class DashboardGauges:
         }
 
     def set(self, status: SweepStatus, busy: int, slots: int) -> None:
-        """Publish these figures; ``busy`` of the ``slots`` workers are training."""
+        """Publish the figures of the sweep; ``busy`` of its ``slots`` workers are training."""
         for state, count in status.trials.items():
             self._set("sweep_trials", count, state=state)
         self._set("sweep_trials_planned", status.total)
@@ -276,12 +282,13 @@ class DashboardGauges:
         self._set("sweep_utilization", min(busy / slots, 1.0) if slots else None)
 
     def _set(self, name: str, value: float | None, **tags: str) -> None:
+        """Set a gauge, unless its value is not known."""
         if value is not None:
             self._gauges[name].set(value, {**self._tags, **tags})
 
 
 def convert_to_ascii(text: str) -> str:
-    """Return a tag's value in ASCII, because Ray raises an error for anything else."""
+    """Return a text with only ASCII characters, for the value of a tag: Ray refuses others."""
     return encodable(text, "ascii")
 
 
@@ -290,7 +297,7 @@ _TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks first, be
 
 
 def protect_token(folder: Path | None = None) -> None:
-    """Make Ray use a token that only its owner can read; by itself it writes one that everybody can read.
+    """Make Ray use a token file that only its owner can read; Ray itself writes one that everybody can read.
 
     If the home folder is not writable, as in a container, the token is set for this process and its children.
     """
@@ -303,7 +310,7 @@ def protect_token(folder: Path | None = None) -> None:
 
 
 def _write_token(path: Path) -> None:
-    """Write a new token, or make the existing one unreadable for others. Raises OSError."""
+    """Write a token that only its owner can read; if there is one, change its permissions. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with suppress(OSError):  # in a read-only folder

@@ -28,15 +28,18 @@ START_S = 60.0  # for Ray to start a process on a node
 
 
 class ProbeRank:
-    """Reserves a port on its node and lets TensorFlow use it in a separate process, which may abort or hang."""
+    """Reserves a port on its node and runs TensorFlow there in a process of its own, which may abort or hang."""
 
-    def hold(self) -> str:
-        """Return the address of this node for the other rank."""
+    def reserve_port(self) -> str:
+        """Reserve a port on this node; return its address."""
         self._held, address = nodes.hold_port()
         return address
 
-    def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
-        """Run the probe; return its exit code, None after a timeout, and its output and errors."""
+    def run_probe(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
+        """Run the probe, which computes a sum with the other rank.
+
+        Return its exit code, None after a timeout, and its standard output and errors.
+        """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
         if gpus:
@@ -51,7 +54,7 @@ class ProbeRank:
 
 
 def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
-    """Return the results of the probe on both nodes."""
+    """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each."""
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
         ray.remote(ProbeRank)
@@ -60,8 +63,8 @@ def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) ->
         for node in (first, second)
     ]
     try:
-        addresses: Sequence[str] = ray.get([rank.hold.remote() for rank in ranks], timeout=START_S)
-        calls = [rank.meet.remote(",".join(addresses), i, gpus, timeout_s) for i, rank in enumerate(ranks)]
+        addresses: Sequence[str] = ray.get([rank.reserve_port.remote() for rank in ranks], timeout=START_S)
+        calls = [rank.run_probe.remote(",".join(addresses), i, gpus, timeout_s) for i, rank in enumerate(ranks)]
         found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
         return found
     except Exception as error:  # whatever keeps Ray from running this would also keep it from running a trial
@@ -79,7 +82,7 @@ def get_resources() -> dict[str, float]:
 
 
 def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
-    """Return the number of nodes and the results of each pair."""
+    """Return how many nodes there are, and the result for each pair of neighbours, for JSON."""
     there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}
@@ -89,7 +92,7 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
 
 
 def main(address: str, *timeout_s: str) -> None:
-    """Join the cluster, print what was asked for, and leave."""
+    """Join the cluster, print the result as JSON, and leave; with a timeout, check pairs of nodes."""
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     found = measure_node_pairs(*map(float, timeout_s)) if timeout_s else get_resources()
     ray.shutdown()

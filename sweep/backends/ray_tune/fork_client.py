@@ -33,7 +33,7 @@ STARTED = b"started "
 
 
 def main() -> None:
-    """Start a worker with the arguments of this program."""
+    """Start a worker with this program's arguments, as a fork or in this process."""
     connection = _connect(os.environ.get(SERVER_VARIABLE, ""))
     if connection is not None and _request_worker(connection):
         sys.exit(_wait_for_end(connection))
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def run_worker(arguments: list[str]) -> None:
-    """Be Ray's worker: run its program in this process."""
+    """Run Ray's own program of a worker in this process."""
     program = os.environ.pop(PROGRAM_VARIABLE)
     os.environ.pop(SERVER_VARIABLE, None)  # nothing for the author's code
     sys.argv = [program, *arguments]
@@ -50,6 +50,7 @@ def run_worker(arguments: list[str]) -> None:
 
 
 def _connect(name: str) -> socket.socket | None:
+    """Return a connection to the fork server of this name; None if it does not run."""
     if not name:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,7 +63,7 @@ def _connect(name: str) -> socket.socket | None:
 
 
 def _request_worker(connection: socket.socket) -> bool:
-    """Send what the worker is to take over from this process; return False if the server ends without starting it."""
+    """Send what the worker takes over from this process; return False if the server ends without starting it."""
     request = {
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),
@@ -82,7 +83,7 @@ def _request_worker(connection: socket.socket) -> bool:
 
 
 def _wait_for_end(connection: socket.socket) -> int:
-    """Return the exit code of the worker; 1 if the server ends before it, or Ray, which has started this process."""
+    """Wait until the worker ends, and return its exit code; 1 if the server or Ray ends before."""
     connection.settimeout(LOOK_S)
     parent = os.getppid()
     while os.getppid() == parent:

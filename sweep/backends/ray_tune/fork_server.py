@@ -42,7 +42,7 @@ _BACKLOG = 1024
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a worker takes over from the process that Ray has started for it."""
+    """The properties that a worker takes over from the process that Ray has started in its place."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -54,7 +54,7 @@ class Request:
 
 
 def main() -> None:
-    """Import, then serve until standard input is closed. In a fork, be the worker."""
+    """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{sys.argv[1]}")
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def get_worker_identity() -> dict[str, str]:
-    """Return the environment variables that Ray's library reads once, when it is imported, as they are for all workers.
+    """Return environment variables that Ray's library reads only once, when it is imported, for all workers.
 
     They belong to no job until they get work, as those do that Ray starts in advance. They end when this process ends;
     if Ray itself ends, `fork_client.py` does, and this process then ends the worker.
@@ -87,14 +87,14 @@ def get_worker_identity() -> dict[str, str]:
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import modules; an error of one is left to the worker, which imports it again and reports the error."""
+    """Import modules. If one cannot be imported, ignore it: the worker imports it again and reports the error."""
     for name in names:
         with suppress(Exception):
             importlib.import_module(name)
 
 
 def list_lasting_threads() -> list[str]:
-    """Return the names of threads, besides this one, that do not prepare for forks.
+    """Return the names of other threads that do not prepare for a fork, in which they would be missing.
 
     Those of OpenBLAS end before a fork and begin again when they are needed.
     """
@@ -111,7 +111,7 @@ def list_lasting_threads() -> list[str]:
 
 
 def serve(listener: socket.socket) -> Request | None:
-    """Fork a worker for each request. Return its request in the worker, and None when standard input is closed."""
+    """Fork a worker for each request. Return the request in the worker; None here, when standard input is closed."""
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno())
@@ -146,7 +146,7 @@ def _fork_worker(
     clients: dict[int, socket.socket],
     selector: selectors.BaseSelector,
 ) -> bool:
-    """Fork a worker; return whether this process is the fork."""
+    """Fork a worker for a request; return True in the worker and False in the server."""
     worker = os.fork()
     if worker == 0:
         for other in (connection, *clients.values()):
@@ -162,7 +162,7 @@ def _fork_worker(
 
 
 def _receive_request(connection: socket.socket) -> Request | None:
-    """Return what a process of the same user asks for; None for others, or if it has ended meanwhile."""
+    """Return the request on a connection; None if another user sends it, or its sender has ended."""
     user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     if user != os.getuid():
         return None
@@ -183,7 +183,7 @@ def _receive_request(connection: socket.socket) -> Request | None:
 
 
 def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Tell the clients of workers that have ended their exit codes."""
+    """Send the exit codes of workers that have ended to their clients."""
     while clients:
         worker, status = os.waitpid(-1, os.WNOHANG)
         if not worker:
@@ -197,7 +197,10 @@ def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors
 
 
 def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """End the worker of a client that was ended, because Ray takes the client for the worker until it registers."""
+    """End the worker of a client that was ended.
+
+    Ray ends the client in place of a worker that has not registered yet.
+    """
     workers = [worker for worker, one in clients.items() if one is client]
     if workers:  # otherwise it has just ended
         selector.unregister(client)
@@ -205,7 +208,7 @@ def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: sel
 
 
 def take_over(request: Request) -> None:
-    """Give this process what the one has that Ray has started."""
+    """Give this process the files, environment, folder, limits and signals of the request."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -227,7 +230,7 @@ def take_over(request: Request) -> None:
 
 
 def _read_ray_settings() -> None:
-    """Make Ray read its environment variables again: it has done so when it was imported, before Ray was started."""
+    """Make Ray read its environment variables again, which it read before the worker's were known."""
     from sweep.backends.ray_tune.ray_private_api import import_private
 
     raylet: Any = import_private("ray._raylet")

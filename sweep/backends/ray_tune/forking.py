@@ -23,7 +23,7 @@ library's. The folder of sweep comes last, in case it is not installed."""
 
 
 class ForkServer:
-    """A fork server that this process has started; see `fork_server`."""
+    """A fork server that this process has started, to which it names the modules to import; see `fork_server`."""
 
     def __init__(self, devices: Devices) -> None:
         """Start it. Libraries read their number of threads when they are imported: it is that of a trial's CPUs."""
@@ -43,7 +43,7 @@ class ForkServer:
         self._is_told = False
 
     def describe_failure(self) -> str:
-        """Return why it has ended by itself, in one line; empty if it runs. Workers then start without it."""
+        """Return in one line why the server has ended by itself; empty if it runs. Without it, workers start slower."""
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
@@ -51,7 +51,7 @@ class ForkServer:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
-        """Import these modules too, and begin to serve; only the first call has an effect."""
+        """Make the server import these modules too and begin to serve; only the first call has an effect."""
         if self._is_told or self._process.stdin is None:
             return
         self._is_told = True
@@ -60,7 +60,7 @@ class ForkServer:
             self._process.stdin.flush()
 
     def close(self) -> None:
-        """End the server; workers that it has started go on."""
+        """End the server; the workers that it has started continue."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -74,7 +74,7 @@ _early_servers: list[ForkServer] = []
 
 
 def can_fork(devices: Devices) -> bool:
-    """Return whether workers with these devices may be forks: on Linux, without GPUs.
+    """Return whether workers with these devices may be forked: on Linux, and only without GPUs.
 
     What TensorFlow does with a GPU while it is imported is not known to survive a fork.
     """
@@ -83,7 +83,7 @@ def can_fork(devices: Devices) -> bool:
 
 @contextmanager
 def starting_early(devices: Devices) -> Iterator[None]:
-    """Start a fork server for the local Ray that will be started inside the block, if workers may be forks."""
+    """Start a fork server now for the local Ray that starts inside the block, if workers may be forked."""
     if not can_fork(devices):
         yield
         return

@@ -39,7 +39,10 @@ LOOK_S = 0.2  # between checks of the peers
 
 
 class Gang:
-    """A `Trainable` that is rank 0 of a trial and starts its peers, which end with this process."""
+    """A `Trainable` that trains each trial in several processes: as rank 0, together with peers that it starts.
+
+    The peers end with this process.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -51,37 +54,35 @@ class Gang:
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return lines about what has happened to peers since the last call."""
+        """Return the lines for the user on what has happened to peers since the last call."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
     # ---- methods of a trainable
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial on all ranks; the first trial also starts them."""
+        """Begin a trial on all ranks; the first trial starts the peers before."""
         self._trial = assignment.trial
         if self._ranks is None:
             self._ranks = self._start_peers(assignment)
         devices = dataclasses.replace(self._job.shares(assignment.devices)[0], ranks=self._ranks)
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *theirs_facts = self._call_all_ranks(
-            "begin", (theirs,), lambda: self._get_own_trainable.begin(mine), BEGIN_S
-        )
+        _, *theirs_facts = self._call_all_ranks("begin", (theirs,), lambda: self._own_trainable.begin(mine), BEGIN_S)
         if self._attendance is not None:
             return
         self._theirs = theirs_facts
-        data = self._get_own_trainable.facts().data
+        data = self._own_trainable.facts().data
         for rank, other in enumerate(self._theirs, 1):
             if other.data != data:
-                self._break_apart(
+                self._end_unequal_ranks(
                     f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})"
                 )
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch on all ranks, as long as ``report`` returns True.
+        """Train epoch after epoch on all ranks, as long as ``report`` returns True.
 
-        Each rank trains one epoch per call, because its report function always returns False.
+        Each call of a rank trains one epoch, because the report function that it gets always returns False.
         """
         while True:
             epochs: list[EpochReported] = []
@@ -91,38 +92,36 @@ class Gang:
                 return False  # train no further epoch
 
             def train_one_epoch(report: Report = record_epoch, epochs: list[EpochReported] = epochs) -> Any:
-                self._get_own_trainable.train(report)
+                self._own_trainable.train(report)
                 return get_compared_epoch(epochs)
 
             mine, *theirs = self._call_all_ranks("epoch", (), train_one_epoch, SKEW_S)
             for rank, other in enumerate(theirs, 1):
                 if other != mine:
-                    self._break_apart(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
+                    self._end_unequal_ranks(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
             if not epochs or not report(epochs[0]):
                 return
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Save rank 0; all ranks have the same state."""
-        return self._get_own_trainable.save(folder)
+        """Save rank 0 alone, because all ranks have the same state."""
+        return self._own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint on all ranks, which see the same results folder or download it."""
-        mine, *theirs = self._call_all_ranks(
-            "restore", (folder,), lambda: self._get_own_trainable.restore(folder), BEGIN_S
-        )
+        """Continue from a checkpoint on all ranks; return its epoch. They share the results folder or download it."""
+        mine, *theirs = self._call_all_ranks("restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
         return int(mine)
 
     def facts(self) -> Facts:
         """Return the facts of rank 0, with the nodes and devices of all ranks."""
-        facts = self._get_own_trainable.facts()
+        facts = self._own_trainable.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
         return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
 
     def absorb_reads(self) -> None:
-        """Add what the other ranks have read to the record of this process."""
+        """Add what the other ranks have read to this process's record."""
         if self._attendance is not None:  # its peers receive no calls
             inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
             return
@@ -137,7 +136,7 @@ class Gang:
             inputs.add_earlier_inputs(Inputs(unknown=(unknown,)), self._job)
 
     def close(self) -> None:
-        """End the peers."""
+        """End the peers; this gang cannot be used any more."""
         for peer in self._peers:
             with suppress(Exception):  # it is already gone
                 ray.kill(peer)
@@ -148,20 +147,24 @@ class Gang:
     # ---- internals
 
     @property
-    def _get_own_trainable(self) -> Trainable:
+    def _own_trainable(self) -> Trainable:
+        """The trainable of rank 0. Raises RuntimeError before the first trial."""
         if self._local is None:
             raise RuntimeError("no trial has begun")
         return self._local
 
     def _leave(self, reason: str) -> None:
-        """Leave the other ranks, but wait only briefly: while ranks connect, TensorFlow blocks a rank that leaves."""
-        ranked: Ranked = self._get_own_trainable  # type: ignore[assignment]  # `ready` has checked
+        """Disconnect rank 0 from the other ranks, but wait only briefly.
+
+        While ranks connect, TensorFlow blocks one that leaves.
+        """
+        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # `ready` has checked
         leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
         leaving.start()
         leaving.join(LEAVING_S)
 
     def _start_peers(self, assignment: Assignment) -> Ranks:
-        """Start the peers and connect to them."""
+        """Start the peers, and connect all ranks to each other; return how rank 0 is connected."""
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
 
@@ -184,7 +187,7 @@ class Gang:
         met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
         devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, met, strict=True)]
         training = dict(assignment.training)
-        ranked: Ranked = self._get_own_trainable  # type: ignore[assignment]  # as above
+        ranked: Ranked = self._own_trainable  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
 
         def join() -> None:  # TensorFlow applies REGISTER_S only to other ranks, and blocks Python's threads here
@@ -204,10 +207,11 @@ class Gang:
         return met[0]
 
     def _call_all_ranks(self, method: str, arguments: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
-        """Run a call on all ranks and return its values, rank 0 first.
+        """Call a method of all ranks at once; return the results, rank 0 first.
 
         Arguments:
-            given: arguments of the call for the peers: a tuple for all, or a list with one for each rank.
+            method: name of the method of the peers, see `TrialRank`.
+            arguments: arguments for the peers: a tuple for all, or a list with one for each rank.
             mine: the call on this rank.
             patience_s: how much later than this rank peers may end.
 
@@ -236,7 +240,11 @@ class Gang:
     def _raise_outcome(
         self, here: CallResult, error: BaseException | None, answers: dict[int, CallResult], lost: dict[int, str]
     ) -> None:
-        """Raise the error of a call on all ranks if any rank failed or was lost; of several errors, the cause."""
+        """Raise the error of a call on all ranks, if any rank has failed or is lost.
+
+        Of several errors, it is the one that has caused the others. Ranks that end differently without an error are an
+        error, too.
+        """
         results = {0: here, **answers}
         failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
         causes = {rank: result for rank, result in failed.items() if not result.is_consequence}
@@ -250,19 +258,20 @@ class Gang:
             raise WorkerLost(f"the ranks have lost one another; rank {rank}: {result.error}: {result.text}")
         for rank, result in answers.items():
             if result.error != here.error:
-                self._break_apart(
+                self._end_unequal_ranks(
                     f"rank {rank} ended with {result.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}"
                 )
         if error is not None:
             raise error
 
-    def _break_apart(self, difference: str) -> None:
+    def _end_unequal_ranks(self, difference: str) -> None:
+        """End the peers and raise RuntimeError, because ranks have ended a call differently."""
         self._leave(difference)
         self.close()
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
     def _collect_answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
-        """Return the peers' answers and, for those without one, why they are lost, by rank."""
+        """Return the answers of the peers by rank, and why the others are lost."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
         answers: dict[int, CallResult] = {}
@@ -277,11 +286,15 @@ class Gang:
         return answers, lost
 
     def _find_cause(self, error: str) -> str:
+        """Return in words why a peer was lost; ``error`` is Ray's message."""
         return worker_exits.explain_loss(self._job, self._trial, error)
 
     @contextmanager
     def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers inside the block, in which this rank runs a call; if one is lost, stop waiting for it."""
+        """Watch the peers in a thread, as long as this rank runs a call in the block.
+
+        If a peer is lost, this rank is disconnected, so that its call ends instead of waiting.
+        """
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
@@ -292,6 +305,10 @@ class Gang:
             watch.join()
 
     def _watch(self, waiting: list[Any], over: threading.Event) -> None:
+        """Wait until the block is over or a peer is lost, and then disconnect this rank.
+
+        If its call does not end after that, end this process.
+        """
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             if any(map(_is_gone, answered)):
@@ -303,6 +320,7 @@ class Gang:
 
 
 def _is_gone(call: Any) -> bool:
+    """Return whether a call has failed because its actor is gone."""
     try:
         ray.get(call, timeout=0)
     except RayError:
@@ -311,7 +329,7 @@ def _is_gone(call: Any) -> bool:
 
 
 def _make_error(rank: int, result: CallResult) -> Exception:
-    """Return another rank's error under its own name, with a note of where it was raised."""
+    """Return the error of another rank, as an exception of the same name with a note of where it was raised."""
     text = f"{result.text} (rank {rank})"
     error = OutOfMemory(f"{result.error}: {text}") if result.is_short else type(result.error, (Exception,), {})(text)
     error.add_note(f"On rank {rank}:\n{result.trace}")
@@ -328,6 +346,8 @@ STUCK = 75  # exit code
 
 @dataclass(slots=True)
 class _Peer:
+    """A peer that `PeerWatcher` watches, and the heartbeat that it waits for."""
+
     actor: Any
     call: Any  # the heartbeat requested; None: not yet again
     since: float
@@ -336,10 +356,9 @@ class _Peer:
 
 
 class PeerWatcher:
-    """Watches peers by rank in a thread; lost ones up to rank ``workers`` are replaced.
+    """Watches peers by rank in a thread, and replaces lost ones up to rank ``workers``.
 
-    ``start`` returns the new actor of a rank and the call that it is busy with while it starts. ``cause`` returns how a
-    peer was lost.
+    ``start`` returns the new actor of a rank and the call with which it starts. ``cause`` returns how a peer was lost.
     """
 
     def __init__(
@@ -359,15 +378,15 @@ class PeerWatcher:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """Return lines about what has happened since the last call."""
+        """Return the lines on lost and replaced peers since the last call."""
         told, self._told = tuple(self._told), []
         return told
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Mark rank 0 as busy with a call inside the block.
+        """Note that rank 0 runs a call inside the block.
 
-        If a server is lost during a call that does not return within `STUCK_S`, this process is ended.
+        If a server is lost and the call does not return within `STUCK_S`, this process is ended.
         """
         self._busy.set()
         try:
@@ -376,12 +395,13 @@ class PeerWatcher:
             self._busy.clear()
 
     def close(self) -> None:
-        """End all peers."""
+        """Stop watching and end all peers."""
         self._over.set()
         for peer in self._peers.values():
             _kill(peer.actor)
 
     def _watch(self) -> None:
+        """Look at all peers again and again, until a peer is lost that cannot be replaced."""
         while not self._over.wait(ATTEND_S) and not self.lost:
             for rank, peer in self._peers.items():
                 if reason := self._look(peer):
@@ -391,7 +411,7 @@ class PeerWatcher:
             os._exit(STUCK)
 
     def _look(self, peer: _Peer) -> str:
-        """Return why a peer is lost; empty while it lives."""
+        """Request a peer's heartbeat or read its answer; return why the peer is lost, or "" if it lives."""
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:
@@ -409,6 +429,7 @@ class PeerWatcher:
         return ""
 
     def _replace(self, rank: int, peer: _Peer, reason: str) -> None:
+        """Start another actor in place of a lost peer; record a server, or a worker lost too often, as lost."""
         _kill(peer.actor)
         if self._over.is_set():
             return
@@ -423,5 +444,6 @@ class PeerWatcher:
 
 
 def _kill(actor: Any) -> None:
+    """End an actor of Ray."""
     with suppress(Exception):  # it is already gone
         ray.kill(actor)

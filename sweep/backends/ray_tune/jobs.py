@@ -23,7 +23,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class SweepJob:
-    """A job that runs, or has run, a session of a sweep."""
+    """A job of the cluster that runs, or has run, a session of a sweep."""
 
     id: str
     user: str
@@ -40,12 +40,15 @@ class SweepJob:
 
     @property
     def address(self) -> str:
-        """Name by which any user can find the sweep."""
+        """Name by which any user can find the sweep: ``user/sweep``."""
         return f"{self.user}/{self.sweep}"
 
 
 class Jobs:
-    """The jobs of the cluster at an address. All methods raise `InputError` if it does not answer or refuses."""
+    """The jobs of a cluster, by the address of its dashboard.
+
+    All methods raise `InputError` if it does not answer or refuses.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -57,13 +60,13 @@ class Jobs:
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
-        """Return all jobs of sweeps, the latest last."""
+        """Return all jobs that run or have run sweeps, the latest last."""
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
         return sorted((_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
-        """Return the latest job of this user's sweep, or of another user's, given as ``user/sweep``.
+        """Return the latest job of a sweep: of this user's, or of another user's given as ``user/sweep``.
 
         Raises:
             UnknownNameError: if there is none.
@@ -85,9 +88,11 @@ class Jobs:
         requirements: Sequence[str],
         env: Mapping[str, str],
     ) -> str:
-        """Submit a job with this command line and return its id.
+        """Submit a job that runs a command line on the cluster, and return its id.
 
-        ``about`` has the keys sweep, results and file.
+        Arguments:
+            package: the files that the job needs.
+            about: what the sweep is, by the keys sweep, results and file.
 
         Raises:
             RefusedError: if a job of that sweep is running, or the sweep belongs to another user.
@@ -120,12 +125,12 @@ class Jobs:
             )
 
     def logs(self, job: str) -> str:
-        """Return the output of a job so far."""
+        """Return what a job has printed so far."""
         with self._asking():
             return str(self._client.get_job_logs(job))
 
     def follow(self, job: str) -> Iterator[str]:
-        """Yield the output of a job, from its beginning to its end."""
+        """Yield what a job prints, from its beginning to its end."""
         loop, lines = asyncio.new_event_loop(), self._client.tail_job_logs(job)
         try:
             while True:
@@ -156,6 +161,7 @@ class Jobs:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
+        """Turn errors of Ray's dashboard in the block into `InputError`."""
         import requests
         from ray.exceptions import AuthenticationError
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Listener:
-    """What hears from a Ray: the session that uses it, if one does."""
+    """The functions by which a kept Ray reports to the session that uses it; they do nothing without one."""
 
     say: Callable[[str], None] = lambda text: None
     lost: Callable[[], None] = lambda: None
@@ -26,7 +26,7 @@ class Listener:
 
 @dataclass(slots=True)
 class KeptRay:
-    """A Ray, its fork server and its workers."""
+    """A local Ray that stays between commands, with its fork server and its workers."""
 
     keep_s: float = 0.0
     """Seconds for which it stays after a command."""
@@ -44,12 +44,12 @@ class KeptRay:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a Ray that the next command can use."""
+        """Whether there is a Ray for the next command to use."""
         return self._cluster is not None and not self._is_lost
 
     @property
     def workers(self) -> KeptWorkers:
-        """The workers that train no trial now."""
+        """The workers that have no trial now."""
         from sweep.backends.ray_tune.kept_workers import KeptWorkers
 
         if self._workers is None:
@@ -57,7 +57,7 @@ class KeptRay:
         return self._workers
 
     def enter(self, context: AbstractContextManager[object]) -> None:
-        """Enter a context that is left when the Ray ends."""
+        """Enter a context; it is left when the Ray ends."""
         self._kept.enter_context(context)
 
     @contextmanager
@@ -68,12 +68,12 @@ class KeptRay:
         listener: Listener,
         start: Callable[[], AbstractContextManager[Cluster]],
     ) -> Iterator[Cluster]:
-        """Yield a connection to the Ray for one session.
+        """Yield a connection to the Ray for one session, after starting it if necessary.
 
         Arguments:
-            made_for: what a Ray is started for; one that was started for something else is replaced.
+            made_for: the settings that the Ray is started with; one with other settings is replaced.
             make_metadata: returns the metadata of the session's page in the dashboard.
-            listener: hears what is said by the Ray during the session.
+            listener: receives the Ray's reports during the session.
             start: starts a Ray, which reports to `say` and `report_loss`.
         """
         if self._cluster is not None and (self._is_lost or self._made_for != made_for):
@@ -95,13 +95,14 @@ class KeptRay:
             self.listener = Listener()
 
     def _read_pointer(self, metadata: dict[str, str]) -> str:
+        """Return the key of the dashboard page's record, from the metadata with which Ray was started."""
         from sweep.backends.ray_tune.dashboard import POINTER
 
         return metadata.get(POINTER, "")
 
     @contextmanager
     def _open_page(self, cluster: Cluster, metadata: dict[str, str]) -> Iterator[Cluster]:
-        """Show a session in the dashboard in place of the one before, which had the same connection to Ray."""
+        """Show this session on the page of the previous one, because the connection to Ray is the same."""
         from sweep.backends.ray_tune.dashboard import POINTER, JobPage
 
         if not metadata:
@@ -114,16 +115,16 @@ class KeptRay:
             page.close()
 
     def say(self, text: str) -> None:
-        """Pass a line to the session that uses the Ray now."""
+        """Report a line to the session that uses the Ray now."""
         self.listener.say(text)
 
     def report_loss(self) -> None:
-        """Tell the session that uses the Ray now that it has died; called from another thread."""
+        """Report to the session that uses the Ray now that it has died. Called from another thread."""
         self._is_lost = True
         self.listener.lost()
 
     def close(self) -> None:
-        """End the workers and the Ray."""
+        """End the kept workers and the Ray."""
         if self._workers is not None and not self._is_lost:
             self._workers.end()
         self._workers = None
@@ -141,7 +142,7 @@ def get_kept_ray() -> KeptRay | None:
 
 
 def keep_ray() -> KeptRay:
-    """Keep the local Ray of this process's commands from now on."""
+    """Make this process keep its local Ray between commands from now on; return the object that holds it."""
     global _kept
     if _kept is None:
         _kept = KeptRay()

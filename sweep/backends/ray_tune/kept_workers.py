@@ -26,7 +26,7 @@ ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class IdleWorker:
-    """A worker that trains no trial."""
+    """A worker without a trial, and the resources that it holds."""
 
     resources: Any  # that it holds, as Tune asks for them
     actor: Any  # by which Tune's manager knows it
@@ -35,7 +35,7 @@ class IdleWorker:
 
 @dataclass(slots=True)
 class KeptWorkers:
-    """Workers without an experiment, with Tune's manager of their actors and resources."""
+    """The workers that stay between Tune experiments, with Tune's manager of their actors and resources."""
 
     manager: Any = None
     workers: list[IdleWorker] = field(default_factory=list)
@@ -44,14 +44,14 @@ class KeptWorkers:
         return len(self.workers)
 
     def end(self) -> None:
-        """End all workers and give their resources back."""
+        """End all kept workers and release their resources."""
         if self.manager is not None:
             self.manager.cleanup()
         self.manager = None
         self.workers = []
 
-    def fit_to(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
-        """End the workers that cannot train for this job; if there are any, ``say`` gets how many and why."""
+    def end_unfit(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
+        """End the kept workers that cannot train for this job; tell ``say`` how many these are, and why."""
         if not self.workers:
             return
         answers = [worker.handle.find_hindrance.remote(job, settings) for worker in self.workers]
@@ -73,7 +73,7 @@ class KeptWorkers:
 
 
 def _read_answer(answer: Any) -> str:
-    """Return why a worker cannot be used again, from its answer or from its absence; empty if it can."""
+    """Return why a worker cannot be used again, from its answer; "" if it can. One without an answer cannot."""
     try:
         hindrance: str | None = ray.get(answer, timeout=0)
     except Exception as error:  # its process is gone, or does not answer
@@ -82,9 +82,9 @@ def _read_answer(answer: Any) -> str:
 
 
 def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Make a Tune experiment inside the block begin with the kept workers, and leave its own workers to be kept.
+    """Return a context manager for a Tune experiment that begins with the kept workers and leaves its own to be kept.
 
-    If this Ray has not what that takes, the kept ones are ended.
+    If this Ray lacks the private names for that, the kept workers are ended.
     """
     if ray_private_api.list_missing(ray_private_api.KEPT_WORKERS):
         kept.end()
@@ -97,7 +97,7 @@ def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractCo
 
 
 class _KeepsWorkers:
-    """Makes Tune's controller keep each worker that has no trial any more, where it would end all but one."""
+    """Mixin for Tune's controller that keeps all workers without a trial; Tune would end all but one."""
 
     kept: KeptWorkers
     idle: dict[Any, IdleWorker]  # by actor, also those that have got a trial since
@@ -129,12 +129,13 @@ class _KeepsWorkers:
         self.kept.workers = []
 
     def _put_aside(self, worker: IdleWorker) -> None:
-        """Cache an idle worker, for which Tune's cache may have no place."""
+        """Put an idle worker into Tune's cache of actors, after making room for it there."""
         self.idle[worker.actor] = worker
         self._actor_cache.increase_max(worker.resources)
         self._actor_cache.cache_object(worker.resources, worker.actor)
 
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
+        """Give an idle worker to a trial, as Tune does; return whether there is one."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
         if self._actor_cache.num_cached_objects < cached:
@@ -142,6 +143,7 @@ class _KeepsWorkers:
         return is_reused
 
     def _maybe_cache_trial_actor(self, trial: Any) -> bool:
+        """Keep the worker of an ended trial, in place of Tune's decision; return whether it is kept."""
         actor = self._trial_to_actor[trial]
         is_usable = actor in self._started_actors and not self._actor_manager.is_actor_failed(actor)
         if self._is_ending or not is_usable:
@@ -154,7 +156,7 @@ class _KeepsWorkers:
         return True
 
     def _cleanup_trials(self) -> None:
-        """End the workers that still have a trial, and hand the idle ones over."""
+        """End the workers that still have a trial at the end, and leave the idle ones to be kept."""
         self._is_ending = True
         idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
         for trial in list(self._actor_to_trial.values()):

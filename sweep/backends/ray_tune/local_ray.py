@@ -29,10 +29,7 @@ _NICENESS = 10  # what starts in the background must not slow down workers
 
 @contextmanager
 def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> Iterator[bool]:
-    """Make a local Ray that is started inside the block start its workers in the fork server.
-
-    Yields whether it does.
-    """
+    """Make a local Ray that starts inside the block get its workers from the fork server; yield whether it does."""
     if server is None or not ray_private_api.is_usable(ray_private_api.FORKED_WORKERS, say):
         yield False
         return
@@ -66,7 +63,7 @@ def importing_in_advance(
     server: ForkServer | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[None]:
-    """Make the workers of a local Ray that starts inside the block import the trainable's libraries before a trial.
+    """Make workers of a local Ray that starts inside the block import the trainable's libraries in advance.
 
     With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import these modules
     themselves; this is left out if trials use GPUs or many cores each, because most of these processes would never get
@@ -90,12 +87,15 @@ def importing_in_advance(
 
 
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Make a Ray started inside the block listen only on 127.0.0.1; it read its setting when it was imported."""
+    """Return a context manager in which a Ray that starts listens only on 127.0.0.1.
+
+    Ray has read its own setting for that when it was imported.
+    """
     return ray_private_api.replacing_name(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
 
 def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Give a Ray node that is created inside the block `START_S` seconds to start; Ray itself gives up after 30."""
+    """Return a context manager in which a Ray node may take `START_S` seconds to start, instead of Ray's 30."""
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
         until = time.monotonic() + START_S
@@ -112,7 +112,7 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
 
 @contextmanager
 def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Make the head node of Ray, created inside the block, start what no trial needs in a background thread.
+    """Start what no trial needs of a local Ray in a thread, if the Ray starts inside the block.
 
     Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
     thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the rest
@@ -164,7 +164,7 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
 
 
 class _BackgroundStart:
-    """Starts parts of Ray one after another, in the thread that calls `run`."""
+    """Starts parts of Ray one after another in a thread, which calls `run`."""
 
     def __init__(self, say: Callable[[str], None], ray_constants: Any) -> None:
         self._say = say
@@ -173,7 +173,7 @@ class _BackgroundStart:
         self._finishing = threading.Event()
 
     def add(self, start: Callable[[], None]) -> None:
-        """Call ``start`` in the thread, after what was added before."""
+        """Have ``start`` called in the thread, after the functions that were added before."""
         self._starts.put(start)
 
     def run(self) -> None:
@@ -190,7 +190,7 @@ class _BackgroundStart:
                 self._starts.task_done()
 
     def finish(self) -> None:
-        """Let everything added so far succeed or fail soon and without a message, and wait for that."""
+        """Wait until the added functions have ended, which they do soon now, and silently if they fail."""
         self._finishing.set()
         # Ray reads it repeatedly while it waits for the dashboard
         self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0

@@ -31,7 +31,7 @@ UNBOUNDED = 1000  # machines assumed if an autoscaler has no limit
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Resources that one machine offers to Ray."""
+    """A machine of the cluster, with the resources that it offers to Ray."""
 
     cpus: float
     gpus: float
@@ -40,14 +40,14 @@ class Node:
     is_known: bool = True  # false: an autoscaler may add it, without saying what it has
 
     def fits(self, devices: Devices) -> int:
-        """Return how many trials the machine runs at once; a trial never spans two machines."""
+        """Return how many trials with these devices fit on the machine at once; a trial is on one machine."""
         if not self.is_known:
             return AT_FIRST
         return devices.fits(self.cpus, self.gpus)
 
 
 def list_alive_nodes() -> tuple[Node, ...]:
-    """Return the machines that are alive and not about to be taken away."""
+    """Return the machines that are alive and will not be taken away soon."""
     leaving = find_draining_nodes()
     found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
@@ -57,7 +57,7 @@ def list_alive_nodes() -> tuple[Node, ...]:
 
 
 def find_draining_nodes() -> Mapping[str, int]:
-    """Return the machines that are about to be taken away, by id: when, in ms since 1970, or 0 if unknown."""
+    """Return the machines that will be taken away soon, by id, with the time in ms since 1970 (0 if unknown)."""
     if ray_private_api.list_missing(ray_private_api.DRAINING):
         return {}
     found: Mapping[str, int] = ray_private_api.import_private("ray._private.state").state.get_draining_nodes()
@@ -65,7 +65,7 @@ def find_draining_nodes() -> Mapping[str, int]:
 
 
 class DrainWatcher:
-    """Watches in a thread whether a machine of this worker's trial is about to be taken away; checks each second."""
+    """Looks each second, in a thread, whether the machine of this worker will be taken away soon."""
 
     def __init__(self) -> None:
         group = ray.util.get_current_placement_group()
@@ -74,7 +74,7 @@ class DrainWatcher:
         self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
 
     def __call__(self) -> str | None:
-        """Return why the worker must be left; None if it can stay."""
+        """Return why trials must leave this machine; None if they can stay."""
         return self._why
 
     def _look(self) -> None:
@@ -86,7 +86,7 @@ class DrainWatcher:
 
 
 def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
-    """Return the kinds of machines that an autoscaler can add, with their numbers; empty without an autoscaler."""
+    """Return the kinds of machines that an autoscaler can add, each with how many; empty without an autoscaler."""
     if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
     config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
@@ -104,7 +104,7 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
 
 @contextmanager
 def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
-    """Use a job's results folder on all machines on which trials fit; afterwards, remove data that its workers shared.
+    """Check that all machines see a job's results folder; after the block, remove data that its workers shared.
 
     Raises:
         InputError: naming each machine that does not see the folder, unless the results are in an object store.
@@ -124,6 +124,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
+    """Raise `InputError` that names each machine that does not see the results folder."""
     text = secrets.token_hex(16)
     probe = folder / f".probe-{text}"
     probe.write_text(text)
@@ -144,7 +145,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
 
 
 def _probe_folder(probe: str, text: str, node: str) -> str | None:
-    """Return why a machine cannot use the results folder; None if it can. Runs on that machine."""
+    """Return why this machine cannot use the results folder; None if it can."""
     path = Path(probe)
     try:
         if path.read_text() != text:
@@ -158,7 +159,7 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
 
 
 def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
-    """Call a function on each machine; return its result or, as text, why the machine could not run it."""
+    """Call a function on each machine; return the results or, as texts, why a machine could not call it."""
     calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
         ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
@@ -166,6 +167,7 @@ def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *argument
 
 
 def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str, ...]) -> Any:
+    """Start to call a function on a machine; return Ray's reference to the result."""
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )
@@ -173,6 +175,7 @@ def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str
 
 
 def _get_result(call: Any) -> Any:
+    """Return the result of a call, or as a text why there is none."""
     try:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:
@@ -182,9 +185,10 @@ def _get_result(call: Any) -> Any:
 
 
 def hold_port(before: str = "") -> tuple[socket.socket, str]:
-    """Return a socket that reserves a port of this node, which a server may use as well, and the port's address.
+    """Reserve a port of this node; return the socket that holds it, and the port's address.
 
-    ``before`` is the required address, if any. Raises OSError if it is not available.
+    A server may listen on the port at the same time. ``before`` is the address to reserve, if not any. Raises OSError
+    if it is not available.
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")
@@ -198,7 +202,7 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
 
 
 def prepare_process(devices: Devices) -> None:
-    """Prepare this process for training: SIGTERM ends it, and TensorFlow sees no GPUs that the trial does not have."""
+    """Prepare this process for training: let SIGTERM end it, and hide GPUs that are not the trial's from TensorFlow."""
     with suppress(ValueError):  # not in the main thread
         # Ray's handler would raise SystemExit in the trial's code, which would look like its failure.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -33,7 +33,7 @@ _CONSEQUENCES = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallResult:
-    """Result of a call, for sending between processes: ``value``, or an error in words."""
+    """Result of a call that can be sent to another process: ``value``, or an error in words."""
 
     value: Any = None
     error: str = ""  # name of its type
@@ -45,7 +45,7 @@ class CallResult:
 
 
 def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
-    """Call a function and return its result and, if it raised one, the exception."""
+    """Call a function; return its result and, if it raised one, the exception."""
     try:
         return CallResult(function()), None
     except BaseException as error:  # any error of the user's code, as in `Worker.step`
@@ -61,7 +61,7 @@ def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseExcep
 
 
 def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
-    """Return the trainable of this process, a socket that reserves a port, and the address of that port.
+    """Load the trainable of this process and reserve a port; return (trainable, socket of the port, its address).
 
     ``before`` is the address of the process that this one replaces.
 
@@ -80,7 +80,7 @@ def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, 
 
 
 class TrialRank:
-    """Does the same as rank 0 in another process. Ray's process titles begin with the name of this class."""
+    """The actor of a peer: it does in its process what rank 0 does. Ray's process titles begin with this name."""
 
     def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
         """Initialize; ``first`` is the actor that is rank 0."""
@@ -113,7 +113,7 @@ class TrialRank:
         return self._run_on_all_ranks(join)
 
     def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Replace a lost rank, at its address."""
+        """Load the trainable and connect at the address of a lost rank, which this one replaces."""
 
         def come() -> None:
             self._load(before)
@@ -122,11 +122,11 @@ class TrialRank:
         return call_and_capture(come)[0]
 
     def heartbeat(self) -> CallResult:
-        """Return an empty result, which shows that the process is alive."""
+        """Return an empty result, as a sign of life."""
         return CallResult()
 
     def begin(self, assignment: Assignment) -> CallResult:
-        """Prepare a trial; return its facts on this rank."""
+        """Begin a trial; return its facts on this rank."""
         self._began(assignment.trial)
         self._surroundings.reset()
         profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
@@ -140,7 +140,7 @@ class TrialRank:
         return self._run_on_all_ranks(begin)
 
     def restore(self, folder: Path) -> CallResult:
-        """Continue from rank 0's checkpoint; no rank waits for another one here."""
+        """Continue from the checkpoint that rank 0 has chosen. No rank waits for another one here."""
 
         def restore() -> int:
             checkpoints.ensure_local(self._job.folder, folder)
@@ -150,7 +150,7 @@ class TrialRank:
         return call_and_capture(restore)[0]
 
     def epoch(self) -> CallResult:
-        """Train one more epoch; return its number and loss, or None if there is none to train."""
+        """Train one more epoch; return its number and its exact loss, or None if there is none left."""
         heard: list[EpochReported] = []
 
         def hear(epoch: EpochReported) -> bool:
@@ -164,10 +164,11 @@ class TrialRank:
         return self._run_on_all_ranks(train)
 
     def inputs(self) -> CallResult:
-        """Return what this process has read so far; rank 0 adds what the trainable declares in ``depends_on``."""
+        """Return what this process has read so far, without what the trainable names in ``depends_on``."""
         return call_and_capture(lambda: inputs.collect_inputs(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
+        """Load the trainable and reserve a port; return its address."""
         with self._surroundings.inside():
             self._trainable, self._held, address = prepare_rank(self._job, before)
             self._surroundings.keep_import_effects()
@@ -175,10 +176,11 @@ class TrialRank:
 
     @property
     def _ranked(self) -> Ranked:
+        """The trainable, as one that trains in several processes."""
         return self._trainable  # type: ignore[return-value]  # `prepare_rank` has checked
 
     def _run_on_all_ranks(self, function: Callable[[], Any]) -> CallResult:
-        """Run a call that all ranks run; if it fails only here, release the others."""
+        """Call a function that all ranks call; if it fails here, disconnect so that the others do not wait."""
         self._calls += 1
         with self._surroundings.inside():
             found, error = call_and_capture(function)
@@ -188,12 +190,12 @@ class TrialRank:
         return found
 
     def _end_frozen_rank_0(self, call: int) -> None:
-        """Kill rank 0 if it is frozen: it normally ends its peers when one fails, and nothing else would notice."""
+        """Kill rank 0 if it does not react to a failure here within `FROZEN_S`; normally it ends its peers then."""
         time.sleep(FROZEN_S)
         if self._calls == call:
             ray.kill(self._first)
 
 
 def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
-    """Return what ranks are compared by: the number of an epoch and its exact loss; None if there is no epoch."""
+    """Return the number and the exact loss of the only epoch, by which ranks are compared; None without one."""
     return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None

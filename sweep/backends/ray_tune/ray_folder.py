@@ -22,7 +22,7 @@ FOLDERS = ("/tmp", "/var/tmp")
 
 
 def find_fault(folder: str) -> str:
-    """Return why a local Ray cannot keep its files in a folder; empty if it can."""
+    """Return why a local Ray cannot keep its sockets and logs in a folder; empty if it can."""
     if not folder.startswith("/"):
         return "is no absolute path"
     size = len(os.fsencode(folder))
@@ -37,7 +37,7 @@ def find_fault(folder: str) -> str:
 
 
 def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the folder that Ray chooses for its files and the environment variable that names it, or ""."""
+    """Return the folder that Ray will choose and the environment variable that names it, "" if none does."""
     names = ("RAY_TMPDIR", "TMPDIR") if sys.platform.startswith("linux") else ("RAY_TMPDIR",)
     name = next((name for name in names if name in environ), "")
     return environ.get(name, FOLDERS[0]), name
@@ -45,7 +45,7 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
 
 @contextmanager
 def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
-    """Make a Ray that is started inside the block keep its files in a usable folder.
+    """Make a Ray that starts inside the block keep its sockets and logs in a folder where it can.
 
     Raises:
         InputError: if there is none.

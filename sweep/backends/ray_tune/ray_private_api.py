@@ -16,7 +16,7 @@ import ray
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Private names and what is lost without them.
+    """A feature that uses private names of Ray: the names, and what is lost without them.
 
     Names have the form ``module:attribute.attribute``, or ``:attribute`` for an attribute of a given object.
     """
@@ -153,12 +153,12 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def list_missing(use: Use, owner: object = None) -> list[str]:
-    """Return the names of a use that this Ray does not have."""
+    """Return the private names of a feature that this version of Ray does not have."""
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
 def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
-    """Return whether all names of a use exist; if not, say what is lost."""
+    """Return whether all private names of a feature exist; if not, tell ``say`` what is lost."""
     absent = list_missing(use, owner)
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
@@ -167,7 +167,7 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 
 @contextmanager
 def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace the one name of a use by ``stand_in(original)`` inside the block, if it exists."""
+    """Replace the private name of a feature by ``stand_in(original)`` inside the block, if the name exists."""
     if not is_usable(use, say):
         yield
         return
@@ -182,11 +182,12 @@ def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any
 
 
 def import_private(name: str) -> Any:
-    """Return a private module of Ray, untyped."""
+    """Import a private module of Ray and return it without types."""
     return import_module(name)
 
 
 def _name_exists(name: str, owner: object) -> bool:
+    """Return whether a private name exists; ``owner`` is the object that one of the form ``:attribute`` is of."""
     path, _, attributes = name.partition(":")
     try:
         found = import_module(path) if path else owner

@@ -29,7 +29,7 @@ from sweep.functions import make_importable
 
 
 class TrialWorker(tune.Trainable):
-    """Passes orders and progress between Tune and `sweep.backends.worker.Worker`.
+    """A worker as Tune knows it: passes orders to a `sweep.backends.worker.Worker` and its progress to Tune.
 
     Tune sets up actors that it may never use, and treats an exception in `reset_config` as a failure of the trial. Both
     methods therefore prepare the process and its workers, but begin no trial.
@@ -37,7 +37,7 @@ class TrialWorker(tune.Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
-        """Return the resources of the processes of an order's trial.
+        """Return the resources that Tune must reserve for the processes of an order's trial.
 
         Tune reuses a worker for another trial if their resources are equal.
         """
@@ -68,7 +68,7 @@ class TrialWorker(tune.Trainable):
         self._folder = Path(self.logdir)
 
     def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
-        """Prepare to train trials of a session, with the trainable of the worker of an ``earlier`` one."""
+        """Prepare to train for a session, with the trainable of an ``earlier`` session's worker if there is one."""
         job: Job = config["job"]
         devices: Devices = config["orders"][0].assignment.devices
         self._job = job
@@ -97,24 +97,24 @@ class TrialWorker(tune.Trainable):
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Store the next order and delete the folder that Tune made for the previous one."""
+        """Store the next orders, and delete the folder that Tune made for the ended ones."""
         with suppress(OSError):  # the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
         if new_config["job"].session != self._job.session:  # see `kept_workers`
-            inputs.keep_reads(new_config["job"])
+            inputs.continue_record(new_config["job"])
             self._begin_session(new_config, earlier=self._group.idle_worker)
         new_config.pop("given", None)  # otherwise Tune would send it back with each result
         self._take(new_config["orders"])
         return True
 
     def rest(self) -> None:
-        """End the session of this worker's sweep, but keep what may serve the next one."""
+        """End this worker's session, but keep the trainable for a next one."""
         self._group.keep([])
         self._group.close()
 
     def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
-        """Return why this worker, which rests, cannot train trials of another session; None if it can."""
+        """Return why this worker cannot train trials of another session after its own; None if it can."""
         same = ("trainable", "import_folders", "working_folder", "data_seed", "workers", "servers", "together")
         for name in same:
             if getattr(job, name) != getattr(self._job, name):
@@ -129,13 +129,13 @@ class TrialWorker(tune.Trainable):
         return worker.find_hindrance(job)
 
     def cleanup(self) -> None:
-        """Release the last trial before Tune ends this process."""
+        """Release the last trials before Tune ends this process."""
         self._group.close()
         if self._gang is not None:
             self._gang.close()
 
     def keep(self, trials: Sequence[int], more: Sequence[Order]) -> None:
-        """Release all trials except ``trials``, as the driver has decided, and accept more.
+        """Release all trials except ``trials``, as the driver has decided, and accept the trials of ``more``.
 
         The result of this call is never read; an exception of the author's code is raised by the next step instead.
         """
@@ -147,7 +147,8 @@ class TrialWorker(tune.Trainable):
             self._kept_wrongly = WorkerLost(in_short(error))
             self._kept_wrongly.__cause__ = error
 
-    def _without_results(self) -> Steps:
+    def _interrupt_all(self) -> Steps:
+        """Return the interruption of all trials because this node does not see the results folder."""
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
@@ -158,18 +159,19 @@ class TrialWorker(tune.Trainable):
         return Steps({trial: end(trial) for trial in self._trials})
 
     def _take(self, orders: Sequence[Order]) -> None:
+        """Accept trials in place of the present ones."""
         self._trials = [order.assignment.trial for order in orders]
         self._began(self._trials[0])
         self._group.keep([])
         self._group.take(orders)
 
     def step(self) -> dict[str, Any]:
-        """Train to the next decision point.
+        """Train all trials to their next decision; return their progress for the driver.
 
         After a failed trial, the worker still trains its other trials, but gets no new ones.
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
-            return {"steps": self._without_results()}
+            return {"steps": self._interrupt_all()}
         if self._kept_wrongly is not None:
             raise self._kept_wrongly
         if self._group.is_idle:
@@ -189,7 +191,7 @@ class TrialWorker(tune.Trainable):
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that `backend.store_target` has stored."""
+    """Return the job with the class or function that `backend.store_target` has put into Ray's object store."""
     if "given" not in config:
         return job
     make_importable(job.import_folders)  # its imports may be there
@@ -197,7 +199,7 @@ def _complete_job(job: Job, config: dict[str, Any]) -> Job:
 
 
 def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
-    """Return how many of the ``room`` trials run at once on a node with these resources; at least 1."""
+    """Return how many of ``room`` trials a node with these resources runs at once; at least 1."""
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 

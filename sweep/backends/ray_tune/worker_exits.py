@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweep.backends import Job, Lost
-from sweep.store.disk import process
+from sweep.store.disk import get_process_name
 from sweep.text import printable
 
 PREEMPTED = "actor's node was preempted"  # its end was announced
@@ -39,13 +39,13 @@ _EXIT_NOW = os._exit
 
 
 def get_exits_folder(job: Job) -> Path:
-    """Return the folder of the files in which workers record how they ended."""
+    """Return the folder of the files into which workers write how they ended."""
     return job.folder / "workers"
 
 
 @contextmanager
 def make_exits_folder(job: Job) -> Iterator[None]:
-    """Create the folder for a session without files of earlier ones; delete it after the block."""
+    """Create the folder of these files for a session, without files of earlier ones; delete it after the block."""
     shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
         yield
@@ -54,11 +54,11 @@ def make_exits_folder(job: Job) -> Iterator[None]:
 
 
 def record_exit(job: Job) -> Callable[[int], None]:
-    """Make this process record how it dies, for this session instead of an earlier one.
+    """Make this process write into a file of this session how it ends; it stops using that of an earlier one.
 
     Return a function that must be called with the number of each trial that begins.
     """
-    path = get_exits_folder(job) / process()
+    path = get_exits_folder(job) / get_process_name()
     try:
         path.parent.mkdir(exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def limiting_time(seconds: float) -> Iterator[None]:
-    """End this process if the block takes longer than ``seconds``, and record which line it was at.
+    """End this process if the block takes longer than ``seconds``, after recording the line at which it was.
 
     This works even if no other Python thread can run.
     """
@@ -91,7 +91,7 @@ def limiting_time(seconds: float) -> Iterator[None]:
 
 
 def explain_loss(job: Job, trial: int, error: str) -> str:
-    """Return in a few words how the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
+    """Return in a few words why the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
     error = printable(error)
     gang_cause = re.search(r"WorkerLost: (.+)", error)
     if gang_cause:
@@ -105,7 +105,7 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
 
 
 def _explain_error(error: str) -> str:
-    """Return the cause that Ray's message names, in a few words."""
+    """Return in a few words the cause that is in Ray's message."""
     exit_code = re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error)
     if exit_code:
         return exit_code[2] or f"exit code {exit_code[1]}"
@@ -116,7 +116,7 @@ def _explain_error(error: str) -> str:
 
 
 def classify_loss(error: str) -> Lost:
-    """Return what was lost, according to Ray's message."""
+    """Return what was lost according to Ray's message: a worker, its node, or a node that was taken away."""
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
     if any(words in error or cause_of_loss in error for words, cause_of_loss in NODE_LOST.items()):
@@ -125,7 +125,10 @@ def classify_loss(error: str) -> Lost:
 
 
 def _take_last_words(job: Job, trial: int) -> str:
-    """Return and delete what the worker whose last trial was this one has written after it began; empty if nothing."""
+    """Return and delete what a worker wrote when it died; empty if nothing.
+
+    It is the worker whose last trial was ``trial``, and what it wrote since that trial began.
+    """
     words = ""
     with suppress(OSError):
         for path in get_exits_folder(job).iterdir():
@@ -138,6 +141,7 @@ def _take_last_words(job: Job, trial: int) -> str:
 
 
 def _explain_words(words: str) -> str:
+    """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote."""
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
         where = _find_innermost_line(words.rpartition("Current thread ")[2])  # other threads come before it
@@ -151,11 +155,14 @@ def _explain_words(words: str) -> str:
 
 
 def _find_innermost_line(stack: str) -> str:
+    """Return the innermost line in a fault handler's stack, as "in FUNCTION, FILE:LINE"; empty without one."""
     frame = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
     return f"in {frame[3]}, {frame[1]}:{frame[2]}" if frame else ""
 
 
 def _wrap_exit(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
+    """Return a function like `os._exit` that first writes the exit status into an open file, in this process only."""
+
     def noted(status: int) -> NoReturn:
         if os.getpid() == worker:  # not in a child process
             with suppress(OSError):

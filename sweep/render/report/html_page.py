@@ -15,14 +15,14 @@ import jinja2
 from markupsafe import Markup
 
 from sweep.analysis import rung_ranks, search_efficiency, verdict
-from sweep.analysis.ranking import Ranking, noise_of, rank
+from sweep.analysis.ranking import Ranking, find_sampling_error, rank
 from sweep.analysis.report_data import POINTS, ReportData
 from sweep.events import LOST, Status
 from sweep.render.report.lineage import draw_lineage
 from sweep.render.report.page_data import SLICES, as_json, report_document
 from sweep.render.tables import counted_by, held_out_lines, rung_lines, space_lines
 from sweep.render.tables import efficiency_lines as worth_lines
-from sweep.store.folder import ResultsFolder, told_apart
+from sweep.store.folder import ResultsFolder, name_uniquely
 from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
@@ -94,7 +94,7 @@ def _collect_values(
 
     points = POINTS // len(folders)
     accounts = []
-    for name, folder in told_apart(folders).items():
+    for name, folder in name_uniquely(folders).items():
         accounts.append(report_data.read_report_data(folder, points, name))
     ranking = rank([one.sweep for one in accounts])
     worths = []
@@ -103,7 +103,7 @@ def _collect_values(
         if efficiency is not None:
             worths.append(efficiency)
     if len(accounts) == 1:
-        noise = noise_of(ranking, accounts[0].tables)
+        noise = find_sampling_error(ranking, accounts[0].tables)
     else:
         noise = None
     rungs = {}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import Curves, ReportData, domains, list_importances
+from sweep.analysis.report_data import Curves, ReportData, collect_domains, list_importances
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.analysis.sweep_rows import Sweep
 from sweep.events import Status, Value, is_number
@@ -52,7 +52,7 @@ def report_document(
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
     grid = remove_empty_columns(ranking_grid(ranking))
-    known = domains(accounts)
+    known = collect_domains(accounts)
     objectives = []
     for metric, goal in ranking.objectives:
         values = [trial.metrics.get(metric) for trial in trials]
