@@ -15,7 +15,7 @@ from typing import Any
 
 from sweep import author_code
 from sweep.errors import InputError, TrainableError
-from sweep.functions import FunctionTrainable, trainable_maker
+from sweep.functions import FunctionTrainable, make_trainable_factory
 from sweep.inspection import HERE, Source, find_import_folder, get_import_target, inspect_object
 from sweep.runner import checking, restoring
 from sweep.runner.restoring import Which
@@ -42,7 +42,7 @@ def accept_trainable(trainable: object) -> NamedTrainable:
         return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
-        trainable_maker(trainable, name)
+        make_trainable_factory(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)

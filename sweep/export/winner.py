@@ -480,5 +480,5 @@ def _format_sweep_file(restored: Restored) -> str:
         comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
     folds = None if fold is None else spec.folds
-    keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, folds)
-    return resolved.file_text(keys, [*comments, *restored.notes])
+    keys = resolved.make_trial_file(spec, kept.started.params, kept.started.seed, name, folds)
+    return resolved.format_sweep_file(keys, [*comments, *restored.notes])

@@ -179,7 +179,7 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
         given.append(("baseline", spec.baseline))
     for place, params in given:
         for name, value in params.items():
-            if name in bound and not bound[name].takes(value):
+            if name in bound and not bound[name].accepts(value):
                 path = f"{place}.{name}"
                 what = f"{describe_value(value)}, expected {standard_hyperparameters.expected(bound[name])}"
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
@@ -220,14 +220,15 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
             return None
         case Constant() | Categorical():
             return next(
-                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.takes(value)), None
+                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.accepts(value)),
+                None,
             )
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
-    if bounds.takes(low) and bounds.takes(high):
+    if bounds.accepts(low) and bounds.accepts(high):
         return None
     return f"numbers from {low:g} to {high:g}"
 

@@ -95,8 +95,8 @@ def another_backend(where: str, source: Source) -> Iterator[Problem]:
     except ValueError:  # only importing it would show the value, which the first trial does
         return
     if not backend:
-        backend, setting = keras_backend.configured(os.environ)
-    if what := keras_backend.misfit(backend):
+        backend, setting = keras_backend.find_backend(os.environ)
+    if what := keras_backend.explain_wrong_backend(backend):
         yield Problem(
             f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
         )

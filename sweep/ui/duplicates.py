@@ -11,7 +11,7 @@ from sweep.runner import resuming, sweep_files
 from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.spec.configurations import read_start_with
-from sweep.spec.resolved import file_text, write_keys
+from sweep.spec.resolved import format_sweep_file, write_keys
 from sweep.spec.validation import Document, flow
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
@@ -45,7 +45,7 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     if _has_values(changed, folder, {"name": name} | {key: wanted.get(key) for key in keys}):
         return changed
     everything = write_keys(present, present.to_json_dict())
-    return file_text({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
+    return format_sweep_file({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
 
 
 def rename(text: str, name: str) -> str:
@@ -109,7 +109,7 @@ def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], n
         block = ""
         for written in names:
             if written in values:
-                block = f"# changed in {name}\n{file_text({written: values[written]}, [])}"
+                block = f"# changed in {name}\n{format_sweep_file({written: values[written]}, [])}"
         text = _replace_block(text, names, block)
     return text
 
