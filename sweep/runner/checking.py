@@ -49,7 +49,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
-    if "restored" not in source.reads_of_its_trial_not(["restored"]):
+    if "restored" not in source.list_unread_trial_facts(["restored"]):
         return spec
     stopping, line = stop_instead_of_pausing(rule)
     return replace(spec, early_terminate=stopping, chosen=(spec.chosen[0], line))
@@ -189,7 +189,7 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
     """Yield the parameters that each trial reads without a default and that the file does not have."""
     there = spec.space.names
     first: dict[str, NameUse] = {}
-    for place in source.reads_surely():
+    for place in source.list_certain_reads():
         if place.name not in standard_hyperparameters.LENGTHS:
             first.setdefault(place.name, place)
     for place in first.values():
@@ -201,7 +201,7 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
 
 def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
     """Yield the modules that the trainable imports and that are not installed."""
-    for place in source.not_found():
+    for place in source.list_missing_imports():
         what = f"imports {place.name!r}, and no such module is here"
         yield Problem(source.where(place), what, "install it, or leave it out")
 
@@ -209,7 +209,7 @@ def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
 def _is_bound(name: str, source: Source) -> bool:
     """Return whether `KerasTrainable` uses a parameter in its standard meaning, whatever the author's code does."""
     return name in standard_hyperparameters.FRAME or (
-        standard_hyperparameters.is_standard(name) and not source.author_reads(name)
+        standard_hyperparameters.is_standard(name) and not source.author_reads_parameter(name)
     )
 
 
@@ -234,7 +234,7 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
-    if spec.together == 1 or not source.lacks("group"):
+    if spec.together == 1 or not source.list_lacking_methods("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
     if source.is_function:
@@ -248,7 +248,7 @@ def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
 def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     workers = spec.resources.workers
     if workers > 1:
-        missing = source.lacks(*RANKED_METHODS)
+        missing = source.list_lacking_methods(*RANKED_METHODS)
     else:
         missing = ()
     if not missing:
