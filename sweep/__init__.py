@@ -46,4 +46,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
+    """List the public names, including those that are not imported yet."""
     return sorted({*globals(), *_HOMES})

@@ -32,7 +32,7 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 
 
 def note_trainable(module: str) -> None:
-    """Treat the top-level package of a trainable's module as the author's from now on, even if it is installed."""
+    """Mark the top-level package of a trainable's module as the author's code, even if it is installed."""
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
         return
@@ -55,8 +55,9 @@ def is_installed(file: str) -> bool:
 
 @functools.cache
 def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
+    """Do what `is_installed` does; the result is cached for each file and search path."""
     path = Path(file)
-    return _lies_installed(path, search_path) or _lies_installed(path.resolve(), search_path)
+    return _is_in_installed_folder(path, search_path) or _is_in_installed_folder(path.resolve(), search_path)
 
 
 def is_author_file(file: str) -> bool:
@@ -70,6 +71,7 @@ def is_author_file(file: str) -> bool:
 
 @functools.cache
 def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tuple[str, ...], ...]) -> bool:
+    """Do what `is_author_file` does; the result is cached for each file, search path and set of marked packages."""
     if file.startswith(_NO_FILE) or _AUTOGRAPH_FILE in file:
         return False
     if file.startswith("<"):  # a cell of IPython, or typed at a prompt
@@ -79,12 +81,12 @@ def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tup
         return False
     if any(file.startswith(place) for places in packages for place in places):
         return True
-    return not (_is_installed(file, search_path) or _is_of_foundation(path, search_path) or is_own_file(file))
+    return not (_is_installed(file, search_path) or _is_in_foundation(path, search_path) or is_own_file(file))
 
 
 @functools.cache
 def is_own_file(file: str) -> bool:
-    """Return whether a file is part of sweep or of the engine in `trainables`, whose example models do not count."""
+    """Return whether a file is part of sweep or of `trainables`, except the example models of `trainables`."""
     path = Path(file).resolve()
     if not path.is_relative_to(_HOME):
         return False
@@ -92,65 +94,74 @@ def is_own_file(file: str) -> bool:
     return inside.startswith("sweep/") or _ENGINE.fullmatch(inside) is not None
 
 
-def package_of(file: str) -> str:
-    """Return the name of the package that a file belongs to, for messages; the file must not be the author's."""
+def get_package_name(file: str) -> str:
+    """Return the name of the package that a library's file belongs to, for messages.
+
+    The file must not be the author's.
+    """
     if _AUTOGRAPH_FILE in file:
         return "tensorflow"
     path = Path(file)
     for candidate in (path, path.resolve()):
         if candidate.is_relative_to(_HOME) and candidate.relative_to(_HOME).parts[0] in OWN_PACKAGES:
             return candidate.relative_to(_HOME).parts[0]
-        entry = _search_path_entry(candidate, tuple(sys.path)) or _standard_folder(candidate)
+        entry = _find_search_path_entry(candidate, tuple(sys.path)) or _find_standard_folder(candidate)
         if entry is not None:
             return candidate.relative_to(entry).parts[0].removesuffix(".py")
     return path.name
 
 
-def _is_of_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
-    entry = _search_path_entry(path, search_path)
+def _is_in_foundation(path: Path, search_path: tuple[str, ...]) -> bool:
+    """Return whether a file belongs to one of the packages `FOUNDATIONS`, wherever they are installed."""
+    entry = _find_search_path_entry(path, search_path)
     return entry is not None and path.relative_to(entry).parts[:1] in [(name,) for name in FOUNDATIONS]
 
 
-def _lies_installed(path: Path, search_path: tuple[str, ...]) -> bool:
-    if not _INSTALL_FOLDERS.isdisjoint(path.parts) or _standard_folder(path) is not None:
+def _is_in_installed_folder(path: Path, search_path: tuple[str, ...]) -> bool:
+    """Return whether a path is in a folder of installed packages, or is listed by an installed distribution."""
+    if not _INSTALL_FOLDERS.isdisjoint(path.parts) or _find_standard_folder(path) is not None:
         return True
-    entry = _search_path_entry(path, search_path)
+    entry = _find_search_path_entry(path, search_path)
     if entry is None:
         return False
     inside = path.relative_to(entry)
-    return bool(inside.parts) and inside.parts[0] in _listed_names(str(entry))
+    return bool(inside.parts) and inside.parts[0] in _read_installed_names(str(entry))
 
 
-def _standard_folder(path: Path) -> Path | None:
+def _find_standard_folder(path: Path) -> Path | None:
     """Return the folder of the standard library or of installed packages that contains a file; None if none does."""
-    return next((folder for folder in _standard_folders() if path.is_relative_to(folder)), None)
+    return next((folder for folder in _list_standard_folders() if path.is_relative_to(folder)), None)
 
 
 @functools.cache
-def _standard_folders() -> tuple[Path, ...]:
-    """Return these folders, longest first, because ``site-packages`` is inside the folder of the standard library."""
+def _list_standard_folders() -> tuple[Path, ...]:
+    """Return the folders of the standard library and of installed packages, longest first.
+
+    The longest is first because ``site-packages`` is inside the folder of the standard library.
+    """
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     folders = {sysconfig.get_path(name) for name in names} | {*site.getsitepackages(), site.getusersitepackages()}
     paths = {path for folder in folders for path in (Path(folder), Path(folder).resolve())}
     return tuple(sorted(paths, key=lambda path: len(path.parts), reverse=True))
 
 
-def _search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | None:
+def _find_search_path_entry(path: Path, search_path: tuple[str, ...]) -> Path | None:
     """Return the innermost folder of the search path that contains a file; None if none does."""
     entries = []
-    for entry in map(_absolute, search_path):
+    for entry in map(_make_absolute, search_path):
         if path.is_relative_to(entry):
             entries.append(entry)
     return max(entries, key=lambda entry: len(entry.parts), default=None)
 
 
-def _absolute(entry: str) -> Path:
+def _make_absolute(entry: str) -> Path:
+    """Return an entry of the search path as an absolute path; "" is the working folder."""
     return Path(entry or ".").absolute()
 
 
 @functools.cache
-def _listed_names(entry: str) -> frozenset[str]:
-    """Return the top-level names that distributions in a folder list as installed there.
+def _read_installed_names(entry: str) -> frozenset[str]:
+    """Return the top-level names that the distributions in a folder list as installed there.
 
     Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``).
     """

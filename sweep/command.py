@@ -12,9 +12,9 @@ UNWRITTEN = 2  # exit code if standard output cannot be written
 
 
 def run_command(arguments: Sequence[str] | None = None, program: str | None = None) -> int:
-    """Run a command line, by default that of this process, and return its exit code.
+    """Run a command line, by default the one that started this process, and return its exit code.
 
-    ``program`` is its name in messages. Signals are handled by `interruption` from now on.
+    ``program`` is the name of the program in messages. From this call on, `interruption` handles the signals.
     """
     output.prepare_streams()
     interruption.start_handling_signals()

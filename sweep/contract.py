@@ -78,7 +78,7 @@ def memory_bytes() -> int | None:
     return min(known, default=None)
 
 
-def aside(servers: int) -> int:
+def count_nontraining_processes(servers: int) -> int:
     """Return how many processes of a trial do not train: the servers and, if there are any, one coordinator."""
     return servers + bool(servers)
 
@@ -90,7 +90,7 @@ def count_parts(whole: float, part: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The processes that train one trial together, and the rank of this one."""
+    """Addresses of the processes that train one trial together, and the rank of this process among them."""
 
     addresses: tuple[str, ...]  # host:port of every process, by rank
     rank: int  # from 0; rank 0 decides, reports and saves
@@ -101,12 +101,12 @@ class Ranks:
     @property
     def workers(self) -> int:
         """Number of processes that train."""
-        return len(self.addresses) - aside(self.servers)
+        return len(self.addresses) - count_nontraining_processes(self.servers)
 
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """The share of a machine assigned to one process of a trial."""
+    """The CPUs and GPUs assigned to one process of a trial."""
 
     cpus: float = 1
     gpus: float = 0  # below 1: a fraction of one GPU
@@ -115,21 +115,24 @@ class Devices:
 
     @property
     def real_gpus(self) -> float:
-        """Physical GPUs: 0 if CPU devices stand in for them."""
+        """Number of physical GPUs; 0 if CPU devices stand in for the GPUs."""
         return 0.0 if self.simulated else self.gpus
 
     def fits(self, cpus: float, gpus: float) -> int:
-        """Return how many shares of this size fit on a machine with so many CPUs and GPUs."""
+        """Return how many processes with these devices fit on a machine with this many CPUs and GPUs."""
         return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, total: float) -> float:
-        """Return the bytes of GPU memory for a trial on a GPU with ``total`` bytes, without what CUDA itself needs."""
+        """Return the bytes of GPU memory that a process may use on a GPU with ``total`` bytes.
+
+        The share of the GPU counts, minus what CUDA itself needs.
+        """
         return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A fold of a cross-validation: the examples that a trial leaves out of training and validates with."""
+    """One fold of a cross-validation: the examples that a trial leaves out of training and uses for validation."""
 
     number: int  # from 0
     of: int  # number of folds
@@ -138,7 +141,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """One trial as its trainable receives it."""
+    """One trial to train: its parameters, seed, length, devices and settings."""
 
     trial: int
     params: Params
@@ -168,7 +171,7 @@ class Assignment:
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:
-        """Return the share of its budget that the trial has used after an epoch and so many seconds, from 0 to 1."""
+        """Return the share of the trial's budget, from 0 to 1, used by an epoch and this many seconds of training."""
         return compute_share(epoch, self.epochs, trained_s, self.minutes)
 
 
@@ -177,80 +180,80 @@ Report: TypeAlias = Callable[[EpochReported], bool]
 
 
 class Trainable(Protocol):
-    """A model and its data. A worker creates one object and trains one trial after another with it.
+    """A model and its data. A worker creates one instance and trains one trial after another with it.
 
     A class without these methods may set ``__trainable__`` to a callable that turns an object of the class into a
     `Trainable`, as `KerasTrainable` does with its `TrialSession`.
 
     Any method may raise `Diverged`, `Stopped` or `OutOfMemory`; any other exception fails the trial. After
-    `OutOfMemory`, a new object receives the trial with ``accumulate`` doubled.
+    `OutOfMemory`, the trial starts again with a new instance and ``accumulate`` doubled.
     """
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial and forget the previous one."""
+        """Prepare a new trial and discard the state of the previous one."""
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch and report each. Return after the last epoch, or when ``report`` returns False.
 
-        Called again to continue from where it returned.
+        A further call continues the training where the previous call returned.
         """
 
     def save(self, folder: Path) -> Callable[[], None] | None:
         """Write everything that `restore` needs to continue exactly into ``folder``, which exists and is empty.
 
-        May return a function that writes the rest. It is called in another thread while training continues.
+        May return a function that writes a part of the files. It is called in another thread while training continues.
         """
 
     def restore(self, folder: Path) -> int:
-        """Continue from what `save` wrote and return the number of epochs done. Called after `begin`.
+        """Load what `save` has written and return the number of epochs trained. Called after `begin`.
 
         Raises:
             OtherData: if the data that `begin` loaded differ from those the trial was trained on.
         """
 
     def facts(self) -> Facts:
-        """Return where and how the trial runs and, at its end, whether a longer trial may continue from it."""
+        """Return facts about the trial, such as its devices; at its end also whether a longer trial may continue it."""
 
 
 class Ranked(Protocol):
-    """Optional methods of a `Trainable` that several processes can train together.
+    """Optional methods of a `Trainable` whose trials can be trained by several processes.
 
-    Each process has its own object. All objects receive the same calls in the same order, except `save`, which only
+    Each process has its own instance. All instances receive the same calls in the same order, except `save`, which only
     rank 0 receives. They must compute the same results, each on its own slice of every batch.
     """
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Connect to the other ranks, before any other call. Return when all ranks have joined."""
+        """Connect to the other ranks; return when all ranks are connected. Called before any other method."""
 
     def leave(self, reason: str) -> None:
-        """Release everything that other ranks wait for and send them the reason. Called from any thread.
+        """Stop all communication with the other ranks and send them the reason. May be called from any thread.
 
-        This process does not train any more afterwards.
+        The instance does not train any more afterwards.
         """
 
 
 class Group(Protocol):
-    """Trials of one structure that are trained together as one program."""
+    """Trials with the same structure that are trained together as one program."""
 
     def member(self) -> Trainable:
-        """Return a trainable for one trial of the group at a time; it may train others after it.
+        """Return a new member of the group: a trainable that has one trial at a time, and may have others after it.
 
-        Its ``begin`` raises `Apart` if the trial cannot be trained together with those that have begun and not left.
-        Its ``train`` is never called.
+        Its ``begin`` raises `Apart` if the trial cannot be trained together with the present trials of the group. Its
+        ``train`` is never called, because `Group.train` trains all members.
         """
 
     @property
     def is_open(self) -> bool:
-        """True if more trials may begin while others of the group are training."""
+        """Whether more trials may begin while others of the group are training."""
 
     def leave(self, member: Trainable) -> None:
-        """Forget a member's trial, because it has ended or continues elsewhere."""
+        """Remove a member's trial from the group, because it has ended or continues elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members, one epoch of each at a time, until a report returns False.
+        """Train the trials of these members together, one epoch of each at a time, until a report returns False.
 
-        Trials of other members keep their state. A single member is trained as it would be alone. Return the exception
-        of each trial that ended with one.
+        Members that are not in ``reports`` keep their state. A single member is trained as it would be alone. Return,
+        by member, the exceptions of trials that ended with one.
 
         Raises:
             Apart: before any training, if the trials cannot be trained together or would be slower than alone.
@@ -258,61 +261,64 @@ class Group(Protocol):
 
 
 class Fusing(Protocol):
-    """Optional method of a `Trainable` that can train several trials at once, as with ``training: {fuse: 32}``."""
+    """Optional method of a `Trainable` that trains several trials as one program, as with ``training: {fuse: 32}``."""
 
     def group(self) -> Group:
-        """Return a new group; from now on this object trains the members of that group."""
+        """Return a new group of trials; from now on this object trains the members of that group."""
 
 
 class Limited(Protocol):
-    """Optional properties of a `Trainable` that cannot always do what others can. Without them, it can."""
+    """Optional properties of a `Trainable` that cannot always save a trial or split its batches.
+
+    A trainable without these properties can always do both.
+    """
 
     @property
     def saves(self) -> bool:
-        """Whether the present epoch can be saved. If not, the trial begins again when it is resumed."""
+        """Whether `save` can be called after the present epoch. If not, a resumed trial starts from its first epoch."""
 
     @property
     def splits(self) -> bool:
-        """Whether batches can be cut into more micro-batches; see `Assignment.accumulate`."""
+        """Whether batches can be split into more micro-batches; see `Assignment.accumulate`."""
 
 
 def can_save(trainable: Trainable | None) -> bool:
-    """Return whether the present epoch of a trainable's trial can be saved."""
+    """Return whether a trainable can save its trial after the present epoch."""
     return getattr(trainable, "saves", True) is not False
 
 
 def can_split(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can cut its batches into more micro-batches."""
+    """Return whether a trainable can split its batches into more micro-batches."""
     return getattr(trainable, "splits", True) is not False
 
 
 class Exporting(Protocol):
-    """Optional methods of a `Trainable` whose model can be used without sweep.
+    """Optional methods of a `Trainable` that exports its models for use without sweep.
 
     Both are called after `begin` and `restore`. Without them, a trial's checkpoint can only be copied.
     """
 
     def trained_model(self) -> Any:
-        """Return the trial's model as its author wrote it, with the weights it is validated with.
+        """Return the trial's model as the author's code builds it, with the weights that are used for validation.
 
         The model and this object are independent: changing either leaves the other unchanged.
         """
 
     def export(self, folder: Path, formats: Sequence[str]) -> Exported:
-        """Write the model into ``folder`` in each of these formats and check that it gives the trial's results.
+        """Write the model into ``folder`` in each of the formats, and check that it reproduces the trial's results.
 
         Raises:
-            NotExportable: for an unknown format, or one in which the model would not be the same.
+            NotExportable: for an unknown format, or one in which the model would give other results.
         """
 
 
 class Testing(Protocol):
-    """Optional method of a `Trainable` with test data, which no choice depends on."""
+    """Optional method of a `Trainable` that has test data. No decision of a sweep depends on them."""
 
     def test(self) -> Mapping[str, float] | None:
-        """Return the metrics of the trial's model on the test data; None if there is no test data.
+        """Evaluate the trial's model on the test data and return the metrics; None if there are no test data.
 
-        Called after `begin` and `restore`, once for each tested trial, after all choices are made.
+        Called after `begin` and `restore`, once for each tested trial, after all decisions of the sweep.
         """
 
 
@@ -332,11 +338,11 @@ class Exported:
 
 
 class NotExportable(Exception):
-    """The trained model cannot be exported to this format, or would not be the same there."""
+    """Raised if a model cannot be exported to a format, or would give other results in that format."""
 
 
 class Incompatible(Exception):
-    """The sweep file asks for something that the trainable's code cannot do.
+    """Raised if the sweep file asks for something that the trainable's code cannot do.
 
     ``about`` names the parameters and keys of the file that cause this, if known.
     """
@@ -347,24 +353,27 @@ class Incompatible(Exception):
 
 
 class Diverged(Exception):
-    """The loss, a gradient or a weight became NaN or infinite."""
+    """Raised if the loss, a gradient or a weight has become NaN or infinite."""
 
 
 class Stopped(Exception):
-    """The trainable ends its trial early, for the reason given; the epochs reported so far count."""
+    """Raised by a trainable to end its trial before the last epoch; the message is the reason.
+
+    The trial is complete with the epochs reported so far.
+    """
 
 
 class NotBegun(Exception):
-    """The trial must end (`Assignment.stop_file`) before `Trainable.begin` has finished."""
+    """Raised by `Trainable.begin` if the trial has to stop (`Assignment.stop_file`) before it is prepared."""
 
 
 class OtherData(Exception):
-    """The data differ from those the trial was trained on, so it can neither continue nor be tested on them."""
+    """Raised if the data differ from those the trial was trained on, so that it cannot continue or be tested."""
 
 
 class Apart(Exception):
-    """These trials cannot be trained together, for the reason given; each can be trained alone."""
+    """Raised if trials cannot be trained together as one program, with the reason; each can be trained alone."""
 
 
 class OutOfMemory(Exception):
-    """The trial does not fit on its devices, even with the smallest micro-batch."""
+    """Raised if a trial does not fit on its devices, even with the smallest micro-batch."""

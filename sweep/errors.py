@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sweep.author_code import is_author_file, package_of
+from sweep.author_code import get_package_name, is_author_file
 from sweep.text import counted, printable, shortened
 
 
@@ -36,7 +36,7 @@ class SweepError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: where it is, what is wrong and what was expected, and a hint."""
+    """One mistake in the input: its place, what is wrong, and a hint."""
 
     where: str
     what: str
@@ -53,12 +53,12 @@ class Problem:
 
     @property
     def found(self) -> str:
-        """What is there: `what` without what was expected."""
+        """The part of `what` before ", expected": what the input contains."""
         return self.what.partition(EXPECTED)[0]
 
     @property
     def expected(self) -> str:
-        """What was expected; "" if the message does not say it."""
+        """The part of `what` after ", expected": what should be there; "" if the message does not say it."""
         return self.what.partition(EXPECTED)[2]
 
 
@@ -67,7 +67,7 @@ EXPECTED = ", expected "
 
 
 class InputError(SweepError):
-    """All mistakes of one input."""
+    """The user's input is wrong; lists all mistakes."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -75,7 +75,7 @@ class InputError(SweepError):
 
     @classmethod
     def one(cls, where: str, what: str, hint: str = "") -> Self:
-        """Return an error with a single mistake."""
+        """Create an error with a single mistake."""
         return cls([Problem(where, what, hint)])
 
 
@@ -86,16 +86,16 @@ class UnknownNameError(InputError):
 
 
 class RefusedError(InputError):
-    """What exists does not allow what was asked for.
+    """The command cannot be carried out in the present state of the sweep or of its folder.
 
-    A sweep has begun, runs or does not run; a name is taken; no trial has completed yet.
+    For example, the sweep has already begun, runs or does not run; a name is taken; no trial has completed yet.
     """
 
     exit_code = 4
 
 
 def refuse(problems: Iterable[Problem], error: type[InputError] = InputError) -> None:
-    """Raise an error of this type if there are problems; duplicates are listed once."""
+    """Raise ``error`` with these problems, each listed once; do nothing if there are none."""
     if found := dict.fromkeys(problems):
         raise error(found)
 
@@ -115,11 +115,17 @@ class InterruptedByUser(SweepError):
 
 
 class StoppedAtOnce(BaseException):
-    """The sweep must end now while its process lives on. Not a failure of a trial, and not to be caught on the way."""
+    """The sweep must end now, but its process continues.
+
+    It derives from BaseException so that no code in between handles it as the failure of a trial.
+    """
 
 
 class WorkerLost(BaseException):
-    """A worker is unusable because one of its processes is gone; its trial continues on another worker."""
+    """One of the processes of a worker is gone, so its trial continues on another worker.
+
+    It derives from BaseException so that no code in between handles it as the failure of a trial.
+    """
 
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
@@ -128,12 +134,12 @@ def first_line(error: BaseException | str, length: int = 300) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's message, which in the errors of a remote process is the cause."""
+    """Return the last line of an error's message; in errors from remote processes, this line states the cause."""
     return shortened(_split_message(error)[-1])
 
 
 def in_short(error: BaseException) -> str:
-    """Return ``ValueError: first line of its message``, or the type alone if the message is empty."""
+    """Return an error's type and first line, as in ``ValueError: no such file``; the type alone without a message."""
     kind = type(error).__name__
     if str(error).strip():
         return f"{kind}: {first_line(error)}"
@@ -141,6 +147,7 @@ def in_short(error: BaseException) -> str:
 
 
 def _split_message(error: BaseException | str) -> list[str]:
+    """Return the printable lines of an error's message; if it is empty, the name of the error's type."""
     lines = printable(str(error)).strip().splitlines()
     return lines or ["" if isinstance(error, str) else type(error).__name__]
 
@@ -158,19 +165,19 @@ def reason_of(error: BaseException) -> str:
     Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling Dense.call()."; the
     cause is extracted from them.
     """
-    return f"{type(error).__name__}: {said_by(error)}"
+    return f"{type(error).__name__}: {describe_without_type(error)}"
 
 
-def said_by(error: BaseException) -> str:
-    """Describe an error as `reason_of` does, without its type."""
-    cause = _cause(printable(str(error)).strip(), type(error).__name__)
+def describe_without_type(error: BaseException) -> str:
+    """Describe an error in one line as `reason_of` does, but without its type."""
+    cause = _find_cause(printable(str(error)).strip(), type(error).__name__)
     is_own = type(error).__module__.startswith(("sweep.", "trainables."))  # its message already says what to change
     place = None if is_own else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))
 
 
 def where_raised(error: BaseException) -> str | None:
-    """Return the author's line nearest to an error, as ``models.py:12 in loss``; None if the traceback has none."""
+    """Return the author's line nearest to the origin of an error, as ``models.py:12 in loss``; None without one."""
     own = []
     for match in _NAMED.finditer(str(error)):
         if is_author_file(match["file"]):
@@ -192,24 +199,24 @@ def folded_traceback(error: BaseException) -> str:
     message of a graph execution error. The environment variable ``SWEEP_FULL_TRACEBACKS`` turns folding off.
     """
     told = traceback.TracebackException.from_exception(error)
-    for one in () if os.environ.get(WHOLE) else _chain(told):
+    for one in () if os.environ.get(WHOLE) else _list_chained_errors(told):
         if any(is_author_file(frame.filename) for frame in one.stack):
-            one.stack = _Folded.of(one.stack)
+            one.stack = _Folded.fold(one.stack)
     text = "".join(told.format())
-    for message in () if os.environ.get(WHOLE) else map(str, _chain(told)):
+    for message in () if os.environ.get(WHOLE) else map(str, _list_chained_errors(told)):
         if message.startswith(_GRAPH):
-            text = text.replace(message, _without_stack(message))
+            text = text.replace(message, _remove_library_frames(message))
     return printable(text)
 
 
-def _cause(text: str, kind: str) -> str:
-    """Return the line of a message that states the cause."""
+def _find_cause(text: str, kind: str) -> str:
+    """Return the line of an error message that states the cause, without what Keras and TensorFlow add."""
     lines = [line for line in text.splitlines() if line.strip()] or [""]
     first = lines[0].strip()
     if first == _USER_CODE:  # this message ends with the error itself
         starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
         if starts:
-            return _cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
+            return _find_cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
         return lines[-1].strip()
     if first == _GRAPH:
         plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
@@ -222,11 +229,11 @@ def _cause(text: str, kind: str) -> str:
         if causes:
             # The cause is the last paragraph: Keras puts advice before it.
             paragraphs = [part.strip() for part in "\n".join(told).split("\n\n") if part.strip()]
-            return f"{found[1]}: {_cause(paragraphs[-1], kind)}"
+            return f"{found[1]}: {_find_cause(paragraphs[-1], kind)}"
     return first
 
 
-def _without_stack(message: str) -> str:
+def _remove_library_frames(message: str) -> str:
     """Return the message of a graph execution error without its library frames."""
     lines = list[str]()
     hidden = 0
@@ -246,8 +253,8 @@ def _without_stack(message: str) -> str:
     return "\n".join(lines)
 
 
-def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield the error and then its causes, as Python chains them."""
+def _list_chained_errors(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """Yield an error and then, one after another, the errors that caused it (``__cause__`` or ``__context__``)."""
     one: traceback.TracebackException | None = told
     while one is not None:
         yield one
@@ -255,11 +262,11 @@ def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackEx
 
 
 class _Folded(traceback.StackSummary):
-    """A stack in which one frame without a line may stand for several folded ones."""
+    """The frames of a traceback, in which one frame without a source line may stand for several library frames."""
 
     @classmethod
-    def of(cls, stack: traceback.StackSummary) -> _Folded:
-        """Fold each run of library frames."""
+    def fold(cls, stack: traceback.StackSummary) -> _Folded:
+        """Return the frames of a stack with each run of library frames replaced by one frame."""
         found = cls()
         hidden = list[traceback.FrameSummary]()
         for frame in [*stack, None]:
@@ -267,7 +274,7 @@ class _Folded(traceback.StackSummary):
                 hidden.append(frame)
                 continue
             if hidden:
-                names = dict.fromkeys(package_of(one.filename) for one in hidden)
+                names = dict.fromkeys(get_package_name(one.filename) for one in hidden)
                 found.append(traceback.FrameSummary(", ".join(names), len(hidden), _FOLDED, lookup_line=False))
                 hidden = []
             if frame is not None:
@@ -275,7 +282,7 @@ class _Folded(traceback.StackSummary):
         return found
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
-        """Format one frame, or the line that stands for a folded run."""
+        """Format one frame; a frame that stands for several library frames becomes ``... 5 frames of keras``."""
         if frame_summary.name == _FOLDED:
             return f"  ... {counted(frame_summary.lineno or 0, 'frame')} of {frame_summary.filename}\n"
         return super().format_frame_summary(frame_summary)

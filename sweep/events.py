@@ -78,7 +78,7 @@ def names_of_nulls(params: Params) -> str | None:
 
 
 class Status(StrEnum):
-    """State of a trial: ``running``, then exactly one of the others."""
+    """Status of a trial: ``running`` at first, then one of the others."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -126,11 +126,12 @@ class Role(StrEnum):
     CONFIRM = "confirm"  # a fresh seed for a finalist, after the search
 
 
-def _tag(name: str) -> str:
+def _make_tag(name: str) -> str:
+    """Return the name of an event in the log: "trial_started" for `TrialStarted`."""
     return re.sub(r"\B[A-Z]", r"_\g<0>", name).lower()
 
 
-class Record(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag=_tag):
+class Record(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag=_make_tag):
     """Base class of events. The log names the class in snake case, such as "trial_started".
 
     Records are immutable; `msgspec.structs.replace` returns a changed copy.
@@ -138,7 +139,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event",
 
 
 class TrialStarted(Record, frozen=True, kw_only=True):
-    """A trial was chosen and started; from now on it counts."""
+    """A trial has been chosen and has started; the sweep counts it from now on."""
 
     trial: int
     trial_id: str
@@ -157,7 +158,7 @@ class TrialStarted(Record, frozen=True, kw_only=True):
 
 
 class EpochReported(Record, frozen=True, kw_only=True):
-    """One epoch of one trial, numbered from 1."""
+    """A trial has reported one epoch; epochs are numbered from 1."""
 
     trial: int
     epoch: int
@@ -172,10 +173,10 @@ class EpochReported(Record, frozen=True, kw_only=True):
 
 
 class Inputs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a trial has read besides its code and data, as recorded by `sweep.read_recorder`.
+    """All files, folders and environment variables that a trial has read, as recorded by `sweep.read_recorder`.
 
-    Paths that begin with ``./`` are relative to the working folder at the start of a trial, or to a folder on the
-    import path.
+    Its code and its data are not included. Paths that begin with ``./`` are relative to the working folder at the start
+    of a trial, or to a folder on the import path.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)  # fingerprint by path
@@ -210,7 +211,7 @@ class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TrialEnded(Record, frozen=True, kw_only=True):
-    """A trial reached its final status, or was interrupted."""
+    """A trial ended with its final status, or was interrupted."""
 
     trial: int
     status: Status
@@ -230,7 +231,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
 
     @property
     def pauses(self) -> bool:
-        """Whether the trial pauses here: it may continue in this session."""
+        """Whether the trial only pauses: it was interrupted by its rule and may continue in this session."""
         return self.waits and self.status is Status.INTERRUPTED
 
 
@@ -243,7 +244,7 @@ class ModelTested(Record, frozen=True, kw_only=True):
 
 
 class SessionStarted(Record, frozen=True, kw_only=True):
-    """A process began to drive the sweep: the first session, or one that resumed it."""
+    """A process has started or resumed the sweep."""
 
     time: float
     resumed: bool
@@ -251,7 +252,7 @@ class SessionStarted(Record, frozen=True, kw_only=True):
 
 
 class SessionEnded(Record, frozen=True, kw_only=True):
-    """The driver ended the sweep in an orderly way; a killed driver writes no such event."""
+    """The process that ran the sweep has ended regularly; a killed process writes no such event."""
 
     time: float
     reason: str  # "finished", "interrupted", "budget", ...
@@ -260,7 +261,7 @@ class SessionEnded(Record, frozen=True, kw_only=True):
 
 
 class NoteWritten(Record, frozen=True, kw_only=True):
-    """A person wrote a note on a trial, or on the sweep; it replaces the earlier one, and an empty text removes it."""
+    """A person has written a note on a trial or on the sweep; it replaces the earlier note, and "" removes it."""
 
     trial: int | None = None  # None: the note is on the sweep
     text: str
@@ -271,7 +272,7 @@ class NoteWritten(Record, frozen=True, kw_only=True):
 
 
 class TrialStarred(Record, frozen=True, kw_only=True):
-    """A person gave a trial a star, or took it away."""
+    """A person has given a trial a star, or has removed it."""
 
     trial: int
     starred: bool = True
@@ -282,7 +283,7 @@ class TrialStarred(Record, frozen=True, kw_only=True):
 
 
 class ConfigurationsEnqueued(Record, frozen=True, kw_only=True):
-    """A person added configurations to the search, which are tried next."""
+    """A person has added configurations; they are tried before those that the searcher suggests."""
 
     configurations: tuple[Params, ...]
     request: str
@@ -292,7 +293,7 @@ class ConfigurationsEnqueued(Record, frozen=True, kw_only=True):
 
 
 class SweepChanged(Record, frozen=True, kw_only=True):
-    """A person changed the sweep file; it holds from here on."""
+    """A person has changed keys of the sweep file; the new values are used from this event on."""
 
     settings: Mapping[str, Any]  # the new values of the changed top-level keys of the resolved file; None: removed
     dropped: tuple[Params, ...] = ()  # added configurations that have not started and are not in the new space
@@ -328,11 +329,11 @@ _CLASSES: dict[str, type[Record]] = {str(cls.__struct_config__.tag): cls for cls
 
 
 class NotJson(StoreError):
-    """The line is not JSON: it is damaged or was cut off."""
+    """A line of the log is not JSON, because it is damaged or was cut off."""
 
 
 def encode(event: Event) -> bytes:
-    """Return the line of an event, including its line feed.
+    """Return an event as a line of the log, including the line feed.
 
     Raises:
         StoreError: if the event could not be read back exactly.
@@ -351,7 +352,7 @@ def encode(event: Event) -> bytes:
 
 
 def decode(line: bytes) -> Event:
-    """Return the event of a line.
+    """Return the event in a line of the log.
 
     Raises:
         NotJson: if the line is damaged.
@@ -376,7 +377,7 @@ def decode(line: bytes) -> Event:
     try:
         return msgspec.convert(record, _CLASSES[name])  # type: ignore[return-value]  # one of the events
     except msgspec.ValidationError as error:
-        raise StoreError(f"{name}: {_in_words(error)}") from error
+        raise StoreError(f"{name}: {_describe_validation_error(error)}") from error
 
 
 def convert_to_json_types(value: object) -> object:
@@ -397,7 +398,7 @@ def convert_to_json_types(value: object) -> object:
 
 
 def convert_from_json_types(value: object) -> object:
-    """Return the inverse of `convert_to_json_types`."""
+    """Convert the types of JSON back to the values that `convert_to_json_types` has converted."""
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
@@ -412,17 +413,20 @@ def convert_from_json_types(value: object) -> object:
 
 
 def _looks_non_finite(text: str) -> bool:
+    """Return whether a text is "nan", "inf" or "-inf", or one of them with backslashes in front."""
     return text.lstrip("\\") in _NON_FINITE
 
 
-def _no_constant(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
+    """Raise ValueError for ``NaN`` and ``Infinity``, which Python's decoder accepts but JSON does not allow."""
     raise ValueError(f"{constant} is not standard JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check_format(number: object, version: object) -> None:
+    """Raise StoreError if a log has a higher format version than this release can read."""
     if type(number) is not int:
         raise StoreError(f"session_started: format is {number!r}, expected a number up to {FORMAT}")
     if number > FORMAT:
@@ -432,14 +436,18 @@ def _check_format(number: object, version: object) -> None:
         )
 
 
-def _in_words(error: msgspec.ValidationError) -> str:
-    """Reword "Expected `float`, got `str` - at `$.time`" as a message of sweep: field, actual type, expected type."""
+def _describe_validation_error(error: msgspec.ValidationError) -> str:
+    """Describe a validation error of msgspec: the field, its type and the expected type.
+
+    The message of msgspec is "Expected `float`, got `str` - at `$.time`".
+    """
     fault, _, place = str(error).replace("`", "").partition(" - at $.")
     fault = re.sub(r"^Expected (.+), got (.+)$", r"is of type \2, expected \1", fault)
     return f"{place}: {fault}" if place else fault
 
 
 def _refuse_type(value: object, expected: str) -> NoReturn:
+    """Raise TypeError: the value has a type that JSON would lose or change."""
     kind = type(value)
     if kind.__module__ == "builtins":
         name = kind.__name__
@@ -453,13 +461,14 @@ def _refuse_type(value: object, expected: str) -> NoReturn:
 
 
 def _check_text(value: object) -> str:
+    """Return ``value``; raise TypeError if it is not a string."""
     if type(value) is str:
         return value
     return _refuse_type(value, "str")
 
 
 def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
-    """Return the fields that differ from their default, ready for JSON."""
+    """Return the fields of an event that differ from their default, as JSON types."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
         value = getattr(source, name)
@@ -479,7 +488,7 @@ def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
     return record
 
 
-def _defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
+def _collect_defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
     """Return the default of each field; for required fields a marker that equals no value."""
     defaults: dict[str, object] = {}
     for struct_field in msgspec.structs.fields(cls):
@@ -491,4 +500,4 @@ def _defaults(cls: type[msgspec.Struct]) -> dict[str, object]:
 
 
 _STRUCTS: tuple[type[msgspec.Struct], ...] = (*_CLASSES.values(), Facts, Inputs)
-_DEFAULTS = {cls: _defaults(cls) for cls in _STRUCTS}
+_DEFAULTS = {cls: _collect_defaults(cls) for cls in _STRUCTS}

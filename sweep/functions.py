@@ -48,12 +48,12 @@ _ABOUT = "sweep_function.json"
 _LISTEN_S = 0.5
 
 
-class _Over(BaseException):
-    """Unwinds a function that reports again after `report` has returned False."""
+class _TrialOver(BaseException):
+    """Raised in the thread of a function that reports again after its trial has ended, to end the function."""
 
 
 class Reporter:
-    """The second argument of a function trainable: facts about its trial, and a callable that reports one epoch."""
+    """The second argument of a function trainable: describes its trial, and is called to report one epoch."""
 
     def __init__(self, assignment: Assignment, restored: Path | None, epoch: int, trained_s: float = 0.0) -> None:
         self.trial: int = assignment.trial
@@ -93,9 +93,9 @@ class Reporter:
 
     @property
     def share(self) -> float:
-        """The share of its epochs, or of its minutes, that the trial has used until now, the larger one, at most 1.
+        """The share of the trial's epochs or of its minutes that is used, whichever is larger; at most 1.
 
-        What has passed since the last report counts, of `minutes`.
+        The time since the last report counts.
         """
         return self._assignment.share_used(self.epoch, self._trained_s + time.perf_counter() - self._since)
 
@@ -107,13 +107,13 @@ class Reporter:
 
     @property
     def accumulate(self) -> int:
-        """The number of parts to cut each batch into; more than 1 after the trial ran out of memory."""
+        """The number of micro-batches to split each batch into; more than 1 after the trial ran out of memory."""
         self._splits = True
         return self._accumulate
 
     @property
     def training(self) -> Mapping[str, Value]:
-        """The file's ``training`` block."""
+        """The ``training`` block of the sweep file."""
         return self._training
 
     @property
@@ -148,7 +148,7 @@ class Reporter:
         Incompatible if the file asks for folds and the function has not read `fold`.
         """
         if self._over:
-            raise _Over
+            raise _TrialOver
         values = {}
         for name, value in {**(metrics or {}), **more}.items():
             values[str(name)] = _convert_to_float(name, value)
@@ -191,7 +191,7 @@ class Reporter:
                 continue
 
     def _report_returned(self, value: object) -> None:
-        """Report the return value of a function that has made no report: its metrics, or the objective alone."""
+        """Report the value that the function has returned without any report: its metrics, or the objective alone."""
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
                 f"the function returned a model ({type(value).__name__}), expected its metrics. For a function that "
@@ -204,14 +204,14 @@ class Reporter:
 
 
 class _End:
-    """The function has returned or raised; ``error`` is None if it returned."""
+    """Message of the function's thread that the function has returned or raised; ``error`` is None if it returned."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 class FunctionTrainable:
-    """A `Trainable` around a function."""
+    """A `Trainable` that runs a function ``train(hp, report)`` in a thread."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
@@ -230,17 +230,17 @@ class FunctionTrainable:
 
     @property
     def depends_on(self) -> object:
-        """The function's attribute ``depends_on``: files that it depends on besides its code."""
+        """The function's attribute ``depends_on``: the files other than its code that its results depend on."""
         return getattr(self._function, "depends_on", None)
 
     @property
     def saves(self) -> bool:
-        """Whether the last report came with a checkpoint."""
+        """Whether the function passed a checkpoint to its last report."""
         return self._run is not None and self._run._checkpoint is not None
 
     @property
     def splits(self) -> bool:
-        """Whether the function has read `accumulate`, and so can cut its batches into smaller parts."""
+        """Whether the function has read `Reporter.accumulate`, which means that it can split its batches."""
         return self._run is not None and self._run._splits
 
     @property
@@ -253,7 +253,7 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """End the previous trial and prepare a new one; the function is called at the first call of `train`."""
+        """End the previous trial and prepare a new one. The first call of `train` calls the function."""
         self.end()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
@@ -271,11 +271,12 @@ class FunctionTrainable:
         self._before_s = 0.0
 
     def train(self, report: Report) -> None:
-        """Run the function until it returns, or waits in a report after which the trial is not to continue now.
+        """Run the function until it returns, or until ``report`` returns False; it then waits inside its report.
 
-        Raises Stopped if ``training.patience`` epochs brought no better objective, and whatever the function raised.
+        Raises Stopped if the objective has not improved for ``training.patience`` epochs, and whatever the function
+        raised.
         """
-        run = self._run or self._start()
+        run = self._run or self._start_function()
         self._check_patience()
         if self._waits:
             self._waits = False
@@ -283,7 +284,7 @@ class FunctionTrainable:
         while isinstance(told := run._wait_for_message(), EpochReported):
             self._waits = True
             self._train_s += told.time_s
-            self._count(told)
+            self._count_epoch(told)
             if not report(told):
                 return
             self._check_patience()
@@ -292,13 +293,13 @@ class FunctionTrainable:
         if told.error is not None:
             raise told.error
 
-    def _count(self, epoch: EpochReported) -> None:
-        """Count an epoch for ``training.patience``."""
+    def _count_epoch(self, epoch: EpochReported) -> None:
+        """Count a reported epoch for ``training.patience``."""
         if self._assignment is None or self._assignment.objective is None:
             return
         value = epoch.metrics.get(self._assignment.objective)
         if value is not None:
-            self._waited.hear(value)
+            self._waited.count_epoch(value)
 
     def _check_patience(self) -> None:
         """Raise Stopped if ``training.patience`` is exhausted."""
@@ -307,9 +308,9 @@ class FunctionTrainable:
             raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
     def end(self) -> str:
-        """End the trial of a waiting function: its report returns False.
+        """End the function if it waits in a report, by returning False to it.
 
-        Return a line about the error it then raised, or "".
+        Return a line about the error that the function then raised, or "".
         """
         run = self._run
         if run is None or not self._waits:
@@ -328,7 +329,7 @@ class FunctionTrainable:
         return f"its function raised {type(error).__name__} when it was told to end: {error}"
 
     def save(self, folder: Path) -> None:
-        """Save a checkpoint as the last report asked. Raises RuntimeError if it asked for none."""
+        """Write the checkpoint of the last report into ``folder``. Raises RuntimeError if it had none."""
         run = self._run
         if run is None:
             checkpoint = None
@@ -348,7 +349,7 @@ class FunctionTrainable:
         (folder / _ABOUT).write_text(json.dumps(about))
 
     def restore(self, folder: Path) -> int:
-        """Remember the folder for `Reporter.restored`; return the epoch that was saved."""
+        """Make a checkpoint available as `Reporter.restored`; return the epoch in which it was saved."""
         self._restored = folder
         about = json.loads((folder / _ABOUT).read_text())
         self._epoch = int(about["epoch"])
@@ -358,7 +359,7 @@ class FunctionTrainable:
         return self._epoch
 
     def facts(self) -> Facts:
-        """Return facts of the trial: node, devices, training time, and the data that the function names in ``data``."""
+        """Return facts about the trial: node, devices, training time, and the function's attribute ``data``."""
         if self._assignment is None:
             gpus = 0.0
         else:
@@ -385,7 +386,8 @@ class FunctionTrainable:
             reproducible=not differs,
         )
 
-    def _start(self) -> Reporter:
+    def _start_function(self) -> Reporter:
+        """Start the function in a new thread; return its reporter."""
         assignment = self._assignment
         if assignment is None:
             raise RuntimeError("no trial has begun")
@@ -393,33 +395,35 @@ class FunctionTrainable:
         _seed_generators(assignment.seed)
         run = self._run = Reporter(assignment, self._restored, self._epoch, self._before_s)
         hp = Hyperparameters(assignment.params)
-        hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
+        hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
         given = (hp, *((run,) if self._takes_report else ()))
 
-        def work() -> None:
+        def run_function() -> None:
+            """Call the function and put its end, or the error that it raised, into the messages of the reporter."""
             error: BaseException | None = None
             try:
                 returned = self._function(*given)
                 if run.epoch == self._epoch and not run._over:
                     run._report_returned(returned)
-            except _Over:
+            except _TrialOver:
                 pass
             except BaseException as caught:  # `train` raises it again
                 error = caught
             run._messages.put(_End(error))
 
-        threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
+        threading.Thread(target=run_function, name=f"trial-{assignment.trial}", daemon=True).start()
         return run
 
 
 def _make_listener(recorded: RecordedValues) -> imports.Listener:
+    """Return a function that records the starting values of each module that is imported later."""
     return lambda module: recorded.record(namespaces.list_namespaces_of_module(module))
 
 
 def takes_report(function: Callable[..., object]) -> bool:
-    """Return True for a function that takes ``(hp, report)``, False for ``(hp)``.
+    """Return True for a function with the parameters ``(hp, report)``, False for ``(hp)``.
 
-    Raises TrainableError for any other.
+    Raises TrainableError for any other parameters.
     """
     name = getattr(function, "__name__", repr(function))
     try:
@@ -437,7 +441,7 @@ def takes_report(function: Callable[..., object]) -> bool:
 
 
 def _convert_to_float(name: object, value: Any) -> float:
-    """Convert a number of any library to float. NaN is accepted."""
+    """Convert a number of any library to a float; NaN is accepted. Raises TypeError or ValueError."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -449,7 +453,7 @@ def _convert_to_float(name: object, value: Any) -> float:
 
 
 def _seed_generators(seed: int) -> None:
-    """Seed the global generators of random, NumPy and torch. A worker trains many trials, so each one needs this."""
+    """Seed the global generators of random, NumPy and torch, as each trial of a worker needs."""
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
@@ -464,10 +468,11 @@ RANKED_METHODS = ("join", "leave")  # of `sweep.contract.Ranked`
 def load_trainable(
     trainable: str, folders: Iterable[Path], given: object = None, *, seed: int = 0
 ) -> Callable[[], Trainable]:
-    """Return a callable that makes trainables of a class or function, with ``folders`` importable.
+    """Import a class or function and return a callable without arguments that creates trainables of it.
 
-    What modules draw at random during import follows from ``seed``, the sweep's. ``given`` is the class or function
-    itself if no module contains it. Raises TrainableError, or whatever the import raises.
+    ``folders`` are put on the import path. Modules that draw random numbers during their import draw the same ones for
+    the same ``seed``, the sweep's. ``given`` is the class or function itself if no module contains it. Raises
+    TrainableError, or whatever the import raises.
     """
     make_importable(folders)
     imports.treat_as_author_package(trainable.partition(":")[0])
@@ -477,11 +482,14 @@ def load_trainable(
         else:
             loaded = given
         note_trainable(str(getattr(loaded, "__module__", trainable.partition(":")[0])))
-        return trainable_maker(loaded, trainable)
+        return make_trainable_factory(loaded, trainable)
 
 
-def trainable_maker(target: object, name: str) -> Callable[[], Trainable]:
-    """Return a callable that makes trainables of a class or function. Raises TrainableError for anything else."""
+def make_trainable_factory(target: object, name: str) -> Callable[[], Trainable]:
+    """Return a callable without arguments that creates trainables of a class or function.
+
+    Raises TrainableError if ``target`` is something else, or a class that lacks methods of `Trainable`.
+    """
     if not isinstance(target, type):
         if not callable(target):
             raise TrainableError(f"{name} is {shortened(repr(target), 100)}, expected a class or a function")
@@ -511,7 +519,7 @@ def list_missing_methods(kind: type) -> list[str]:
 
 
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
-    """Return whether the trainables have a method that the contract does not require, without making a trainable.
+    """Return whether trainables have an optional method of the contract, without creating a trainable.
 
     Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
     """
@@ -525,8 +533,12 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
     return only_an_object_tells or callable(getattr(kind, method, None))
 
 
-def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
-    """Import the part of sweep that a file replaces (``module:Name``). Raises InputError if it lacks ``methods``."""
+def load_extension(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
+    """Import a searcher, scheduler or the like that a sweep file names as ``module:Name``.
+
+    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``. ``where`` is the
+    key of the file and ``contract`` the name of the required interface, both for the message.
+    """
     found = import_target(target, folders, where)
     missing = []
     for method in methods:
@@ -542,7 +554,10 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
 
 
 def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
-    """Import ``module:Name`` with ``folders`` importable. Raises InputError if that fails."""
+    """Import ``module:Name`` and return the object, after putting ``folders`` on the import path.
+
+    Raises InputError if that fails.
+    """
     try:
         make_importable(folders)
         return _import_target(target)
@@ -551,12 +566,13 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Put these folders first on ``sys.path``, in this order, which is also that of `inspection`."""
+    """Put folders in front of ``sys.path``, in this order; `inspection` searches them in the same order."""
     first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
 
 
 def _import_target(target: str) -> Any:
+    """Import ``module:Name`` and return the object."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -16,7 +16,7 @@ Capability: TypeAlias = tuple[int, int]
 
 
 class Coverage(Enum):
-    """What a build has for a GPU."""
+    """How a build of TensorFlow supports a GPU: by machine code, by PTX, or not at all."""
 
     MACHINE_CODE = auto()
     PTX = auto()
@@ -25,10 +25,10 @@ class Coverage(Enum):
 
 
 def find_coverage(capability: Capability, architectures: Sequence[str]) -> Coverage:
-    """Return what a build with these architectures has for a GPU of this compute capability.
+    """Return how a build with code for these architectures supports a GPU of this compute capability.
 
-    Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later
-    versions, but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so it counts for its own.
+    Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later versions,
+    but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so it counts for its own.
     """
     machine_code = []
     for name in architectures:
@@ -49,10 +49,11 @@ def find_coverage(capability: Capability, architectures: Sequence[str]) -> Cover
 
 
 def parse_architecture(name: str) -> Capability:
-    """Return (8, 0) for "sm_80" and (12, 0) for "compute_120"."""
+    """Return the compute capability of an architecture: (8, 0) for "sm_80", (12, 0) for "compute_120"."""
     digits = re.sub(r"\D", "", name)
     return int(digits[:-1]), int(digits[-1])
 
 
 def _covers(versions: Sequence[Capability], capability: Capability) -> bool:
+    """Return whether one of the versions has the GPU's major version and at most its minor version."""
     return any(major == capability[0] and minor <= capability[1] for major, minor in versions)

@@ -21,7 +21,7 @@ from sweep.events import Params, Value
 
 @dataclass(frozen=True)
 class Declaration:
-    """A parameter as the code declares it."""
+    """A hyperparameter that code has declared, as with ``hp.Int("units", 8, 64)``."""
 
     name: str
     keys: Mapping[str, Any]  # the parameter's keys in a sweep file, such as `min` and `max`
@@ -33,7 +33,8 @@ class Declaration:
 class Declaring:
     """The methods of KerasTuner's ``HyperParameters`` that declare a parameter and return its value.
 
-    If the sweep file has the parameter, the file decides its values. The bounds in the code are used only by `init`.
+    If the sweep file has the parameter, the file decides its values. The bounds in the code are used only by `init
+    --from-hypermodel`.
     """
 
     _declared: list[Declaration] | None = None  # collects the declarations; None: nothing is collected
@@ -58,10 +59,10 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return an integer: the trial's value, or ``default``, or ``min_value``; None where it does not apply.
+        """Return an integer: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        Raises ValueError if ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole
-        number.
+        Return None if the parameter does not apply, because its parent has another value. Raises ValueError if
+        ``sampling`` is neither "linear" nor "log", and TypeError if the value is not a whole number.
         """
         keys = _describe_range(name, min_value, max_value, step, sampling, whole=True)
         in_steps = range(_convert_scalar(min_value), _convert_scalar(max_value) + 1, _convert_scalar(step or 1))
@@ -70,7 +71,7 @@ class Declaring:
         else:
             choices = in_steps
         first = _convert_scalar(min_value if default is None else default)
-        value = self._value(name, keys, first, choices, parent_name, parent_values)
+        value = self._declare(name, keys, first, choices, parent_name, parent_values)
         return None if value is None else _check_whole_number(name, value)
 
     def Float(
@@ -84,13 +85,13 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return a float: the trial's value, or ``default``, or ``min_value``; None where it does not apply.
+        """Return a float: the trial's value, otherwise ``default``, otherwise ``min_value``.
 
-        Raises the errors of `Int`.
+        Return None if the parameter does not apply, because its parent has another value. Raises the errors of `Int`.
         """
         keys = _describe_range(name, float(min_value), float(max_value), step, sampling, whole=False)
         first = _convert_scalar(min_value if default is None else default)
-        value = self._value(name, keys, first, (), parent_name, parent_values)
+        value = self._declare(name, keys, first, (), parent_name, parent_values)
         return None if value is None else _check_number(name, value)
 
     def Choice(
@@ -102,9 +103,9 @@ class Declaring:
         parent_name: str | None = None,
         parent_values: Any = None,
     ) -> Any:
-        """Return one of ``values``: the trial's value, or ``default``, or the first one.
+        """Return one of ``values``: the trial's value, otherwise ``default``, otherwise the first one.
 
-        Return None where it does not apply.
+        Return None if the parameter does not apply, because its parent has another value.
         """
         plain = [_convert_scalar(value) for value in values]
         if default is None:
@@ -113,26 +114,34 @@ class Declaring:
             first = _convert_scalar(default)
         all_hashable = all(isinstance(value, Hashable) for value in plain)
         choices = plain if all_hashable else ()
-        return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
+        return self._declare(name, {"values": plain}, first, choices, parent_name, parent_values)
 
     def Boolean(
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
     ) -> Any:
-        """Return True or False, or None where it does not apply. Raises TypeError for any other value."""
-        value = self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
+        """Return the trial's value, True or False, otherwise ``default``.
+
+        Return None if the parameter does not apply, because its parent has another value. Raises TypeError for any
+        other value.
+        """
+        value = self._declare(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
         return None if value is None else _require_bool(name, value)
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
-        """Return the trial's value of this name if it has one, otherwise ``value``; None where it does not apply."""
-        return self._value(
+        """Return the trial's value of this parameter, otherwise ``value``.
+
+        Return None if the parameter does not apply, because its parent has another value.
+        """
+        return self._declare(
             name, {"value": _convert_scalar(value)}, _convert_scalar(value), (), parent_name, parent_values
         )
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
-        """Declare that what is declared in the block applies only if a parameter has one of these values.
+        """Make the parameters declared in the block apply only if a parent parameter has one of these values.
 
-        Elsewhere, declarations in the block return None, as in KerasTuner, unless the trial has the parameter.
+        If the parent has another value, the declarations return None, as in KerasTuner, unless the trial has the
+        parameter.
         """
         before = self._within
         self._within = (*before, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
@@ -143,7 +152,7 @@ class Declaring:
 
     @contextmanager
     def name_scope(self, name: str) -> Iterator[None]:
-        """Prefix the names declared in the block with ``name`` and a dot."""
+        """Put ``name`` and a dot in front of the names declared in the block."""
         before = self._prefix
         self._prefix = f"{before}{name}."
         try:
@@ -152,10 +161,10 @@ class Declaring:
             self._prefix = before
 
     def declare_into(self, declared: list[Declaration]) -> None:
-        """Append every declaration from now on to ``declared``."""
+        """Append all later declarations to the list ``declared``."""
         self._declared = declared
 
-    def _value(
+    def _declare(
         self,
         name: str,
         keys: Mapping[str, Any],
@@ -164,13 +173,17 @@ class Declaring:
         parent_name: str | None,
         parent_values: Any,
     ) -> Any:
+        """Record a declaration, if declarations are collected, and return the trial's value or the default.
+
+        Return None if the parameter does not apply and the trial has no value.
+        """
         name = self._prefix + name
         conditions = self._within
         if parent_name is not None:
             conditions = (*conditions, (self._prefix + parent_name, _convert_to_tuple(parent_values)))
         if self._declared is not None:
             self._declared.append(Declaration(name, keys, default, choices, dict(conditions)))
-        applies = self._meets(conditions)
+        applies = self._are_met(conditions)
         value = self.get(name, default if applies else None)
         # outside trials only: a trial that reuses a compiled program runs none of this code
         if self._declared is not None and applies:
@@ -179,8 +192,8 @@ class Declaring:
             self._declared_values[name] = value
         return value
 
-    def _meets(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
-        """Return whether all parents have one of the values; one that is not known yet counts as having it."""
+    def _are_met(self, conditions: Sequence[tuple[str, tuple[Value, ...]]]) -> bool:
+        """Return whether each parent has one of its allowed values; a parent with no known value is ignored."""
         for parent, allowed in conditions:
             value = self.get(parent, self._declared_values.get(parent))
             if value is not None and value not in allowed:
@@ -191,7 +204,10 @@ class Declaring:
 def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
-    """Return a range as keys of a sweep file; a range with a step becomes a list of all its values, equally likely."""
+    """Return the keys of a sweep file that describe a range.
+
+    A range with a step becomes a list of all its values, which are equally likely.
+    """
     low = _convert_scalar(low)
     high = _convert_scalar(high)
     step = _convert_scalar(step)
@@ -222,48 +238,52 @@ def _describe_range(
 
 
 def _convert_scalar(value: Any) -> Any:
-    """Convert a NumPy scalar to Python's type."""
+    """Convert a NumPy scalar to Python's type; return other values unchanged."""
     if hasattr(value, "item"):
         return value.item()
     return value
 
 
 def _check_number(name: str, value: Any, kind: str = "a number") -> float:
+    """Return a parameter's value as a float. Raises TypeError if it is not a number; booleans are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"parameter {name!r} is {value!r}, expected {kind}")
     return float(value)
 
 
 def _check_whole_number(name: str, value: Any) -> int:
+    """Return a parameter's value as an int. Raises TypeError if it is not a whole number."""
     if not _check_number(name, value, "a whole number").is_integer():
         raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
     return int(value)
 
 
 def _require_bool(name: str, value: Any) -> bool:
+    """Return a parameter's value. Raises TypeError if it is not a bool."""
     if not isinstance(value, bool):
         raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
     return value
 
 
 def _convert_to_tuple(values: Any) -> tuple[Value, ...]:
+    """Return a list as a tuple, and any other value as a tuple with this value."""
     if isinstance(values, list | tuple):
         return tuple(values)
     return (values,)
 
 
 def _recording_all_reads(method: Any) -> Any:
-    """Wrap a method of `RecordedParams` that uses the whole mapping, so that it counts as a read of all parameters."""
+    """Wrap a method of dict so that a call records all parameters as read."""
 
-    def reading(watched: RecordedParams, *arguments: Any) -> Any:
+    def read_all(watched: RecordedParams, *arguments: Any) -> Any:
         watched.seen.update(dict.keys(watched))
         return method(watched, *arguments)
 
-    return reading
+    return read_all
 
 
 class RecordedParams(dict[str, Value]):
-    """A dict of parameters that records the names that are read; using it as a whole reads all of them."""
+    """A dict of parameters that records which names are read; iterating over it or copying it reads all of them."""
 
     def __init__(self, params: Params, names_read: set[str]) -> None:
         super().__init__(params)
@@ -289,7 +309,7 @@ class RecordedParams(dict[str, Value]):
 
 
 class ReadMark(Enum):
-    """Entry of a record of reads where no value was returned."""
+    """Marks a read that returned no value: the parameter is absent, or was only tested for its presence."""
 
     ABSENT = "absent"  # was read, but the trial does not have it
     PRESENT = "present"  # was tested with `in` or as a group, and exists
@@ -300,7 +320,7 @@ Reads: TypeAlias = "dict[str, Value | ReadMark | tuple[str, ...]]"
 
 
 def to_json(reads: Reads) -> str:
-    """Encode reads as JSON, equal text for equal reads.
+    """Encode a record of reads as JSON; equal records give equal text.
 
     A value is written as a list of one item, a `ReadMark` as its name, and a tuple of names as ``{"below": [...]}``.
     """
@@ -316,7 +336,7 @@ def to_json(reads: Reads) -> str:
 
 
 def from_json(text: str) -> Reads:
-    """Decode what `to_json` has encoded."""
+    """Decode a record of reads that `to_json` has encoded."""
     reads: Reads = {}
     for name, told in json.loads(text).items():
         match told:
@@ -330,7 +350,7 @@ def from_json(text: str) -> Reads:
 
 
 class Hyperparameters(Declaring):
-    """Read access by attribute (``hp.learning_rate``), by item (``hp["aug.kind"]``) or with `get`.
+    """The hyperparameters of a trial, read as attributes (``hp.rate``), as items (``hp["aug.kind"]``) or with `get`.
 
     A nested parameter can be read by its dotted name or attribute by attribute (``hp.aug.kind``). Reading a parameter
     that the trial does not have raises AttributeError or KeyError, with a message that lists the trial's parameters.
@@ -343,7 +363,7 @@ class Hyperparameters(Declaring):
             self._seen = set[str]()
         self._set_params(dict(dict.items(params) if isinstance(params, RecordedParams) else params))
         self._records: list[Reads] = []
-        # names changed by `but`; reading one does not read the trial's parameter
+        # names changed by `with_changes`; reading one does not read the trial's parameter
         self._changed: frozenset[str] = frozenset()
         self._used = set[str]()  # the names in `_changed` that were read
         self._live: Callable[..., Any] | None = None
@@ -352,17 +372,18 @@ class Hyperparameters(Declaring):
         self._lengths = dict[str, Value]()
         self._ends_by_time = False
 
-    def know(self, **lengths: int | None) -> None:
-        """Make the trial's ``epochs`` and ``updates`` readable, unless it has parameters of the same names.
+    def set_lengths(self, **lengths: int | None) -> None:
+        """Make the trial's length readable as ``hp.epochs`` and ``hp.updates``.
 
-        None: a trial that only its minutes end has no such number, which the error of a read says.
+        Parameters of the same names take precedence. None means that the number is unknown because only the minutes end
+        the trial; the error of a read then says so.
         """
         self._ends_by_time = None in lengths.values()
         for name, length in lengths.items():
             if length is not None:
                 self._lengths[name] = length
 
-    def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
+    def with_changes(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return a copy with some values changed; a value of None removes the parameter.
 
         Reads of the unchanged parameters are recorded for the original as well.
@@ -386,7 +407,7 @@ class Hyperparameters(Declaring):
 
     @property
     def unused_changes(self) -> tuple[str, ...]:
-        """The names that `but` has changed and that nothing has read."""
+        """The names of parameters that `with_changes` has changed and that have not been read since."""
         return tuple(sorted(self._changed - self._used))
 
     def __getitem__(self, name: str) -> Value:
@@ -419,7 +440,7 @@ class Hyperparameters(Declaring):
         for name in self._params:
             self._read(name)
         for record in self._records:
-            record[""] = self._below("")  # also records that no other parameters exist
+            record[""] = self._list_below("")  # also records that no other parameters exist
         return dict(self._params)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -430,9 +451,10 @@ class Hyperparameters(Declaring):
         return value
 
     def _get_or_default(self, name: str, default: Any, *, standard: bool = False) -> Any:
-        """Return the parameter or ``default``.
+        """Return the parameter's value or ``default``.
 
-        Raises KeyError if it is absent and has no default, and, if ``standard``, ValueError as `number` does.
+        Raises KeyError if the parameter is absent and there is no default. With ``standard``, raises ValueError if the
+        value is outside the bounds of the standard hyperparameter.
         """
         if default is None:
             value = self[name]
@@ -445,8 +467,8 @@ class Hyperparameters(Declaring):
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
         """Return the parameter as a float.
 
-        Raises TypeError if it is not a number, KeyError if it is absent without default. With ``standard=True`` it must
-        be within the bounds of the standard hyperparameter of this name, or ValueError is raised.
+        Raises TypeError if it is not a number, and KeyError if it is absent and has no default. With ``standard=True``,
+        raises ValueError if it is outside the bounds of the standard hyperparameter of this name.
         """
         return _check_number(name, self._get_or_default(name, default, standard=standard))
 
@@ -463,7 +485,7 @@ class Hyperparameters(Declaring):
 
     def below(self, name: str) -> tuple[str, ...]:
         """Return the names of the parameters nested below ``name``, without this prefix; empty if none exist."""
-        names = self._below(name)
+        names = self._list_below(name)
         self._seen.update(names)
         for record in self._records:
             record[name] = names
@@ -474,9 +496,9 @@ class Hyperparameters(Declaring):
         return _require_bool(name, self._get_or_default(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
-        """Return the parameter, which must be one of ``choices``.
+        """Return the parameter's value, which must be one of ``choices``.
 
-        Raises ValueError for any other value, and KeyError if the parameter is absent without default.
+        Raises ValueError for any other value, and KeyError if the parameter is absent and has no default.
         """
         if default is ReadMark.ABSENT:
             value = self[name]
@@ -494,29 +516,29 @@ class Hyperparameters(Declaring):
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> Any:
-        """Return the parameter as a number that changes from trial to trial in one compiled program.
+        """Return the parameter as a number that can change without compiling the program again.
 
         It can be passed wherever Keras takes a float: ``keras.layers.Dropout(hp.live("dropout", 0.1))``. Trials that
         differ only in such parameters share a program, whereas `number` would compile one for each value. In `data`,
         and outside a trial, it is a plain float.
 
-        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError if the parameter is absent without
-        default, TypeError if the value is not a number, and ValueError if it has no meaning or lies outside ``bounds``
-        (with ``standard``, outside the bounds of the standard hyperparameter of this name).
+        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError if the parameter is absent and has
+        no default, TypeError if the value is not a number, and ValueError if it has no meaning or lies outside
+        ``bounds`` (with ``standard``, outside the bounds of the standard hyperparameter of this name).
         """
         if self._live is not None:
             return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
-        return table.as_number(
-            name, self._get_or_default(name, default), meaning, table.within(name, bounds, standard=standard)
+        return table.convert_to_number(
+            name, self._get_or_default(name, default), meaning, table.choose_bounds(name, bounds, standard=standard)
         )
 
     def serve_live(self, source: Callable[..., Any]) -> None:
-        """Make `live` return what ``source`` returns: a number in a variable, which the program can change."""
+        """Make `live` return the result of ``source``: a number in a variable, which can change between trials."""
         self._live = source
 
     @contextmanager
     def without_live(self) -> Iterator[None]:
-        """Make `live` return plain floats in the block, and count as an ordinary read."""
+        """Make `live` return plain floats in the block and record them as ordinary reads."""
         before, self._live = self._live, None
         try:
             yield
@@ -525,50 +547,57 @@ class Hyperparameters(Declaring):
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
-        """Add to ``record`` what is read in the block."""
+        """Add all reads in the block to ``record``: the value of each parameter by its name."""
         self._records.append(record)
         try:
             yield
         finally:
             self._records.pop()
 
-    def agree(self, record: Reads) -> bool:
-        """Return whether the same reads would return the same values here. Adds nothing to any record."""
-        return all(self._agrees(name, then) for name, then in record.items())
+    def matches_reads(self, record: Reads) -> bool:
+        """Return whether repeating the reads of ``record`` would give the same values. Adds nothing to any record."""
+        return all(self._matches_read(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | ReadMark:
-        """Return the value, or `ReadMark.ABSENT`.
+        """Return the parameter's value, or `ReadMark.ABSENT`, without adding it to the records of `recording`.
 
-        The parameter counts as read, but nothing is added to the records of `recording`.
+        The parameter still counts as read by the trial.
         """
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
     def _set_params(self, params: dict[str, Value]) -> None:
+        """Set the parameters, and the names of the groups that contain them: ``aug`` for ``aug.kind``."""
         self._params = params
         self._groups = {key[:end] for key in params for end, letter in enumerate(key) if letter == "."}
 
-    def _below(self, name: str) -> tuple[str, ...]:
+    def _list_below(self, name: str) -> tuple[str, ...]:
+        """Return the full names of the parameters below a group; all names for ""."""
         return tuple(key for key in self._params if not name or key.startswith(f"{name}."))
 
     def _record_read(self, name: str, value: Value | ReadMark) -> None:
+        """Add a read to all open records."""
         for record in self._records:
             if name in self._groups:  # a group: what was read is that parameters exist below this name
                 record.setdefault(name, ReadMark.PRESENT)
             else:
                 record[name] = value
 
-    def _agrees(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
+    def _matches_read(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
+        """Return whether reading a parameter would give the value of an earlier read."""
         now = self.peek(name)
         if isinstance(then, tuple):
             self._seen.update(then)
-            return self._below(name) == then
+            return self._list_below(name) == then
         if isinstance(then, ReadMark):
             return (now is not ReadMark.ABSENT or name in self._groups) is (then is ReadMark.PRESENT)
         return type(now) is type(then) and now == then
 
     def _read(self, name: str) -> Value | ReadMark:
-        """Return the trial's value; while declarations are collected, the declared default if the trial has none."""
+        """Return and record the trial's value; `ReadMark.ABSENT` if it has none.
+
+        While declarations are collected, the declared default is used for an absent parameter.
+        """
         value = self.peek(name)
         self._record_read(name, value)
         if isinstance(value, ReadMark):
@@ -576,6 +605,7 @@ class Hyperparameters(Declaring):
         return value
 
     def _describe_missing(self, name: str) -> str:
+        """Return the message for a parameter that the trial does not have."""
         if why := table.LENGTHS.get(name):
             if self._ends_by_time:
                 reason = "the sweep file has minutes and no epochs"
@@ -586,7 +616,7 @@ class Hyperparameters(Declaring):
 
 
 class NestedParameters:
-    """The parameters below one nested name, such as ``hp.aug``."""
+    """Read access to the parameters of a group, such as ``hp.aug`` for ``aug.kind``."""
 
     def __init__(self, parent: Hyperparameters, prefix: str) -> None:
         self._parent = parent
@@ -602,5 +632,5 @@ class NestedParameters:
         return found
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the parameter below this name, or ``default``, as `Hyperparameters.get` does."""
+        """Return a parameter of this group, or ``default`` if the trial does not have it."""
         return self._parent.get(f"{self._prefix}.{name}", default)

@@ -27,18 +27,18 @@ _PATIENCE_S = 2.0  # for a terminal that accepts no output
 _HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
 
 
-def tell_nobody(code: int) -> None:
-    """Ignore the exit code: by default, no other process waits for it."""
+def ignore_exit_code(code: int) -> None:
+    """Do nothing with the exit code, because no other process waits for it."""
 
 
-tell_exit: Callable[[int], None] = tell_nobody
+send_exit_code: Callable[[int], None] = ignore_exit_code
 """Called with the exit code before this process ends at once; a keeper passes it on to the command that it runs."""
 
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
 
 class Interruption:
-    """Signals received by this process, and what they ask for."""
+    """Handles Ctrl-C and SIGTERM in this process: counts the signals, and calls an action at each."""
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> None:
         self.last_words = NOTHING_STARTED  # for a process that belongs to sweep
@@ -56,32 +56,32 @@ class Interruption:
 
     @property
     def asked(self) -> bool:
-        """True if this process is asked to end."""
+        """Whether a signal has asked this process to end."""
         return self._flagged > 0 or self._heard > 0
 
     def check(self, message: str) -> None:
-        """Raise `InterruptedByUser` if this process is asked to end."""
+        """Raise `InterruptedByUser` with this message if a signal has asked the process to end."""
         if self.asked:
             raise InterruptedByUser(message)
 
     def install(self) -> None:
-        """Start to handle signals; must be called in the main thread."""
+        """Start to handle signals; call it in the main thread."""
         self._main = threading.get_ident()
         self.terminal = os.dup(2)
         self._ears = heard, written = os.pipe()
         os.set_blocking(written, False)
         self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-        threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
+        threading.Thread(target=self._read_signals, args=(heard,), name="sweep-signals", daemon=True).start()
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def restore(self) -> None:
-        """Install the handlers again after a library has replaced them."""
+        """Install the handlers again, after a library has replaced them."""
         if self._ears is not None:
             for number in _SIGNALS:
                 signal.signal(number, self._handle)
 
     def remove(self) -> None:
-        """Restore the earlier handlers."""
+        """Stop handling signals and restore the earlier handlers."""
         self.finish()
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not set by Python code
@@ -92,8 +92,11 @@ class Interruption:
             os.close(self.terminal)
 
     @contextmanager
-    def acting(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
-        """Call ``first`` in the thread at the first signal inside the block, ``second`` at each later one."""
+    def replacing_actions(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
+        """Replace the actions inside the block: ``first`` is called at the first signal, ``second`` at each later one.
+
+        They are called in a thread.
+        """
         with self._lock:  # the action for an earlier signal is finished, or has ended this process
             before = self._acts
             self._acts = (first, second)
@@ -106,7 +109,7 @@ class Interruption:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check the flag."""
+        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check `asked`."""
         self._breakable = self._breaks
         try:
             yield
@@ -114,29 +117,35 @@ class Interruption:
             self._breakable = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Count a signal in the main thread; raise `StoppedAtOnce` at the second one inside a `breakable` block."""
         self._flagged += 1
         if self._breakable and max(self._flagged, self._heard) > 1:
             raise StoppedAtOnce("stopped at once")
 
-    def _listen(self, heard: int) -> None:
+    def _read_signals(self, heard: int) -> None:
+        """Read the signals from the pipe until it is closed, and act on each; runs in a thread."""
         while (number := os.read(heard, 1)) not in (_OVER, b""):
             if number[0] in _SIGNALS and self._own_signals:
                 self._own_signals -= 1
             elif number[0] in _SIGNALS:
-                self._hear()
+                self._act_on_signal()
         os.close(heard)
 
-    def _hear(self) -> None:
+    def _act_on_signal(self) -> None:
+        """Call the action for a signal in a thread, and wait for it for up to `_PATIENCE_S` seconds."""
         with self._lock:
             self._heard += 1
             act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
             act.start()
             act.join(_PATIENCE_S)
         if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
-            self._repeat()
+            self._resend_missed_signal()
 
-    def _repeat(self) -> None:
-        """Send a signal if the handler missed one, because Python calls it once for several pending signals."""
+    def _resend_missed_signal(self) -> None:
+        """Send a signal to the main thread if its handler was called less often than signals came.
+
+        Python calls a handler once for several pending signals.
+        """
         deadline = time.monotonic() + _HANDLER_WAIT_S
         while self._flagged < self._heard and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -146,7 +155,7 @@ class Interruption:
                 signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
-        """Wait until the thread has seen all signals that the handler has, and has acted on them."""
+        """Wait until the actions of all signals that the handler has counted are done."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -158,23 +167,24 @@ _active: Interruption | None = None
 
 
 def start_handling_signals() -> None:
-    """Handle signals in this process, which belongs to sweep; until something has begun, the first one ends it.
+    """Handle signals in this process of sweep; the first one ends it, unless a command has set other actions.
 
-    Does nothing if this process handles them already.
+    Does nothing if this process handles signals already.
     """
     global _active
     if _active is not None:
         return
 
-    def leave() -> None:
+    def exit_at_once() -> None:
+        """End the process with the last words that are set at that time."""
         exit_now(process.last_words)
 
-    _active = process = Interruption(leave, leave)
+    _active = process = Interruption(exit_at_once, exit_at_once)
     process.install()
 
 
 def stop_handling_signals() -> None:
-    """Stop handling signals, for a command that has nothing to finish."""
+    """Restore the signal handlers of before `start_handling_signals`, for a command that has nothing to finish."""
     global _active
     if _active is not None:
         _active.remove()
@@ -182,7 +192,7 @@ def stop_handling_signals() -> None:
 
 
 def finish() -> None:
-    """Wait until the actions of signals that have already arrived are done, before this process ends."""
+    """Wait until the actions of all signals so far are done; called before the process ends."""
     if _active is not None:
         _active.finish()
 
@@ -193,15 +203,15 @@ def handle_signals(
 ) -> Iterator[Interruption]:
     """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
-    ``breaks``: the process survives the second signal, which interrupts a `breakable` block instead. Outside of the
-    main thread, signals are not handled.
+    With ``breaks``, the process survives the second signal, which raises `StoppedAtOnce` inside a `breakable` block
+    instead. Outside of the main thread, signals are not handled.
     """
     global _active
     if threading.current_thread() is not threading.main_thread():
         yield Interruption(first, second)
         return
     if _active is not None:
-        with _active.acting(first, second):
+        with _active.replacing_actions(first, second):
             yield _active
         return
     _active = mine = Interruption(first, second, breaks=breaks)
@@ -215,7 +225,7 @@ def handle_signals(
 
 @contextmanager
 def breakable() -> Iterator[None]:
-    """Make the second signal raise inside the block if this process survives it; see `Interruption.breakable`."""
+    """Make the second signal raise `StoppedAtOnce` inside the block, if `handle_signals` was called with ``breaks``."""
     if _active is None:
         yield
         return
@@ -224,9 +234,9 @@ def breakable() -> Iterator[None]:
 
 
 def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
-    """End this process with the exit code of an interruption, whatever its threads do and even if output is blocked.
+    """Print a last message and end this process at once with the exit code of an interruption.
 
-    ``tidy`` clears the terminal before the last message.
+    It ends even if other threads run or the output is blocked. ``tidy`` clears the terminal before the message.
     """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (CODE,))
@@ -235,7 +245,7 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     with suppress(Exception):  # a lost terminal must not prevent the exit
         tidy()
         os.write(terminal, f"{last_words}\n".encode())
-        tell_exit(CODE)
+        send_exit_code(CODE)
     os._exit(CODE)
 
 
@@ -243,12 +253,13 @@ _masks = threading.local()  # of threads that fork
 
 
 def _before_fork() -> None:
-    """Block signals during a fork: the child is another program, and its signals must not reach this object."""
+    """Block signals during a fork, so that a signal to the child is not counted by this process."""
     if _active is not None:
         _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
 def _after_fork(*, child: bool) -> None:
+    """Unblock signals after a fork; in the child, also restore Python's default handlers."""
     global _active
     mask = _masks.__dict__.pop("before", None)
     if mask is None:

@@ -51,7 +51,7 @@ RunCommand: TypeAlias = Callable[[Sequence[str], str], int]
 
 @dataclass(slots=True)
 class Request:
-    """A command line to run, and the connection to its terminal."""
+    """A command line to run, and the connection to the command that has sent it."""
 
     connection: socket.socket
     content: dict[str, Any]
@@ -59,7 +59,7 @@ class Request:
 
 
 class Server:
-    """Accepts requests in a thread, and runs them in the main thread."""
+    """Receives the command lines of a folder in threads, and runs them one after another in the main thread."""
 
     def __init__(self, place: Path, kept: KeptRay, run: RunCommand = run_command) -> None:
         self._place = place
@@ -75,8 +75,8 @@ class Server:
         self._until = time.monotonic() + FIRST_S
 
     def serve(self, listener: socket.socket) -> None:
-        """Run commands until the keeper is not needed any more."""
-        threading.Thread(target=self._accept, args=(listener,), name="keeper-accepts", daemon=True).start()
+        """Run the requested command lines until the keeper is not needed any more."""
+        threading.Thread(target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True).start()
         while True:
             try:
                 request = self._requests.get(timeout=LOOK_S)
@@ -84,18 +84,18 @@ class Server:
                 if self._end_if_not_needed():
                     return
                 continue
-            code = self._run(request)
+            code = self._run_request(request)
             self._has_run = True
             with self._lock:
                 self._is_busy = False
                 self._is_over = self._is_over or not self._kept.is_running
-            tell_exit_code(request.connection, code)  # from now on the next command may come
+            send_exit_code(request.connection, code)  # from now on the next command may come
             if self._is_over:
                 return
 
     # ---- in the main thread
 
-    def _run(self, request: Request) -> int:
+    def _run_request(self, request: Request) -> int:
         """Run a command line with its own streams, environment and signals; return its exit code."""
         _connect_streams(request.streams)
         content = request.content
@@ -104,10 +104,10 @@ class Server:
         sys.path[:] = content["search_path"]
         sys.argv = [content["program"], *content["arguments"]]
         self._kept.terminal = content["process"]
-        interruption.tell_exit = partial(tell_exit_code, request.connection)
+        interruption.send_exit_code = partial(send_exit_code, request.connection)
         interruption.start_handling_signals()  # before the first one can come
         is_over = threading.Event()
-        threading.Thread(target=pass_signals, args=(request.connection, is_over), daemon=True).start()
+        threading.Thread(target=forward_signals, args=(request.connection, is_over), daemon=True).start()
         try:
             code = self._run_command(content["arguments"], content["program"])
         except Exception:
@@ -115,29 +115,29 @@ class Server:
             code = 1
         is_over.set()
         interruption.stop_handling_signals()
-        interruption.tell_exit = interruption.tell_nobody
+        interruption.send_exit_code = interruption.ignore_exit_code
         with suppress(OSError):  # the command has removed it
             os.chdir(content["folder"])
         self._clean_up()
         if self._kept.is_running and not self._is_over and not self._kept.is_quiet:
-            _say(self._describe_kept())
-        self._leave_streams()
+            _print_line(self._describe_kept())
+        self._redirect_streams_to_log()
         return code
 
     def _clean_up(self) -> None:
-        """Forget what a command has left in this process that the next one must not find."""
+        """Remove what the finished command has left in this process and the next one must not see."""
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
         if "tensorflow" in sys.modules:  # to test the best models, with the devices of this sweep
             self._is_over = True
 
-    def _leave_streams(self) -> None:
-        """Write what this process says until the next command to its log."""
+    def _redirect_streams_to_log(self) -> None:
+        """Redirect the standard streams to the keeper's log, until the next command comes."""
         _connect_streams([os.open(os.devnull, os.O_RDWR), os.dup(self._log), os.dup(self._log)])
         output.flush()  # what could not be written to the streams of the command
 
     def _describe_kept(self) -> str:
-        """Return the line that says that something is kept, for how long, and how to end it."""
+        """Return the line that says that Ray is kept running, for how long, and how to end it."""
         kept = "Ray stays"
         if len(self._kept.workers):
             kept = f"Ray and {counted(len(self._kept.workers), 'worker')} stay"
@@ -152,6 +152,10 @@ class Server:
         )
 
     def _end_if_not_needed(self) -> bool:
+        """Decide whether the keeper is still needed; return True if it should end now.
+
+        It is not needed if its time is over and no page is open, if its Ray has ended, or if memory is short.
+        """
         is_lost = self._has_run and not self._kept.is_running
         is_needed = not is_lost and (time.monotonic() < self._until or places.is_page_open(self._place))
         with self._lock:
@@ -161,7 +165,8 @@ class Server:
 
     # ---- in the thread that accepts
 
-    def _accept(self, listener: socket.socket) -> None:
+    def _accept_connections(self, listener: socket.socket) -> None:
+        """Accept connections forever, each in a thread of its own."""
         while True:
             connection = listener.accept()[0]
             # a thread for each: one that connects and says nothing must not keep others waiting
@@ -170,12 +175,14 @@ class Server:
     # ---- in a thread for each connection
 
     def _serve_connection(self, connection: socket.socket) -> None:
+        """Answer the request of a connection; close the connection if the request is broken."""
         try:
-            self._answer(connection)
+            self._answer_request(connection)
         except (OSError, ValueError, KeyError):  # it is gone, or speaks something else
             connection.close()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer_request(self, connection: socket.socket) -> None:
+        """Receive a request: answer a question, refuse a command, or queue it for the main thread."""
         if not messages.is_own(connection):
             connection.close()
             return
@@ -198,7 +205,7 @@ class Server:
                 self._refuse(connection, reason)
                 refused = True
             else:
-                reason = self._find_hindrance(content)
+                reason = self._find_difference(content)
                 refused = bool(reason)
                 if refused:
                     self._is_over = True
@@ -213,8 +220,11 @@ class Server:
         messages.send_answer(connection, accepted=True)
         self._requests.put(Request(connection, content, streams))
 
-    def _find_hindrance(self, content: dict[str, Any]) -> str:
-        """Return why the processes that are kept are of no use for a command; empty if they are."""
+    def _find_difference(self, content: dict[str, Any]) -> str:
+        """Return why a command cannot use the processes that are kept running; "" if it can.
+
+        They can be used in the environment, by the Python process settings and with the packages of the first command.
+        """
         if self._first is None:
             self._first = content
             return ""
@@ -229,19 +239,22 @@ class Server:
         return ""
 
     def _refuse(self, connection: socket.socket, reason: str) -> None:
+        """Send the command the reason why it cannot run here, and the keeper's process id."""
         messages.send_answer(connection, reason=reason, is_busy=self._is_busy, process=os.getpid())
 
     def _answer_question(self, connection: socket.socket, question: str) -> None:
+        """Send the keeper's state; if ``question`` is "end" and no command runs, also end the keeper."""
         with self._lock:
             if question == "end" and not self._is_busy:
                 self._is_over = True
             messages.send_answer(connection, process=os.getpid(), is_busy=self._is_busy)
 
 
-def pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
-    """Send this process the signals that a command's terminal gets; SIGTERM if the terminal is gone too early.
+def forward_signals(connection: socket.socket, is_over: threading.Event) -> None:
+    """Send this process the signals that a command receives from its connection.
 
-    The connection is closed when the terminal has closed it, and not before: it may still have to get the exit code.
+    If the command is gone before it is over, send SIGTERM. The connection is closed only when the command has closed
+    it, because the command may still have to receive the exit code.
     """
     with connection:
         received = None
@@ -255,7 +268,7 @@ def pass_signals(connection: socket.socket, is_over: threading.Event) -> None:
 
 
 def _set_environment(environment: dict[str, str]) -> None:
-    """Set the environment variables as a command has them, whatever commands before have set; Ray's own stay."""
+    """Make the environment variables those of a command, except for Ray's own, which stay."""
     for name in os.environ.keys() - environment.keys():
         if not name.startswith(("RAY_", "TUNE_")):
             del os.environ[name]
@@ -263,20 +276,20 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 def _connect_streams(streams: list[int]) -> None:
-    """Make streams that were received the standard ones of this process."""
+    """Replace standard input, output and error by these file descriptors."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
 
 
-def tell_exit_code(connection: socket.socket, code: int) -> None:
-    """Tell a command with which code it ends."""
+def send_exit_code(connection: socket.socket, code: int) -> None:
+    """Send a command its exit code; ignore that it may be gone."""
     with suppress(OSError):
         messages.send_answer(connection, exit=code)
 
 
 def _forget_author_modules() -> None:
-    """Drop the author's modules, such as a search method, which may have changed when the next command comes."""
+    """Remove the author's modules from `sys.modules`, because their files may change before the next command."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file is not None and name != "__main__" and is_author_file(file):
@@ -284,12 +297,15 @@ def _forget_author_modules() -> None:
 
 
 def _is_memory_short() -> bool:
-    """Return whether other programs need the memory that is kept, where the system says so."""
+    """Return whether less than `LEAST_MEMORY` of the memory is available."""
     return _find_free_share() < LEAST_MEMORY
 
 
 def _find_free_share() -> float:
-    """Return the share of memory that is available: of the machine, or of this container if it has less; else 1."""
+    """Return the share of memory that is available on the machine or in its container, whichever is smaller.
+
+    Return 1 where the system does not report it.
+    """
     shares = [1.0]
     with suppress(OSError, ValueError):
         values = _read_numbers(Path("/proc/meminfo"))
@@ -303,7 +319,7 @@ def _find_free_share() -> float:
 
 
 def _read_numbers(path: Path) -> dict[str, int]:
-    """Return the first number of each line of a file of the kernel's, by its first word."""
+    """Read a file of lines such as ``MemTotal: 123 kB``; return the number of each line by its first word."""
     found = {}
     for line in path.read_text().splitlines():
         words = line.split()
@@ -311,28 +327,30 @@ def _read_numbers(path: Path) -> dict[str, int]:
     return found
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
+    """Write a line to standard error; ignore errors."""
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
 
 
-def _end(number: int, frame: FrameType | None) -> NoReturn:
+def _exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
+    """Handle SIGTERM: end the process by SystemExit, so that Ray is ended as well."""
     raise SystemExit(0)
 
 
 def main() -> None:
-    """Serve at the place that the command line names, unless another process does."""
+    """Run the keeper whose socket path is the first argument, unless another process runs it."""
     place = Path(sys.argv[1])
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
-        while not _lock(lock):
+        while not _try_to_lock(lock):
             if place.exists() or time.monotonic() > deadline:
                 return
             time.sleep(0.05)  # the one before is about to end
         _serve(place)
 
 
-def _lock(file: IO[str]) -> bool:
+def _try_to_lock(file: IO[str]) -> bool:
     """Lock a file; return False if another process has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -342,12 +360,13 @@ def _lock(file: IO[str]) -> bool:
 
 
 def _serve(place: Path) -> None:
+    """Listen on the socket, run commands until the keeper ends, and then end Ray and this process."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     place.unlink(missing_ok=True)
     listener.bind(os.fspath(place))
     listener.listen()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_sigterm)
     kept = keep_ray()
     try:
         Server(place, kept).serve(listener)

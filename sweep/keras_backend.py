@@ -17,19 +17,19 @@ HINT = (
 )
 
 
-def config_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the keras.json that Keras reads."""
+def find_config_file(environ: Mapping[str, str]) -> Path:
+    """Return the path of the keras.json that Keras reads in this environment."""
     if "KERAS_HOME" in environ:
         return Path(environ["KERAS_HOME"]).expanduser() / "keras.json"
     home = Path("~").expanduser()
     return (home if os.access(home, os.W_OK) else Path("/tmp")) / ".keras" / "keras.json"
 
 
-def configured(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the backend that a fresh process would import Keras with, and where that is set."""
+def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Return the backend that Keras would choose in a new process, and where it is set."""
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"
-    file = config_file(environ)
+    file = find_config_file(environ)
     try:
         config = json.loads(file.read_text())
     except (OSError, ValueError):  # Keras falls back to its default, too
@@ -41,8 +41,8 @@ def configured(environ: Mapping[str, str]) -> tuple[str, str]:
     return str(named), str(file)
 
 
-def misfit(backend: str | None) -> str:
-    """Return what is wrong with a backend for a `KerasTrainable`, or "" if it is TensorFlow."""
+def explain_wrong_backend(backend: str | None) -> str:
+    """Return why a backend cannot be used for a `KerasTrainable`, or "" if it is TensorFlow."""
     if backend == NEEDED:
         return ""
     return f"Keras runs on {backend or 'no backend'}, expected {NEEDED}"

@@ -26,7 +26,7 @@ it reads its first argument and writes its second. ``process``: it starts a proc
 
 
 class NativeReader(NamedTuple):
-    """A function that opens files in native code."""
+    """A library function that opens files in native code, and the position of the path among its arguments."""
 
     module: str
     name: str  # may be "Class.method" or "module.function"
@@ -82,20 +82,20 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
 
 
 def install() -> None:
-    """Observe these functions from now on, including those of libraries that are imported later."""
+    """Replace the functions in `READERS` by recording ones, now or when their library is imported."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
     for module in READERS:
         if module in sys.modules:
-            _observe(module)
+            _replace_functions(module)
 
 
 class _Finder:
-    """Finds the same modules as Python's own finder, and replaces the functions of `READERS` after a module has run."""
+    """A finder of modules that replaces the functions in `READERS` as soon as their module has been imported."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return the module's spec; None for modules without a row in `READERS`."""
+        """Return the module's spec from Python's own finder; None for modules without a row in `READERS`."""
         if name not in READERS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -105,13 +105,14 @@ class _Finder:
 
         def exec_module(module: ModuleType) -> None:
             run(module)
-            _observe(name)
+            _replace_functions(name)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this loader only
         return spec
 
 
-def _observe(name: str) -> None:
+def _replace_functions(name: str) -> None:
+    """Replace the functions of one library by recording ones."""
     for reader in READERS[name]:
         owner: Any = sys.modules.get(reader.module)
         *outer, function = reader.name.split(".")
@@ -124,10 +125,13 @@ def _observe(name: str) -> None:
 
 
 def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: int) -> Callable[..., Any]:
-    """Return a function that records the path in its arguments, after the first ``skipped``, and calls the original."""
+    """Return a function that records the path in its arguments and then calls the original.
+
+    The first ``skipped`` arguments are not the path.
+    """
 
     @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def record_and_call(*args: Any, **kwargs: Any) -> Any:
         given = [*args, *kwargs.values()][skipped:]
         if reader.use == "process":
             recorder.note_process()
@@ -135,11 +139,12 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
             _note_call(given, reader)
         return original(*args, **kwargs)
 
-    call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
-    return call
+    record_and_call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
+    return record_and_call
 
 
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
+    """Record what a function with these arguments reads or writes."""
     paths = list(_list_paths(arguments[0]))
     match reader.use:
         case "hdf5":
@@ -164,6 +169,7 @@ def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
 
 
 def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: NativeReader) -> None:
+    """Record the opening of an HDF5 file, as read or as created."""
     if _is_writing(arguments):
         recorder.note_native_write(arguments[0])
         return
@@ -181,19 +187,22 @@ def _list_beginning_with(prefix: str) -> list[Path]:
 
 
 def _get_folder(pattern: object) -> object:
-    """Return the folder of a pattern of files; values that are not texts are returned as they are."""
+    """Return the folder of a file pattern: ``data`` for ``data/*.csv``. Return values that are not texts unchanged."""
     if isinstance(pattern, str):
         return os.path.split(pattern)[0] or "."
     return pattern
 
 
 def _is_writing(arguments: Sequence[Any]) -> bool:
-    """Return whether an HDF5 file is opened to be created or replaced."""
+    """Return whether the arguments open an HDF5 file to create or replace it."""
     return len(arguments) > 1 and arguments[1] in ("w", "w-", "x")
 
 
 def _list_paths(value: Any) -> Iterable[object]:
-    """Yield the paths in an argument: one text, several, or a tensor of texts; unknown values are yielded as is."""
+    """Yield the paths in an argument, which may be one text, a list, or a tensor of texts.
+
+    A value of any other type is yielded unchanged.
+    """
     if isinstance(value, bytes):
         yield os.fsdecode(value)
     elif isinstance(value, str | os.PathLike):

@@ -15,7 +15,7 @@ _failures: list[OSError] = []  # of standard output
 
 
 class _Recorded(io.FileIO):
-    """Standard output that remembers the errors of its writes."""
+    """A raw stream for standard output that keeps the errors of failed writes in `_failures`."""
 
     def write(self, data: Buffer, /) -> int:
         try:
@@ -26,17 +26,17 @@ class _Recorded(io.FileIO):
 
 
 def failed_by(error: OSError) -> bool:
-    """Return whether an error was raised by standard output rather than another file."""
+    """Return whether an error came from writing to standard output rather than to a file."""
     return any(error is failure for failure in _failures)
 
 
 def failure() -> OSError | None:
-    """Return the error that broke standard output. None if it works, or if its reader has closed the pipe."""
+    """Return the error that broke standard output; None if it works, or if its reader has closed the pipe."""
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 
 def prepare_streams() -> None:
-    """Replace the standard streams: unencodable characters are escaped, closed streams discard what is printed."""
+    """Replace the standard streams by ones that escape unencodable characters, and discard output to closed streams."""
     _failures.clear()
     open_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):
@@ -54,7 +54,7 @@ def prepare_streams() -> None:
 
 
 def open_closed_streams() -> None:
-    """Make closed standard streams discard what is printed."""
+    """Redirect closed standard streams to the null device."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -63,7 +63,7 @@ def open_closed_streams() -> None:
 
 
 def flush() -> None:
-    """Flush both streams, after which `failure` is final."""
+    """Flush standard output and error; afterwards `failure` does not change any more."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):  # failures of standard error cannot be reported anywhere
             stream.flush()

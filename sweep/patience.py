@@ -14,13 +14,13 @@ State: TypeAlias = dict[str, float | None]
 
 @dataclass
 class Plateau:
-    """Counts the epochs since the best objective."""
+    """Counts the epochs in which the objective has not improved."""
 
     maximize: bool
     best: float | None = None
     waited: int = 0
 
-    def hear(self, value: float) -> None:
+    def count_epoch(self, value: float) -> None:
         """Count one epoch with this objective; NaN is no improvement."""
         better = self.best is None or (value > self.best if self.maximize else value < self.best)
         if better and not math.isnan(value):
@@ -29,16 +29,16 @@ class Plateau:
             self.waited += 1
 
     def state(self) -> State:
-        """Return the state for a checkpoint."""
+        """Return the counter's state, to be saved in a checkpoint."""
         return {"best": self.best, "waited": self.waited}
 
     def restore(self, state: State) -> None:
-        """Set the state from a checkpoint."""
+        """Set the counter to a state from a checkpoint."""
         self.best = state["best"]
         self.waited = int(state["waited"] or 0)
 
 
 def is_exhausted(plateau: Plateau, training: Mapping[str, Value]) -> bool:
-    """Return whether the trial has trained ``training.patience`` epochs without a better objective."""
+    """Return whether the objective has not improved for ``training.patience`` epochs."""
     patience = training.get("patience")
     return isinstance(patience, int) and plateau.waited >= patience

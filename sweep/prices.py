@@ -16,7 +16,7 @@ COST = "cost"
 
 
 def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
-    """Return the price per GPU-hour on a node with these labels; None if the file has no price for any of them.
+    """Return the price per GPU-hour on a node with these labels; None if the file has no price for this kind of node.
 
     If the node's market has no price of its own, the other market's price is used.
     """
@@ -37,6 +37,7 @@ def find_price_bounds(price: Price) -> tuple[float, float]:
 
 
 def _list_prices(price: Price | Mapping[Market, float]) -> Iterator[float]:
+    """Yield all prices in the file."""
     if not isinstance(price, Mapping):
         yield price
         return

@@ -32,14 +32,14 @@ _AT_EPOCH = re.compile(r"\bat epoch (\d+)")
 
 
 def count_length(epochs: int) -> int:
-    """Return the number of units of a whole trial of ``epochs`` epochs."""
+    """Return the length of a trial in units: its epochs, or 100 if only its minutes end it."""
     if epochs >= UNBOUNDED_EPOCHS:
         return HUNDREDTHS
     return epochs
 
 
 def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | None) -> float:
-    """Return the share of its budget that a trial has used: of its epochs or its minutes, the larger one, at most 1."""
+    """Return the used share of a trial's budget: of its epochs or its minutes, whichever is larger, at most 1."""
     if minutes is None:
         by_time = 0.0
     else:
@@ -48,28 +48,33 @@ def compute_share(epoch: int, epochs: int, trained_s: float, minutes: float | No
 
 
 def count_units(epoch: int, share: float | None, length: int) -> int:
-    """Return the units that a trial has trained: its epochs, or the whole units of the ``share`` of its budget."""
+    """Return the number of units that a trial has trained.
+
+    Without ``share`` these are its epochs, otherwise the whole units in this share of ``length``.
+    """
     if share is None:
         return epoch
     return min(math.floor(share * length + _ROUNDING), length)
 
 
 def passes_any(units: Iterable[int], before: int, after: int) -> bool:
-    """Return whether a trial that went from ``before`` to ``after`` units has reached one of ``units``."""
+    """Return whether one of ``units`` lies after ``before`` and not after ``after``."""
     return any(before < unit <= after for unit in units)
 
 
 class UnitReports:
-    """Translates the reports of trials with minutes for searchers and schedulers, whose epochs are units.
+    """Converts the reports of trials with minutes from epochs to units, for searchers and schedulers.
 
-    They see one report for each unit that a trial has reached, with the metrics of the epoch in which it reached it,
-    and the last metrics of a trial at its end. So every rule compares trials that have used the same share.
+    There is one report for each unit that a trial has reached, with the metrics of the epoch in which it was reached,
+    and one with the last metrics at its end. So every rule compares trials that have used the same share of their
+    budget.
     """
 
     def __init__(self, length: int, epochs: int | None = None) -> None:
-        """Initialize for trials of ``length`` units.
+        """Initialize the converter for trials of ``length`` units.
 
-        ``epochs``: the length of trials whose reports do not say what share they have used; None: all say it.
+        ``epochs`` is the length in epochs of trials whose reports do not contain the share of the budget; None if all
+        do.
         """
         self._length = length
         self._epochs = epochs
@@ -77,22 +82,23 @@ class UnitReports:
         self._hidden: dict[int, EpochReported] = {}  # their last reports, if these reached no further unit
 
     def reword(self, reason: str) -> str:
-        """Return what a rule says of a trial at an epoch, which is a unit, with the share that it stands for."""
+        """Replace "at epoch N" in a scheduler's reason, where N is a unit, by the share of the budget that it means."""
         if self._length == HUNDREDTHS:
             return _AT_EPOCH.sub(r"at \1 % of its budget", reason)
         return _AT_EPOCH.sub(rf"at \1/{self._length} of its budget", reason)
 
     def translate(self, event: Event) -> Iterator[Event]:
-        """Yield the events to be observed in place of this one."""
+        """Yield the events that searchers and schedulers observe in place of this one."""
         match event:
             case EpochReported():
-                yield from self._report(event)
+                yield from self._translate_report(event)
             case TrialEnded():
-                yield from self._end(event)
+                yield from self._translate_end(event)
             case _:
                 yield event
 
-    def _report(self, event: EpochReported) -> Iterator[Event]:
+    def _translate_report(self, event: EpochReported) -> Iterator[Event]:
+        """Yield a copy of the report for each unit that the trial has reached with it."""
         before = self._units.get(event.trial, 0)
         reached = count_units(event.epoch, self._find_share(event), self._length)
         self._hidden[event.trial] = event
@@ -102,12 +108,14 @@ class UnitReports:
             yield structs.replace(event, epoch=unit)
 
     def _find_share(self, event: EpochReported) -> float | None:
+        """Return the share of its budget that a trial has used, from its report or by its epochs; None if unknown."""
         share = get_share(event.measures)
         if share is None and self._epochs is not None:
             return event.epoch / self._epochs
         return share
 
-    def _end(self, event: TrialEnded) -> Iterator[Event]:
+    def _translate_end(self, event: TrialEnded) -> Iterator[Event]:
+        """Yield the end of a trial, before it the last report if that has not been passed on yet."""
         if event.status is not Status.INTERRUPTED:
             hidden = self._hidden.pop(event.trial, None)
             unit = self._units.pop(event.trial, 0) + 1
@@ -117,5 +125,5 @@ class UnitReports:
 
 
 def get_share(measures: Mapping[str, float]) -> float | None:
-    """Return the share of its budget that a trial has used by a report; None if the trial has no minutes."""
+    """Return the share of the budget that a report contains; None if the trial has no minutes."""
     return measures.get(SHARE)

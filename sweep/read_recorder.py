@@ -40,7 +40,7 @@ _hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and everythin
 
 
 class AuthorLine(NamedTuple):
-    """The author's line that led to an event."""
+    """The line of the author's code that caused an audit event."""
 
     line: str  # such as "models.py:12 in model "
     files: tuple[str, ...] = ()  # files of this line and of the author's lines that called it
@@ -50,7 +50,7 @@ _KINDS = ("files", "folders", "environment", "unknown")
 
 
 class Reads:
-    """Everything that some code has read."""
+    """The files, folders and environment variables that some code has read, each with a fingerprint."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}  # fingerprint by path
@@ -60,7 +60,7 @@ class Reads:
         self.by_file: dict[str, Reads] = {}  # reads that lines in each of the author's files led to
 
     def add(self, other: Reads) -> None:
-        """Add the reads of other code; the earlier record of the same item is kept."""
+        """Add the reads of other code; an item that is recorded already keeps its fingerprint."""
         for name in _KINDS:
             for key, value in getattr(other, name).items():
                 getattr(self, name).setdefault(key, value)
@@ -68,12 +68,12 @@ class Reads:
             self.by_file.setdefault(file, Reads()).add(reads)
 
     def to_json_dict(self) -> dict[str, dict[str, str | None]]:
-        """Return the reads for another process; which of the author's files led to them is left out."""
+        """Return the reads as JSON types, without the author's files that caused them."""
         return {name: dict(getattr(self, name)) for name in _KINDS}
 
     @classmethod
-    def of_json_dict(cls, content: dict[str, dict[str, str | None]]) -> Reads:
-        """Return the reads that `to_json_dict` has made this of."""
+    def from_json_dict(cls, content: dict[str, dict[str, str | None]]) -> Reads:
+        """Create the reads from the result of `to_json_dict`."""
         reads = cls()
         for name in _KINDS:
             getattr(reads, name).update(content[name])
@@ -81,9 +81,9 @@ class Reads:
 
 
 class ReadRecorder:
-    """Records the reads of this process after `install`.
+    """Records what this process reads, from `install` on.
 
-    There is only one, `recorder`, because an audit hook cannot be removed.
+    There is only one instance, `recorder`, because an audit hook cannot be removed.
     """
 
     def __init__(self) -> None:
@@ -106,17 +106,17 @@ class ReadRecorder:
             "os.rename": self._on_rename,
             "os.link": self._on_link,
             "os.symlink": self._on_symlink,
-            "ctypes.dlopen": self._on_library,
+            "ctypes.dlopen": self._on_library_load,
             "os.putenv": self._on_variable_set,
             "os.unsetenv": self._on_variable_set,
-            "sqlite3.connect": self._on_sqlite,
+            "sqlite3.connect": self._on_sqlite_connect,
             "builtins.input": lambda args: self._note_unknown("asks for input"),
-            **dict.fromkeys(_PROGRAM_EVENTS, self._on_program),
-            **dict.fromkeys(_NETWORK_EVENTS, self._on_network),
+            **dict.fromkeys(_PROGRAM_EVENTS, self._on_program_start),
+            **dict.fromkeys(_NETWORK_EVENTS, self._on_network_use),
         }
 
     def install(self) -> None:
-        """Start to observe this process; does nothing the second time."""
+        """Start to record; further calls do nothing."""
         if self._is_installed:
             return
         self._is_installed = True
@@ -124,10 +124,10 @@ class ReadRecorder:
         sys.addaudithook(self._on_event)
 
     def begin_session(self, name: str, modules: Container[str]) -> None:
-        """Drop what trials of another sweep have read in this process, except what it may still hold.
+        """Discard the reads of an earlier sweep's trials when trials of the sweep ``name`` begin in this process.
 
-        ``modules`` are files of the trainable's modules. These stay imported, with everything they have read into
-        variables and caches, and so do the cells of a notebook.
+        Reads by the files in ``modules``, which are those of the trainable, are kept, because these modules stay
+        imported with everything they have read into variables and caches. So are the reads by cells of a notebook.
         """
         if name == self._session:
             return
@@ -142,9 +142,9 @@ class ReadRecorder:
         self._reads.by_file = before.by_file
 
     def continue_session(self, name: str) -> None:
-        """Keep all that was read so far for the trials of another sweep, which may use the data that were read.
+        """Keep all reads so far when trials of the sweep ``name`` begin, because they may use the data that were read.
 
-        Files that trials before have written are files like all others to them.
+        Files that earlier trials have written count as read from now on.
         """
         self._session = name
         for path in self._written:
@@ -155,7 +155,7 @@ class ReadRecorder:
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
-        """Record all reads inside the block, not only those of modules during their import."""
+        """Record all reads inside the block; outside of it, only those of modules during their import are recorded."""
         self._in_trial += 1
         try:
             yield
@@ -163,18 +163,18 @@ class ReadRecorder:
             self._in_trial -= 1
 
     def record_always(self) -> None:
-        """Record all reads of this process from now on, because it is only for trials."""
+        """Record all reads from now on, as if inside `in_trial`, because this process only runs trials."""
         self._in_trial += 1
 
     def exclude(self, folder: Path) -> None:
-        """Ignore files in a folder of sweep itself, such as a trial's checkpoints."""
+        """Do not record files in one of sweep's own folders, such as a trial's checkpoints."""
         prefix = f"{os.path.realpath(folder)}{os.sep}"
         if prefix not in self._excluded:
             self._excluded.append(prefix)
 
     @contextmanager
     def apart(self) -> Iterator[Reads]:
-        """Record reads inside the block separately, not in this record; yield the separate record.
+        """Record reads inside the block separately, not in `reads`; yield the separate record.
 
         All separate records together are `reads_apart`.
         """
@@ -188,7 +188,7 @@ class ReadRecorder:
             self._apart.add(apart)
 
     def absorb(self, reads: Reads) -> None:
-        """Add what was read elsewhere, such as by the same trial in another process.
+        """Add the reads of another process, such as those of the same trial.
 
         A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
         process has written do not count.
@@ -201,24 +201,27 @@ class ReadRecorder:
 
     @property
     def reads(self) -> Reads:
-        """Everything read so far."""
+        """All reads so far, except those inside `apart`."""
         return self._reads
 
     @property
     def reads_apart(self) -> Reads:
-        """What was read inside `apart` in this process: the inputs of the data that it has loaded."""
+        """All reads inside `apart` blocks: the inputs of the data that this process has loaded."""
         return self._apart
 
     def digest_of_module(self, file: str) -> str | None:
-        """Return the SHA-256 of a module's source when the module ran; None if that was not observed."""
+        """Return the SHA-256 of a module's source at the time when it was executed; None if that was not recorded."""
         return self._code.get(os.path.realpath(file))
 
     def digest_of_variable(self, name: str) -> str:
-        """Return the digest of an environment variable as set before the author's code, if any, changed it."""
+        """Return the digest of an environment variable's value from before the author's code changed it."""
         return self._set_variables.get(name) or digest_environment_variable(name)
 
     def note_native_read(self, paths: Iterable[object], *, reader: str, folder: bool = False) -> None:
-        """Record files that a library opens in native code; paths that are not text are unknown."""
+        """Record the reading of files or folders in native code by the function ``reader``.
+
+        A path that is not a text, such as a symbolic tensor, is recorded as an unknown read.
+        """
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 place = self._find_author_line()
@@ -235,18 +238,19 @@ class ReadRecorder:
                     self._add_file(path, place)
 
     def note_native_write(self, path: object) -> None:
-        """Record a file as created by this process, so that reading it does not count."""
+        """Record a file as created by this process, so that reading it later does not count."""
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 self._note_written(path)
 
     def note_process(self) -> None:
-        """Record that another process is started, about which nothing is known."""
+        """Record that another process is started, whose reads cannot be recorded."""
         self._note_unknown("starts a program")
 
     # ---- events
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
+        """Call the handler of an audit event; record an error of the handler as an unknown read."""
         handle = self._handlers.get(event)
         if handle is None:
             return
@@ -260,7 +264,7 @@ class ReadRecorder:
 
     @contextmanager
     def _ignoring_nested_events(self) -> Iterator[bool]:
-        """Ignore events inside the block; yield False if already inside such a block of this thread."""
+        """Ignore audit events of this thread inside the block; yield False if it is inside such a block already."""
         if getattr(self._busy, "on", False):
             yield False
             return
@@ -271,6 +275,7 @@ class ReadRecorder:
             self._busy.on = False
 
     def _on_open(self, args: tuple[Any, ...]) -> None:
+        """Record the opening of a file, as read or as written."""
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
@@ -290,6 +295,7 @@ class ReadRecorder:
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
+        """Record a file or folder by calling ``add``, if it counts and the author's code caused the event."""
         if self._resolve(path) is None:  # true for most files; checked first because inspecting the stack takes longer
             return
         place = self._find_author_line()
@@ -297,10 +303,11 @@ class ReadRecorder:
             add(path, place)
 
     def _add_file(self, path: object, place: AuthorLine) -> None:
+        """Add a file with its fingerprint; if the file has changed since its first read, add an unknown read."""
         resolved = self._resolve(path)
         if resolved is None or self._was_written(resolved):
             return
-        name = self._name_of(path, resolved)
+        name = self._choose_recorded_path(path, resolved)
         found = fingerprint_file(name)
         if self._reads.files.get(name, found) != found:
             self._add_unknown(f"{place.line}reads {name}, which has changed since it was read first", place)
@@ -311,21 +318,24 @@ class ReadRecorder:
             self._add_unknown(f"more than {MOST_FILES:,} files were read", place)
 
     def _add_folder(self, path: object, place: AuthorLine) -> None:
+        """Add a folder with the digest of its names, unless this process has created it."""
         resolved = self._resolve(path)
         if resolved is not None and not self._was_written(resolved):
-            name = self._name_of(path, resolved)
+            name = self._choose_recorded_path(path, resolved)
             for reads in self._find_records(place):
                 reads.folders.setdefault(name, digest_listing(resolved, self._written))
 
     def _add_unknown(self, reason: str, place: AuthorLine) -> None:
+        """Add a reason why the reads of the trial cannot be compared later."""
         for reads in self._find_records(place):
             reads.unknown.setdefault(reason, None)
 
     def _find_records(self, place: AuthorLine) -> list[Reads]:
-        """Return the records to which an event caused by this line is added."""
+        """Return the records that a read by this line is added to: that of all reads, and those by author's file."""
         return [self._reads, *(self._reads.by_file.setdefault(file, Reads()) for file in place.files)]
 
     def _on_listdir(self, args: tuple[Any, ...]) -> None:
+        """Record the listing of a folder."""
         path = "." if args[0] is None else args[0]
         if isinstance(path, int):  # a descriptor
             if _is_removal():
@@ -341,27 +351,33 @@ class ReadRecorder:
             self._note_unknown("lists a folder by its descriptor")
 
     def _on_rename(self, args: tuple[Any, ...]) -> None:
+        """Record a renamed file as written, if this process has created it."""
         source = self._resolve(args[0])
         if source is not None and self._was_written(source):
             self._note_written(args[1])
 
     def _on_mkdir(self, args: tuple[Any, ...]) -> None:
+        """Record a new folder as created by this process."""
         if not _make_path(args[0]).exists():  # otherwise it fails, as `exist_ok` expects
             self._note_written(args[0])
 
     def _on_link(self, args: tuple[Any, ...]) -> None:
+        """Record the target of a hard link as read, and the link as created by this process."""
         self._note_read(args[0], self._add_file)  # reading the new name reads this file
         self._on_symlink(args)
 
     def _on_symlink(self, args: tuple[Any, ...]) -> None:
+        """Record a new link as created by this process."""
         if not os.path.lexists(args[1]):  # otherwise it fails
             self._note_written(args[1])
 
-    def _on_library(self, args: tuple[Any, ...]) -> None:
+    def _on_library_load(self, args: tuple[Any, ...]) -> None:
+        """Record a shared library that is loaded by its path as read."""
         if isinstance(args[0], str) and os.sep in args[0]:  # other names are found among the system's libraries
             self._note_read(args[0], self._add_file)
 
-    def _on_sqlite(self, args: tuple[Any, ...]) -> None:
+    def _on_sqlite_connect(self, args: tuple[Any, ...]) -> None:
+        """Record a database file as read if it exists, otherwise as created by this process."""
         path = os.fsdecode(args[0])
         if path.startswith("file:"):
             path = path.removeprefix("file:").partition("?")[0]
@@ -373,18 +389,22 @@ class ReadRecorder:
             self._note_written(path)
 
     def _on_variable_set(self, args: tuple[Any, ...]) -> None:
+        """Keep the digest of an environment variable before the author's code sets it for the first time."""
         name = os.fsdecode(args[0])
         if name not in self._set_variables and self._find_author_line() is not None:
             self._set_variables[name] = digest_environment_variable(name)
 
-    def _on_program(self, args: tuple[Any, ...]) -> None:
+    def _on_program_start(self, args: tuple[Any, ...]) -> None:
+        """Record the start of a program, unless it only reports about the machine."""
         if not _reports_on_machine(args):
             self.note_process()
 
-    def _on_network(self, args: tuple[Any, ...]) -> None:
+    def _on_network_use(self, args: tuple[Any, ...]) -> None:
+        """Record a network connection as an unknown read."""
         self._note_unknown("speaks to another process or machine")
 
     def _on_exec(self, args: tuple[Any, ...]) -> None:
+        """Record the digest of an author's module when it is executed."""
         code = args[0]
         if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
             return
@@ -396,7 +416,7 @@ class ReadRecorder:
             self._code[os.path.realpath(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
 
     def note_environment_read(self, name: object) -> None:
-        """Record an environment variable as read if a line of the author's asked for it directly."""
+        """Record an environment variable as read, if the author's code itself reads it rather than a library."""
         if not isinstance(name, str) or name in self._reads.environment:
             return
         with self._ignoring_nested_events() as is_free:
@@ -411,15 +431,17 @@ class ReadRecorder:
     # ---- what counts
 
     def _note_unknown(self, what: str) -> None:
+        """Record a reason why the trial cannot be reused, if the author's code caused the present event."""
         place = self._find_author_line()
         if place is not None:
             self._add_unknown(f"{place.line}{what}", place)
 
     def _note_written(self, path: object) -> None:
+        """Record a file as created by this process, if the author's code has created it and has not read it before."""
         resolved = self._resolve(path)
         if resolved is None:
             return
-        names = {resolved, self._name_of(path, resolved)}
+        names = {resolved, self._choose_recorded_path(path, resolved)}
         is_known = not names.isdisjoint({*self._reads.files, *self._reads.folders})
         if not is_known and self._find_author_line() is not None:
             self._written.add(resolved)
@@ -429,16 +451,17 @@ class ReadRecorder:
         return name in self._written or any(str(parent) in self._written for parent in Path(name).parents)
 
     def _resolve(self, path: object) -> str | None:
-        """Return the absolute path of a file without links; None if reading the file does not count."""
+        """Return the absolute path of a file with all links resolved; None if reading the file does not count."""
         if not isinstance(path, str | bytes | os.PathLike):
             return None
         name = os.path.realpath(os.fsdecode(path))
         return None if self._is_left_out(name) else name
 
-    def _name_of(self, path: Any, resolved: str) -> str:
-        """Return the path by which a file is compared later: the one that the author uses.
+    def _choose_recorded_path(self, path: Any, resolved: str) -> str:
+        """Return the path under which a file is recorded: the one that the author's code uses, not the resolved one.
 
-        A link on the path may lead elsewhere later. Links that this process has created are resolved.
+        A link on the path may lead elsewhere when the paths are compared later. Links that this process has created are
+        resolved.
         """
         name = os.path.normpath(_make_path(path).absolute())
         is_same_file = os.path.realpath(name) == resolved  # false if `..` follows a link
@@ -447,7 +470,10 @@ class ReadRecorder:
         return resolved
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether a file does not count: system files, installed or compiled code, known modules, sweep's."""
+        """Return whether reading a file does not count: files of the system, of installed packages and of sweep.
+
+        So do compiled files and modules whose execution was recorded.
+        """
         return (
             name.startswith(_SYSTEM_FOLDERS)
             or name.endswith((".pyc", "__pycache__"))
@@ -458,7 +484,7 @@ class ReadRecorder:
         )
 
     def _find_author_line(self, *, importing: bool = False) -> AuthorLine | None:
-        """Return the author's line that leads to the present event; None if there is none.
+        """Return the line of the author's code that causes the present event; None if there is none.
 
         File access by the import system while finding modules does not count, except with ``importing``.
 
@@ -475,8 +501,8 @@ class ReadRecorder:
             if is_in_library and file.startswith(_IMPORT_SYSTEM) and not importing:
                 return None  # it looks for modules, which are recorded as code
             is_in_library = is_in_library and _is_of_python(file)
-            if is_author_file(file) and self._counts(frame):
-                return _get_line(frame)
+            if is_author_file(file) and self._is_counted(frame):
+                return _make_author_line(frame)
             if file.endswith(_BOUNDARIES):
                 return None
             is_machinery |= is_own_file(file) or f"{os.sep}ray{os.sep}" in file
@@ -486,24 +512,27 @@ class ReadRecorder:
             return AuthorLine("a thread ")
         return None
 
-    def _counts(self, frame: FrameType) -> bool:
-        """Return whether a frame of the author's code counts.
+    def _is_counted(self, frame: FrameType) -> bool:
+        """Return whether reads by a frame of the author's code are recorded at present.
 
-        Outside of trials, only the top level of a module during its import does.
+        Outside of trials, only the top level of a module during its import is recorded.
         """
         if self._in_trial:
             return True
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") != "__main__"
 
     def _find_asking_line(self) -> AuthorLine | None:
-        """Return the nearest line outside of Python's library and of this module, if it is the author's."""
+        """Return the author's line that reads an environment variable; None if a library reads it.
+
+        Frames of Python's own library in between are skipped.
+        """
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
             if is_author_file(file):
-                if not self._counts(frame):
+                if not self._is_counted(frame):
                     return None
-                return _get_line(frame)
+                return _make_author_line(frame)
             if file != __file__ and not _is_of_python(file):
                 return None
             frame = frame.f_back
@@ -511,15 +540,15 @@ class ReadRecorder:
 
 
 class _RecordedEnvironment(type(os.environ)):  # type: ignore[misc]  # the class of `os.environ` has no public name
-    """The environment variables; informs the recorder of each one that is read."""
+    """The class of `os.environ` while recording: each variable that is read is recorded."""
 
     def __getitem__(self, name: Any) -> Any:
         recorder.note_environment_read(name)
         return super().__getitem__(name)
 
 
-def _get_line(frame: FrameType) -> AuthorLine:
-    """Return the place of a frame of the author's code."""
+def _make_author_line(frame: FrameType) -> AuthorLine:
+    """Return the line of a frame, and the author's files from this frame outwards."""
     code = frame.f_code
     files: dict[str, None] = {}
     outer: FrameType | None = frame
@@ -531,7 +560,7 @@ def _get_line(frame: FrameType) -> AuthorLine:
 
 
 def fingerprint_file(path: str) -> str:
-    """Return a fingerprint of a file's content, `ABSENT` if there is none.
+    """Return a fingerprint of a file's content; `ABSENT` if the file does not exist.
 
     It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time.
     """
@@ -556,7 +585,7 @@ def fingerprint_file(path: str) -> str:
 
 
 def digest_listing(path: str, own: Container[str] = ()) -> str:
-    """Return a digest of the names in a folder, `ABSENT` if it does not exist.
+    """Return a digest of the names in a folder; `ABSENT` if the folder does not exist.
 
     Compiled code and the paths in ``own`` do not count.
     """
@@ -585,7 +614,7 @@ def _is_removal() -> bool:
 
 
 def _reports_on_machine(args: tuple[Any, ...]) -> bool:
-    """Return whether a program only reports about the machine, as scikit-learn asks for the number of cores."""
+    """Return whether a started program only reports about the machine, such as ``nproc``."""
     command = args[1] if len(args) > 1 else None
     if not isinstance(command, list | tuple) or not command:
         return False
@@ -598,7 +627,7 @@ def _make_path(path: str | bytes | os.PathLike[Any]) -> Path:
 
 
 def digest_environment_variable(name: str) -> str:
-    """Return a digest of a variable's value, which may be secret; `ABSENT` if it is not set."""
+    """Return a digest of an environment variable, whose value may be secret; `ABSENT` if it is not set."""
     value = os.environb.get(os.fsencode(name))  # unlike `os.environ`, it is not recorded
     if value is None:
         return ABSENT

@@ -16,7 +16,7 @@ from sweep.events import Value, is_number
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A finite number between two bounds, both included unless ``above`` or ``below`` excludes one."""
+    """The numbers between two bounds; both are included unless ``above`` or ``below`` excludes one."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -25,7 +25,7 @@ class Number:
     below: bool = False
     zero: str = ""  # meaning of 0, if it has a special one
 
-    def takes(self, value: Value) -> bool:
+    def accepts(self, value: Value) -> bool:
         """Return whether a value is one of these numbers; 2.0 counts as whole."""
         if not is_number(value) or (self.whole and value != int(value)):
             return False
@@ -47,11 +47,11 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """True or false."""
+    """The values true and false."""
 
     zero: str = ""
 
-    def takes(self, value: Value) -> bool:
+    def accepts(self, value: Value) -> bool:
         return isinstance(value, bool)
 
     def __str__(self) -> str:
@@ -60,12 +60,12 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One of several strings."""
+    """A set of allowed strings."""
 
     words: tuple[str, ...]
     zero: str = ""
 
-    def takes(self, value: Value) -> bool:
+    def accepts(self, value: Value) -> bool:
         return isinstance(value, str) and value in self.words
 
     def __str__(self) -> str:
@@ -74,17 +74,17 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """A number within bounds, or one name or a list of names; the model or Keras checks the names."""
+    """Names for which the model or Keras decides whether they exist, one or a list, or a number within bounds."""
 
     number: Number | None
     said: str
     zero: str = ""
     known: tuple[str, ...] = ()  # names that are known without looking into the model; others are taken as well
 
-    def takes(self, value: Value) -> bool:
+    def accepts(self, value: Value) -> bool:
         if isinstance(value, str) or (isinstance(value, list) and value):
             return True
-        return self.number is not None and self.number.takes(value)
+        return self.number is not None and self.number.accepts(value)
 
     def __str__(self) -> str:
         return self.said
@@ -196,7 +196,7 @@ LENGTHS = {
 
 
 def get_standard_bounds(name: str) -> Bounds:
-    """Return the bounds of a standard hyperparameter, including nested ones such as ``loss_weights.depth``."""
+    """Return the allowed values of a standard hyperparameter; also of nested ones such as ``loss_weights.depth``."""
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 
 
@@ -206,14 +206,17 @@ def is_standard(name: str) -> bool:
 
 
 def expected(of: Bounds) -> str:
-    """Return what a value must be, in words: ``a number from 0 (0: off)``."""
+    """Describe the allowed values in words: ``a number from 0 (0: off)``."""
     if of.zero:
         return f"{of} (0: {of.zero})"
     return str(of)
 
 
-def within(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
-    """Return these bounds, or with ``standard`` those of the standard hyperparameter; None if neither is set."""
+def choose_bounds(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
+    """Return the bounds to check a parameter against; None if it has none.
+
+    With ``standard``, they are those of the standard hyperparameter of this name, otherwise ``between``.
+    """
     if standard:
         return get_standard_bounds(name)
     if between is None:
@@ -221,10 +224,10 @@ def within(name: str, between: tuple[float, float] | None, *, standard: bool) ->
     return Number(*between)
 
 
-def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
+def convert_to_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
     """Return a parameter's value as a float; ``meaning`` maps the choices of a text parameter to numbers.
 
-    Raises TypeError if the value is not a number, and ValueError if it has no meaning or is out of bounds.
+    Raises TypeError if the value is not a number, and ValueError if it has no meaning or is out of the bounds ``of``.
     """
     if meaning is not None:
         if not isinstance(value, str) or value not in meaning:
@@ -238,14 +241,14 @@ def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: 
 
 
 def check_standard_value(name: str, value: Value, of: Bounds | None = None) -> None:
-    """Raise ValueError if a value is out of bounds, by default those of the standard hyperparameter of this name."""
+    """Raise ValueError if a value is outside ``of``, by default the bounds of the standard hyperparameter ``name``."""
     of = of or get_standard_bounds(name)
-    if not of.takes(value):
+    if not of.accepts(value):
         raise ValueError(f"{name} is {value!r}, expected {expected(of)}")
 
 
 def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
-    """Raise ValueError if the value is none of ``choices``."""
+    """Raise ValueError if the value is not one of ``choices``."""
     if not any(_is_alike(choice, value) for choice in choices):
         are_texts = all(isinstance(choice, str) for choice in choices)
         listed = ", ".join(map(str if are_texts else repr, choices))
@@ -253,7 +256,7 @@ def check_choice(name: str, value: Value, choices: Sequence[object]) -> None:
 
 
 def _is_alike(choice: object, value: Value) -> bool:
-    """Return whether a choice in code equals a value of a sweep file: true is not 1, and a tuple equals a list."""
+    """Return whether a choice in code equals a value of a sweep file; True is not 1, but a tuple equals a list."""
     if isinstance(choice, list | tuple) and isinstance(value, list):
         return len(choice) == len(value) and all(map(_is_alike, choice, value))
     return isinstance(choice, bool) is isinstance(value, bool) and bool(choice == value)

@@ -13,12 +13,12 @@ _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|
 
 
 def printable(text: str) -> str:
-    """Remove escape sequences from a text, and escape other control characters except newline and tab."""
+    """Remove terminal escape sequences from a text, and escape other control characters except newline and tab."""
     return escaped(_ESCAPES.sub("", text), "\n\t")
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Escape every unprintable character of a text as Python does, except those in ``kept``."""
+    """Escape every unprintable character of a text with a backslash, as Python does, except those in ``kept``."""
     characters = []
     for character in text:
         if character.isprintable() or character in kept:
@@ -39,7 +39,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def join_words(words: Sequence[str], last: str) -> str:
-    """Join words for a sentence: ``tpe, gp or nsga2`` where ``last`` is "or"."""
+    """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or"."""
     *others, final = words
     if others:
         return f"{', '.join(others)} {last} {final}"
@@ -47,7 +47,7 @@ def join_words(words: Sequence[str], last: str) -> str:
 
 
 def numbered(numbers: Iterable[int], between: str = ", ", to: str = " to ") -> str:
-    """Format numbers in order: ``3, 5``, or ``3 to 6`` if more than two are consecutive."""
+    """Format numbers in ascending order: ``3, 5``; three or more that are all consecutive as ``3 to 6``."""
     found = sorted(numbers)
     row = len(found) > 2 and found[-1] - found[0] == len(found) - 1
     if row:
@@ -61,7 +61,7 @@ def trials_named(numbers: Collection[int]) -> str:
 
 
 def figure(value: float) -> str:
-    """Format a number with four significant digits, without an exponent up to everyday sizes (below 1e9)."""
+    """Format a number with four significant digits; numbers below 1e9 have no exponent."""
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= 1e4 and abs(value) < 1e9:
@@ -98,7 +98,7 @@ def format_setting(value: object) -> str:
 
 
 def format_settings(params: Mapping[str, object], names: Iterable[str]) -> str:
-    """Format the parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
+    """Format those parameters in ``names`` that the trial has: ``learning_rate=0.001 augmentation=low``."""
     return " ".join(f"{name}={format_setting(params[name])}" for name in names if name in params)
 
 
@@ -116,7 +116,7 @@ def duration(seconds: float) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Format an estimated duration without false precision: ``about 45 s``, ``about 3 min 20 s``."""
+    """Format an estimated duration, rounded to what an estimate can tell: ``about 45 s``, ``about 3 min 20 s``."""
     return f"about {duration(seconds) if seconds >= 59.95 else f'{max(round(seconds), 1)} s'}"
 
 
@@ -135,7 +135,7 @@ def shortened(text: str, length: int = 300) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to ``name``, or None if none is similar."""
+    """Return the known name that is most similar to ``name``; None if none is similar."""
     return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
 
 
@@ -152,5 +152,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def parse_percent(text: str) -> float:
-    """Return a share such as ``20%`` as a fraction of 1."""
+    """Convert a text such as ``20%`` to a fraction: 0.2."""
     return float(text.rstrip("% ")) / 100

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sweep import author_code
-from sweep.author_code import is_author_file, is_installed, note_trainable, package_of
+from sweep.author_code import get_package_name, is_author_file, is_installed, note_trainable
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_a_script_is_the_author_s_by_its_relative_name(tmp_path: Path, monkeypat
     ],
 )
 def test_a_file_s_package_is_named(file: str, expected: str) -> None:
-    assert package_of(file) == expected
+    assert get_package_name(file) == expected
 
 
 def test_a_checkout_of_keras_is_not_the_author_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_what_this_package_raises_says_itself_what_to_change(error: Exception) -
     def fails() -> None:
         raise error
 
-    assert errors.said_by(raised(fails)) == "file: wrong"
+    assert errors.describe_without_type(raised(fails)) == "file: wrong"
 
 
 KERAS = """Exception encountered when calling Lay.call().
@@ -119,7 +119,7 @@ indices[0,0] = 7 is not in [0, 2)
     ],
 )
 def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) -> None:
-    found = errors.said_by(ValueError(message))
+    found = errors.describe_without_type(ValueError(message))
     assert found == expected
 
 

@@ -133,7 +133,7 @@ def test_agreement(other, same) -> None:
     hp, reads = Hyperparameters(HP), {}
     with hp.recording(reads):
         assert (hp.get("none", 1), "units" in hp, hp.rate, len(hp.below("aug"))) == (1, True, 0.1, 2)
-    assert Hyperparameters(other).agree(reads) is same
+    assert Hyperparameters(other).matches_reads(reads) is same
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_trials_of_which_one_has_more_parameters_do_not_agree(read, others) -> N
         hp, reads = Hyperparameters(mine), {}
         with hp.recording(reads):
             read(hp)
-        assert hp.agree(from_json(to_json(reads)))
-        assert not Hyperparameters(other).agree(reads)
+        assert hp.matches_reads(from_json(to_json(reads)))
+        assert not Hyperparameters(other).matches_reads(reads)
 
 
 @given(st.sampled_from([1, 1.0, True, "1", None]), st.sampled_from([1, 1.0, True, "1", None]))
@@ -160,7 +160,7 @@ def test_values_of_other_types_do_not_agree(one, other) -> None:
     hp, reads = Hyperparameters({"x": one}), {}
     with hp.recording(reads):
         hp.get("x", 0)
-    assert Hyperparameters({"x": other}).agree(reads) is (type(one) is type(other) and one == other)
+    assert Hyperparameters({"x": other}).matches_reads(reads) is (type(one) is type(other) and one == other)
 
 
 def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
@@ -175,10 +175,10 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
     assert from_json(to_json(reads)) == reads
     assert to_json(dict(reversed(reads.items()))) == to_json(reads)
     read = from_json(to_json(reads))
-    assert hp.agree(read)
+    assert hp.matches_reads(read)
     for other in ({"on": 1}, {"units": [8, 5]}, {"decay": 0.5}, {"momentum": 1}, {"aug.more": 1}):
-        assert not Hyperparameters({**params, **other}).agree(read)
-    assert Hyperparameters({**params, "rate": 2.0}).agree(read)
+        assert not Hyperparameters({**params, **other}).matches_reads(read)
+    assert Hyperparameters({**params, "rate": 2.0}).matches_reads(read)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
         (lambda given: Hyperparameters(given).n.x, {"n.x"}),
         (lambda given: Hyperparameters(given).get("z", 1), {"z"}),
         (lambda given: Hyperparameters(given).below("n"), {"n.x"}),
-        (lambda given: Hyperparameters(given).agree({"a": 1}), {"a"}),
+        (lambda given: Hyperparameters(given).matches_reads({"a": 1}), {"a"}),
         (pickle.dumps, set()),
     ],
 )
@@ -212,32 +212,32 @@ def test_watched_parameters_tell_what_was_read(use: Callable[[RecordedParams], o
 def test_some_may_be_changed_for_a_while() -> None:
     watched = RecordedParams({"a": 1, "b": 2, "c.d": 3}, seen := set())
     hp = Hyperparameters(watched)
-    assert hp.but({}) is hp
-    other = hp.but({"a": 5, "b": None, "e": 7})
+    assert hp.with_changes({}) is hp
+    other = hp.with_changes({"a": 5, "b": None, "e": 7})
     reads: Reads = {}
     with other.recording(reads):
         assert (other.a, "b" in other, other.get("b", 9), other.c.d) == (5, False, 9, 3)
     assert reads["a"] == 5
     assert seen == {"c.d"}  # what was changed was not read
     assert other.unused_changes == ("e",)
-    assert other.but({"a": None}).unused_changes == ("a", "b", "e")
+    assert other.with_changes({"a": None}).unused_changes == ("a", "b", "e")
     assert hp.a == 1
 
 
 def test_the_length_of_a_trial_is_read_as_a_parameter_is() -> None:
     hp, reads = Hyperparameters({"units": 8}), {}
-    hp.know(epochs=3, updates=12)
+    hp.set_lengths(epochs=3, updates=12)
     with hp.recording(reads):
         assert (hp.epochs, hp["updates"], hp.integer("epochs")) == (3, 12, 3)
     assert reads == {"epochs": 3, "updates": 12}
     assert hp.to_dict() == {"units": 8}
     other = Hyperparameters({"units": 8})
-    assert not other.agree(reads)
-    other.know(epochs=3, updates=12)
-    assert other.agree(reads)
-    assert hp.but({"units": 4}).epochs == 3
+    assert not other.matches_reads(reads)
+    other.set_lengths(epochs=3, updates=12)
+    assert other.matches_reads(reads)
+    assert hp.with_changes({"units": 4}).epochs == 3
     own = Hyperparameters({"epochs": 5})
-    own.know(epochs=3)
+    own.set_lengths(epochs=3)
     assert own.epochs == 5
     with pytest.raises(KeyError, match=r"hp.updates is not known here: it follows from the data"):
         own["updates"]

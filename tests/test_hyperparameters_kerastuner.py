@@ -139,7 +139,7 @@ def test_whether_a_parameter_applies_is_a_read_of_its_parent() -> None:
     with hp.recording(reads), hp.conditional_scope("kind", "sgd"):
         assert hp.Float("momentum", 0.1, 0.9) is None
     assert reads["kind"] == "adam"
-    assert not Hyperparameters({"kind": "sgd"}).agree(reads)
+    assert not Hyperparameters({"kind": "sgd"}).matches_reads(reads)
 
 
 def test_a_live_number_is_a_plain_one_without_a_program() -> None:
@@ -160,7 +160,7 @@ def test_a_program_gives_its_own_numbers_and_none_while_data_runs() -> None:
     hp = Hyperparameters({"noise": 0.5})
     hp.serve_live(lambda *given, **more: (given, more))
     assert hp.live("noise", 0.1) == (("noise", None), {"default": 0.1, "bounds": None, "standard": False})
-    assert hp.but({"other": 1}).live("noise")[0] == ("noise", None)
+    assert hp.with_changes({"other": 1}).live("noise")[0] == ("noise", None)
     with hp.without_live():
         assert hp.live("noise") == 0.5
     assert hp.live("noise")[0] == ("noise", None)

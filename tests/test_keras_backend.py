@@ -30,12 +30,12 @@ def test_the_backend_is_the_one_that_keras_chooses(
 ) -> None:
     if config is not None:
         (tmp_path / "keras.json").write_text(config if isinstance(config, str) else json.dumps(config))
-    assert keras_backend.configured({"KERAS_HOME": str(tmp_path), **environ})[0] == backend
+    assert keras_backend.find_backend({"KERAS_HOME": str(tmp_path), **environ})[0] == backend
 
 
 def test_without_a_folder_of_its_own_the_file_is_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert keras_backend.config_file({}) == tmp_path / ".keras" / "keras.json"
+    assert keras_backend.find_config_file({}) == tmp_path / ".keras" / "keras.json"
 
 
 KERAS = (

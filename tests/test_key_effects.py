@@ -111,7 +111,7 @@ def value_of(name: str) -> object:
         return "adamw"
     bounds = standard_hyperparameters.get_standard_bounds(name)
     candidates: tuple[object, ...] = (0.5, 2, True, "linear", "cosine", "balanced", -0.5, "sgd", [3])
-    return next(value for value in candidates if bounds.takes(value))  # type: ignore[arg-type]  # a value of the domain of this key
+    return next(value for value in candidates if bounds.accepts(value))  # type: ignore[arg-type]  # a value of the domain of this key
 
 
 @pytest.mark.parametrize("kind", ASKED)

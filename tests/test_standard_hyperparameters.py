@@ -13,15 +13,15 @@ from sweep.hyperparameters import Hyperparameters
 @pytest.mark.parametrize("name", sorted(standard_hyperparameters.STANDARD))
 def test_what_no_standard_hyperparameter_may_be(name: str) -> None:
     bounds = standard_hyperparameters.get_standard_bounds(name)
-    assert not any(bounds.takes(value) for value in (None, math.nan, math.inf, {"a": 1}, []))
-    assert bounds.zero == "" or bounds.takes(0)
-    assert not (bounds.takes(1) and bounds.takes(True))
+    assert not any(bounds.accepts(value) for value in (None, math.nan, math.inf, {"a": 1}, []))
+    assert bounds.zero == "" or bounds.accepts(0)
+    assert not (bounds.accepts(1) and bounds.accepts(True))
 
 
 def test_off_is_0_and_below_it_is_nothing() -> None:
     for name in ("clipnorm", "global_clipnorm", "clipvalue", "weight_decay", "dropout", "mixup", "sam_rho"):
         assert standard_hyperparameters.get_standard_bounds(name).zero == "off"
-        assert [standard_hyperparameters.get_standard_bounds(name).takes(value) for value in (-1, 0, 0.5)] == [
+        assert [standard_hyperparameters.get_standard_bounds(name).accepts(value) for value in (-1, 0, 0.5)] == [
             False,
             True,
             True,
@@ -31,7 +31,7 @@ def test_off_is_0_and_below_it_is_nothing() -> None:
 def test_names_below_a_name_are_bounded_by_it() -> None:
     assert standard_hyperparameters.is_standard("layer_rates.head/*")
     assert not standard_hyperparameters.is_standard("aug.kind")
-    assert not standard_hyperparameters.get_standard_bounds("layer_rates.head").takes(-1)
+    assert not standard_hyperparameters.get_standard_bounds("layer_rates.head").accepts(-1)
 
 
 def test_a_value_read_as_the_standard_one_is_held_to_its_bounds_and_one_of_the_authors_is_not() -> None:

@@ -131,7 +131,7 @@ class TrialSession(RankJoining):
         stopwatch = Stopwatch()
         hp = Hyperparameters(assignment.params)
         options = assignment.training
-        hp.know(epochs=assignment.epochs if assignment.counts_epochs else None)
+        hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
         precision.set_determinism(placement, deterministic=options.get("deterministic") is True)
@@ -155,11 +155,11 @@ class TrialSession(RankJoining):
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
-        self._hp = hp = hp.but(span.changes)
+        self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
         before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
-        hp.know(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
+        hp.set_lengths(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
         its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.keeping_numbering():
             self._number = None
@@ -320,10 +320,10 @@ class TrialSession(RankJoining):
         was = other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
-        hp.know(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
+        hp.set_lengths(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
         same = (assignment.devices, assignment.fold, assignment.accumulate) == (was.devices, was.fold, was.accumulate)
         same &= assignment.seed == was.seed or not other.structure.drew
-        return same and all(hp.agree(reads) for reads in (*self._setting.reads, other.structure.reads))
+        return same and all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Yield the loss of one update at each of these rates, for `plan --find-lr`.

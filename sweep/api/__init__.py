@@ -1,6 +1,6 @@
-"""Sweeps from Python: `LoadedSweep` and ``sweep.load`` here, ``sweep.run`` and its like in `sweep.api.running`.
+"""The Python interface: `LoadedSweep` and ``sweep.load`` here, ``sweep.run`` and its like in `sweep.api.running`.
 
-The only package that knows pandas.
+The only package that uses pandas.
 """
 
 from sweep.api.loaded_sweep import LoadedSweep

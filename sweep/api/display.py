@@ -1,4 +1,4 @@
-"""How loaded sweeps are shown: a line at Python's prompt, a table in a notebook."""
+"""Formats loaded sweeps for display: as a line at Python's prompt, as a table in a notebook."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
-    """Return one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    """Format one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
     return printable("\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps))
 
 
 def html(sweeps: Sequence[Sweep]) -> str:
-    """Return HTML with name, state, counts and best trial of each sweep, and the first rows of the ranking."""
+    """Format the state and the best trial of each sweep, and the first rows of the ranking, as HTML."""
     heads = "".join(
         f"<div><b>{_escape_text(one.name)}</b>: {_escape_text('; '.join(_list_facts(one)))}</div>" for one in sweeps
     )
@@ -29,6 +29,7 @@ def html(sweeps: Sequence[Sweep]) -> str:
 
 
 def _list_facts(one: Sweep) -> Iterator[str]:
+    """Yield the state, the counts, the duration and the best trial of a sweep."""
     yield one.state
     yield counted_by(Counter(trial.status for trial in one.trials)) or "no trials yet"
     if one.history.active_s:
@@ -44,6 +45,7 @@ def _list_facts(one: Sweep) -> Iterator[str]:
 
 
 def _format_ranking(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    """Yield the parts of an HTML table with the first rows of the ranking; nothing if there is no ranking."""
     try:
         ranking: Ranking = rank(sweeps)
     except InputError:  # sweeps with different objectives cannot be ranked together

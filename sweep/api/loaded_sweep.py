@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 Frame: TypeAlias = pd.DataFrame
 
 
-def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
-    """Return values of a parameter as ``trials`` has them: JSON text if the values of a sweep have no common type."""
+def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
+    """Return the values of a parameter as the frame ``trials`` has them.
+
+    They are JSON texts if the values of a sweep have no common type.
+    """
     positions: dict[str | None, list[int]] = {}
     for position, name in enumerate(sweeps):
         positions.setdefault(name, []).append(position)
@@ -40,7 +43,7 @@ def _as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.
 
 
 def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
-    """Return one metric by epoch: one row per epoch, from 1, and one column per trial, in the order of the trials.
+    """Return one metric with a row per epoch, from 1, and a column per trial, in the order of the trials.
 
     The columns of several sweeps are pairs of sweep and trial. Values are NaN after a trial's last epoch. Raises
     InputError, which names the known metrics, if no trial has reported this one.
@@ -108,7 +111,7 @@ class LoadedSweep:
         series = {}
         for name, (kind, values) in found.items():
             if kind == "param":
-                series[name] = _as_in_trials(values, sweeps)
+                series[name] = _convert_as_in_trials(values, sweeps)
             else:
                 series[name] = pd.Series(values, dtype=dtypes[kind])
         return pd.DataFrame(series)
@@ -139,7 +142,7 @@ class LoadedSweep:
         The columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` if the trial
         does not exist, or if several sweeps are loaded.
         """
-        folder, trials = self._only("lineage()"), self.sweeps[0].trials
+        folder, trials = self._get_only_folder("lineage()"), self.sweeps[0].trials
         if trial not in (there := {one.trial for one in trials}):
             raise folder.make_no_trial_error(trial, there)
         rows = []
@@ -157,7 +160,7 @@ class LoadedSweep:
         """
         from sweep.analysis import studies
 
-        folder = self._only("study()")
+        folder = self._get_only_folder("study()")
         return studies.make_study(folder, self._tables[0])
 
     def model(
@@ -170,7 +173,9 @@ class LoadedSweep:
         """
         from sweep.api.trainables import model
 
-        return model(self._only("model()"), trial, epoch, self._trainable if trainable is None else trainable)
+        return model(
+            self._get_only_folder("model()"), trial, epoch, self._trainable if trainable is None else trainable
+        )
 
     def confirm(
         self,
@@ -184,7 +189,7 @@ class LoadedSweep:
         """Call `sweep.confirm` on this sweep, with the trainable that this process ran."""
         from sweep.api.running import confirm
 
-        folder, given = self._only("confirm()").path, self._trainable if trainable is None else trainable
+        folder, given = self._get_only_folder("confirm()").path, self._trainable if trainable is None else trainable
         return confirm(folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how)
 
     def retrain(
@@ -202,7 +207,7 @@ class LoadedSweep:
         """Call `sweep.retrain` on this sweep, with the trainable that this process ran."""
         from sweep.api.running import retrain
 
-        folder, given = self._only("retrain()").path, self._trainable if trainable is None else trainable
+        folder, given = self._get_only_folder("retrain()").path, self._trainable if trainable is None else trainable
         return retrain(
             folder,
             trial=trial,
@@ -224,9 +229,9 @@ class LoadedSweep:
         from sweep.runner.steering import Add
         from sweep.runner.steering_requests import steer
 
-        given = yaml_reader.document_of({"add": list(configurations)}, "add()")
+        given = yaml_reader.make_document({"add": list(configurations)}, "add()")
         given.check()
-        steer(self._only("add()"), Add.of(given.data["add"], "add()"))  # type: ignore[arg-type]  # mappings, as given
+        steer(self._get_only_folder("add()"), Add.of(given.data["add"], "add()"))  # type: ignore[arg-type]  # mappings, as given
 
     def change(self, set: Settings) -> None:
         """Change the space, the limits, the stopping rule or the repeats of the sweep, as `sweep change` does.
@@ -238,23 +243,24 @@ class LoadedSweep:
         from sweep.runner.steering import Change
         from sweep.runner.steering_requests import steer
 
-        steer(self._only("change()"), Change(tuple(make_assignments(set))))
+        steer(self._get_only_folder("change()"), Change(tuple(make_assignments(set))))
 
     def note(self, text: str, trial: int | None = None) -> None:
         """Write a note on the sweep, or on one of its trials; it replaces the earlier one, and "" removes it."""
         from sweep.runner.steering import Note
         from sweep.runner.steering_requests import steer
 
-        steer(self._only("note()"), Note(text, trial))
+        steer(self._get_only_folder("note()"), Note(text, trial))
 
     def star(self, trial: int, *, remove: bool = False) -> None:
         """Give a trial a star, or take it away."""
         from sweep.runner.steering import Star
         from sweep.runner.steering_requests import steer
 
-        steer(self._only("star()"), Star(trial, starred=not remove))
+        steer(self._get_only_folder("star()"), Star(trial, starred=not remove))
 
-    def _only(self, what: str) -> ResultsFolder:
+    def _get_only_folder(self, what: str) -> ResultsFolder:
+        """Return the folder of the only sweep. Raises InputError if several are loaded; ``what`` was called."""
         if len(self.folders) == 1:
             return self.folders[0]
         names = [*name_uniquely(self.folders)]

@@ -37,9 +37,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """Load the results in these folders."""
+    """Load the results in these folders as one object."""
     tables = [reading.read_tables(folder) for folder in folders]
-    needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
+    needed = [_drop_unneeded_metrics(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials = [one.trials.to_pandas() for one in tables]
     metrics = [one.metrics.to_pandas() for one in tables]
     if len(folders) > 1:  # only then is the column needed
@@ -49,6 +49,7 @@ def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
 
 
 def _join_frames(frames: Sequence[Frame]) -> Frame:
+    """Join the frames of several sweeps, without changing the types of values."""
     if len(frames) == 1:
         return frames[0]
     # pd.concat turns True into 1 if another frame's column has integers.
@@ -56,13 +57,14 @@ def _join_frames(frames: Sequence[Frame]) -> Frame:
     return pd.concat(kept, ignore_index=True).infer_objects()
 
 
-def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
-    """Drop all metrics but the first objective, which a study needs; the frames have the others."""
+def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
+    """Return the tables with only the first objective's metric, which a study needs; the frames have the others."""
     wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
 
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
+    """Yield the folders that match a name, a path or a pattern."""
     pattern = Path(name)
     if is_url(name):
         yield ResultsFolder.open(results, str(name))

@@ -1,6 +1,6 @@
-"""``sweep.run``, ``sweep.resume``, ``sweep.confirm`` and ``sweep.retrain``: running sweeps from a script or a notebook.
+"""``sweep.run``, ``sweep.resume``, ``sweep.confirm`` and ``sweep.retrain``: run sweeps from a script or a notebook.
 
-Progress is shown in the notebook's cell, or on the terminal as the command line does. The only module that knows
+Progress is shown in the notebook's cell, or on the terminal as the command line does. The only module that uses
 IPython.
 """
 
@@ -63,7 +63,7 @@ def is_here() -> bool:
 
 
 def display() -> Callable[[str], None]:
-    """Add an output area to the present cell; return a function that replaces its content with HTML."""
+    """Add an output area to the present cell; return a function that replaces its content by HTML."""
     from IPython.display import HTML
     from IPython.display import display as show
 
@@ -80,7 +80,7 @@ def show_html(html: str) -> None:
 
 
 class NotebookView:
-    """Shows a sweep in one output area of a cell; a thread redraws it."""
+    """Shows the progress of a session in the output area of a cell; a thread redraws it."""
 
     def __init__(self, watching: LiveView, draw: Callable[[str], None]) -> None:
         self._watching, self._draw = watching, draw
@@ -102,13 +102,13 @@ class NotebookView:
         self._start()
 
     def say(self, text: str) -> None:
-        """Show a message about the session; it stays visible."""
+        """Show a message about the session permanently."""
         self._said.append(text)
         if self._thread is None:
             self._show()
 
     def step(self, text: str) -> None:
-        """Show what the session does now, until the first epoch is reported."""
+        """Show what the session is doing, until the first epoch is reported."""
         self._watching.state = text
         self._start()
 
@@ -123,16 +123,18 @@ class NotebookView:
         self._show()
 
     def _start(self) -> None:
-        """Start to redraw, if that has not begun."""
+        """Start the thread that redraws, unless it is running."""
         if self._thread is None and not self._over.is_set():
             self._thread = threading.Thread(target=self._redraw, name="sweep-notebook", daemon=True)
             self._thread.start()
 
     def _redraw(self) -> None:
+        """Redraw repeatedly until the view is closed."""
         while not self._over.wait(DRAW_S):
             self._show()
 
     def _show(self) -> None:
+        """Draw the messages and the present picture."""
         lines = [printable(text) for text in self._said]
         with self._lock:
             picture = (
@@ -142,7 +144,7 @@ class NotebookView:
 
 
 def as_html(lines: Sequence[Text]) -> str:
-    """Convert lines of a terminal to HTML."""
+    """Convert styled lines of a terminal to HTML."""
     console = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
     )
@@ -153,9 +155,10 @@ def as_html(lines: Sequence[Text]) -> str:
 
 
 def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
-    """Return a function that makes the view of a session, which first shows these notes."""
+    """Return a function that creates the view of a session, in the cell or on the terminal, which shows the notes."""
 
-    def made(folder: ResultsFolder, terminal: TextIO) -> View:
+    def make_view(folder: ResultsFolder, terminal: TextIO) -> View:
+        """Create the view."""
         view: View = on_terminal(spec, how)
         if not how.quiet and is_here():
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())
@@ -163,7 +166,7 @@ def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView
             view.say(note)
         return view
 
-    return made
+    return make_view
 
 
 class How(TypedDict, total=False):
@@ -207,7 +210,7 @@ def run(
     Raises `InputError` with all mistakes before anything starts, KeyboardInterrupt if the sweep was interrupted (its
     message says how to resume), and `SweepError` if no trial has completed.
     """
-    options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
+    options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
     with claim_process():
         place = local(results, "results")
@@ -216,22 +219,22 @@ def run(
             own = what.get("trainable")
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.accept_trainable(own)
-            what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
-        wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
-        changes = [*make_assignments(set), *_list_changes(run_cap=run_cap, name=name)]
+            what = {**what, "name": name or what.get("name") or _choose_free_name(given, what, place)}
+        wrong = list(_list_wrong_counts(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
+        changes = [*make_assignments(set), *_format_set_options(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read_sweep(what, given, changes)
         except InputError as error:
             raise InputError([*wrong, *error.problems]) from None
         if wrong:
             raise InputError(wrong)
-        given = given or trainables.again(spec.trainable)
-        source = trainables.source_of(given, spec, where, folders, here=options.address is None)
+        given = given or trainables.find_resumed_trainable(spec.trainable)
+        source = trainables.inspect_and_check(given, spec, where, folders, here=options.address is None)
         spec = checking.adapt_to_source(spec, source)
         notes = checking.list_notes(spec, source)
         training = SweepSource(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = make_viewer_here(spec, notes, options)
-        return _concluded(
+        return _run_session(
             lambda: session.run_sweep(training, text, place, options, view), ResultsFolder(place / spec.name), given
         )
 
@@ -252,12 +255,12 @@ def resume(
     of this process is looked up by its name. The other options are those of ``python -m sweep resume``. Raises the
     errors of `run`.
     """
-    options = replace(_options("resume", how), retry_failed=retry_failed)
+    options = replace(_make_options("resume", how), retry_failed=retry_failed)
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent)
-        changes = [*make_assignments(set), *_list_changes(run_cap=run_cap)]
-        return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
+        changes = [*make_assignments(set), *_format_set_options(run_cap=run_cap)]
+        return _resume_session(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
 
 def confirm(
@@ -276,14 +279,14 @@ def confirm(
     ``confirm`` block of the sweep's file applies, or else the defaults. The other options are those of `resume`. Raises
     the errors of `run`.
     """
-    options = replace(_options("confirm", how), confirming=True)
+    options = replace(_make_options("confirm", how), confirming=True)
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
         reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         if not reopened.folder.is_running():  # otherwise, it is refused for that
             plan_confirmation(reopened)
-        return _gone_on(reopened, trainable, options)
+        return _resume_session(reopened, trainable, options)
 
 
 def retrain(
@@ -304,7 +307,7 @@ def retrain(
     ``trial`` selects another trial than the winner, and ``into`` names the new sweep (by default ``NAME-retrain``). The
     other options are those of ``python -m sweep retrain``. Raises the errors of `run`.
     """
-    options = _options("retrain", how)
+    options = _make_options("retrain", how)
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
@@ -320,7 +323,7 @@ def retrain(
             replace(made.spec, trainable=given.target),
             _list_import_folders(made.sweep.import_folders, given),
         )
-        source = trainables.source_of(given, spec, "retrain", folders, here=options.address is None)
+        source = trainables.inspect_and_check(given, spec, "retrain", folders, here=options.address is None)
         if all_data:
             retraining.check_joins(source)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
@@ -333,28 +336,29 @@ def retrain(
             given=given.itself,
         )
         view, parent = make_viewer_here(spec, notes, options), folder.path.parent
-        return _concluded(
+        return _run_session(
             lambda: session.run_sweep(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
             given,
         )
 
 
-def _gone_on(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
+def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
+    """Resume a sweep for one more session, and return its results."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     where = str(reopened.folder.info)
-    source = trainables.source_of(given, reopened.spec, where, folders, here=how.address is None)
+    source = trainables.inspect_and_check(given, reopened.spec, where, folders, here=how.address is None)
     view = make_viewer_here(reopened.spec, (), how)
-    return _concluded(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
+    return _run_session(lambda: session.resume_sweep(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
 def _read_sweep(
     what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
-    """Return the sweep, its text, its name in messages, and the folders to import its modules from."""
+    """Read a sweep from a file or a mapping; return it with its text, its name in messages, and its import folders."""
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
@@ -371,7 +375,7 @@ def _read_sweep(
 
 
 def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
-    """Return these folders followed by those of the trainable's module and of the running script, each once."""
+    """Return these folders, then those of the trainable's module and of the running script, without duplicates."""
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
@@ -379,44 +383,49 @@ def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) ->
     return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
 
 
-def _free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: Path) -> str:
+def _choose_free_name(given: NamedTrainable | None, what: Mapping[str, Any], results: Path) -> str:
+    """Return a name for the new sweep that is not used yet: that of the trainable, with a number if it is taken."""
     name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
     return free_name(results, name)
 
 
 def _refuse_wrong_counts(**counts: int | None) -> None:
-    if wrong := list(_wrong(**counts)):
+    """Raise InputError for options that are not whole numbers from 1."""
+    if wrong := list(_list_wrong_counts(**counts)):
         raise InputError(wrong)
 
 
-def _wrong(**counts: int | None) -> Iterator[Problem]:
+def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
+    """Yield a problem for each option that is not a whole number from 1."""
     for name, value in counts.items():
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
             yield Problem(name, f"{value!r}, expected a whole number from 1")
 
 
 def make_assignments(given: Settings) -> list[str]:
+    """Return the option ``set`` as assignments ``key=value``. Raises InputError."""
     if isinstance(given, Mapping):
-        return _changes(given)
+        return _format_assignments(given)
     if isinstance(given, str):
         raise InputError.one("set", f"{given!r} is a text", 'expected a mapping, as in set={"epochs": 5}')
     return list(map(str, given))
 
 
-def _changes(values: Mapping[str, object]) -> list[str]:
+def _format_assignments(values: Mapping[str, object]) -> list[str]:
+    """Return a mapping as assignments ``key=value``. Raises InputError for values that a sweep file cannot hold."""
     try:
         return [f"{key}={json.dumps(value)}" for key, value in values.items()]
     except (TypeError, ValueError) as error:
         raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
 
 
-def _list_changes(**values: object) -> list[str]:
-    """Return the changes to a sweep file for those options that are not None."""
-    return _changes({key: value for key, value in values.items() if value is not None})
+def _format_set_options(**values: object) -> list[str]:
+    """Return the options that are not None as assignments ``key=value``."""
+    return _format_assignments({key: value for key, value in values.items() if value is not None})
 
 
-def _options(function: str, how: How) -> Options:
-    """Return the options of a session. Raises TypeError for an unknown option, as a Python call does."""
+def _make_options(function: str, how: How) -> Options:
+    """Return the options of a session. Raises TypeError for an unknown one, as a call in Python does."""
     for name in how:
         if name not in How.__annotations__:
             hint = did_you_mean(name, How.__annotations__)
@@ -426,8 +435,8 @@ def _options(function: str, how: How) -> Options:
     return Options(**given, followers=create_followers(tensorboard=how.get("tensorboard", False)), embedded=True)
 
 
-def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:
-    """Run a session and return its results, with its trainable.
+def _run_session(drive: Callable[[], Outcome], folder: ResultsFolder, given: NamedTrainable) -> LoadedSweep:
+    """Run a session by calling ``drive``, and return its results together with its trainable.
 
     Raises KeyboardInterrupt if it was interrupted, StoreError if its results could not be stored, and SweepError if no
     trial completed.

@@ -1,4 +1,4 @@
-"""Trainables that are passed as a class or function, and models restored from checkpoints."""
+"""Finds trainables that are passed as a class, a function or a name, and restores models from checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from sweep import author_code
 from sweep.errors import InputError, TrainableError
-from sweep.functions import FunctionTrainable, trainable_maker
+from sweep.functions import FunctionTrainable, make_trainable_factory
 from sweep.inspection import HERE, Source, find_import_folder, get_import_target, inspect_object
 from sweep.runner import checking, restoring
 from sweep.runner.restoring import Which
@@ -25,7 +25,7 @@ from sweep.store.folder import ResultsFolder
 
 @dataclass(frozen=True, slots=True)
 class NamedTrainable:
-    """A trainable as a sweep file names it."""
+    """A trainable with the name by which a sweep file refers to it."""
 
     target: str  # "module:Name"
     itself: object = None  # the class or function, if no module contains it
@@ -37,12 +37,15 @@ class NamedTrainable:
 
 
 def accept_trainable(trainable: object) -> NamedTrainable:
-    """Accept a class, a function or ``"module:Name"`` as trainable. Raises InputError if it cannot be trained."""
+    """Return the named trainable for a class, a function or ``"module:Name"``.
+
+    Raises InputError if it cannot be trained.
+    """
     if isinstance(trainable, str):
-        return again(trainable)
+        return find_resumed_trainable(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
-        trainable_maker(trainable, name)
+        make_trainable_factory(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = get_import_target(trainable)
@@ -52,10 +55,11 @@ def accept_trainable(trainable: object) -> NamedTrainable:
     return NamedTrainable(f"{HERE}:{name}", trainable)
 
 
-def again(target: str) -> NamedTrainable:
-    """Return the trainable of a resumed sweep, looked up by name if a notebook or script defined it.
+def find_resumed_trainable(target: str) -> NamedTrainable:
+    """Return the trainable with this name, for a sweep that is resumed.
 
-    Raises InputError if it is not defined here.
+    If a notebook or script has defined it, it is looked up in the present one. Raises InputError if it is not defined
+    there.
     """
     module, _, name = target.partition(":")
     if module != HERE:
@@ -67,8 +71,8 @@ def again(target: str) -> NamedTrainable:
     return NamedTrainable(target, itself)
 
 
-def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
-    """Inspect the trainable's source and check the sweep against it, as the command line does.
+def inspect_and_check(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[Path], *, here: bool) -> Source:
+    """Return the source of a trainable, after checking the sweep against it as the command line does.
 
     Raises InputError for a parameter that certainly nothing reads. ``here``: see `checking.check_trainable`.
     """
@@ -80,7 +84,7 @@ def source_of(given: NamedTrainable, spec: Spec, where: str, folders: Sequence[P
 
 
 def _find_import_folder(module: str) -> Path | None:
-    """Return the folder to import a module from; None if it is installed, `Path()` if no folder would work."""
+    """Return the folder to import a module from; None if it is installed, `Path()` if it cannot be imported."""
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
         return Path()
@@ -93,7 +97,7 @@ def _find_import_folder(module: str) -> Path | None:
 
 
 def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
-    """Return the Keras model of a trial, by default of the best one, as it was after an epoch.
+    """Return the Keras model of a trial, by default of the best one, with its weights after an epoch.
 
     Warns if something has changed that may make it a different model. Raises `InputError` if there is no such
     checkpoint, or if the trainable makes no model.
@@ -121,9 +125,9 @@ _running = threading.Lock()
 
 @contextmanager
 def claim_process() -> Iterator[None]:
-    """Make sure that only one sweep runs in this process, which has one Ray and one standard error.
+    """Allow only one sweep in this process inside the block, because a process has one Ray and one standard error.
 
-    Raises InputError if another one is running.
+    Raises InputError if another sweep is running.
     """
     if not _running.acquire(blocking=False):
         raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
@@ -135,7 +139,7 @@ def claim_process() -> Iterator[None]:
 
 @contextmanager
 def kept_process() -> Iterator[None]:
-    """Restore the environment variables and ``sys.path`` after the block, because the process has other work to do."""
+    """Restore the environment variables and ``sys.path`` after the block, for the other work of this process."""
     environment, path = dict(os.environ), list(sys.path)
     try:
         yield

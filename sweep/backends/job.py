@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sweep.contract import Devices, aside
+from sweep.contract import Devices, count_nontraining_processes
 from sweep.prices import Price
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore, mark_as_copy
@@ -52,7 +52,7 @@ class Job:
     @property
     def aside(self) -> int:
         """Number of processes of each trial that do not train: its servers, and the one that coordinates them."""
-        return aside(self.servers)
+        return count_nontraining_processes(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
         """Return the devices of each process of a trial, rank 0 first.

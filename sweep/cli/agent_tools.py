@@ -1,4 +1,4 @@
-"""The commands as tools: what each one takes, as a JSON Schema, and the command line that a call stands for."""
+"""Describes the commands as tools: the JSON Schema of their parameters, and the command line for a call of a tool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "wat
 
 
 def describe_input(command: click.Command) -> Json:
-    """Return the JSON Schema of a command's arguments and options, by the names that `build_command_line` takes."""
+    """Return the JSON Schema of the parameters of a command, by the names that `build_command_line` accepts."""
     offered = list_parameters(command)
     schema: Json = {
         "type": "object",
@@ -43,7 +43,7 @@ def describe_input(command: click.Command) -> Json:
 
 
 def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters of a command that a tool offers, by name: ``run_cap`` for ``--run-cap``."""
+    """Return the parameters of a command that its tool has, by name: ``run_cap`` for ``--run-cap``."""
     offered = {}
     for parameter in command.params:
         if parameter.name not in NOT_OFFERED and not getattr(parameter, "hidden", False):
@@ -52,10 +52,10 @@ def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
 
 
 def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line that a call with these values stands for.
+    """Return the words of the command line for a call of a tool with these values.
 
     Raises:
-        InputError: naming all values that the command does not take.
+        InputError: naming all values that the command does not accept.
     """
     offered = list_parameters(command)
     unknown = [name for name in given if name not in offered]
@@ -78,13 +78,14 @@ def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list
 
 
 def _get_name(parameter: click.Parameter) -> str:
+    """Return the name of a parameter in a tool: ``run_cap`` for ``--run-cap``."""
     if isinstance(parameter, click.Argument):
         return str(parameter.name)
     return max(parameter.opts, key=len).lstrip("-").replace("-", "_")
 
 
 def _describe_parameter(parameter: click.Parameter) -> Json:
-    """Return the JSON Schema of one value, or of a list of values where the command takes several."""
+    """Return the JSON Schema of a parameter, with its help as description."""
     schema = _describe_type(parameter)
     help_text = getattr(parameter, "help", None)
     if _takes_several(parameter):
@@ -95,6 +96,7 @@ def _describe_parameter(parameter: click.Parameter) -> Json:
 
 
 def _describe_type(parameter: click.Parameter) -> Json:
+    """Return the JSON Schema of one value of a parameter."""
     kind = parameter.type
     if getattr(parameter, "is_flag", False):
         return {"type": "boolean"}
@@ -115,10 +117,12 @@ def _describe_type(parameter: click.Parameter) -> Json:
 
 
 def _takes_several(parameter: click.Parameter) -> bool:
+    """Return whether a parameter accepts several values."""
     return parameter.nargs != 1 or bool(getattr(parameter, "multiple", False))
 
 
 def _build_option(option: click.Parameter, value: Any) -> list[str]:
+    """Return the words of an option with this value."""
     word = max(option.opts, key=len)
     if getattr(option, "is_flag", False):
         return [word] if value else []
@@ -126,6 +130,7 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
 
 
 def _list_texts(value: Any) -> Sequence[str]:
+    """Return a value or a list of values as texts."""
     if isinstance(value, list):
         values = value
     else:

@@ -52,10 +52,10 @@ GROUPS: dict[str, tuple[click.Command, ...]] = {
 
 
 class _Commands(click.Group):
-    """A group that shows user errors as lines, without a traceback, and lists its commands by topic in the help."""
+    """The group of all commands: lists them by topic in its help, and shows errors of users without a traceback."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the first sentence of each command's help without cutting it."""
+        """Write the commands by topic, each with the first sentence of its help."""
         for title, commands in GROUPS.items():
             with formatter.section(title):
                 lines = []
@@ -75,7 +75,7 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse the command line; ``--help`` prints here."""
+        """Parse the command line, and print the help if it is asked for."""
         as_json = _asks_for_json(args)
         given = list(args)  # click takes words away from its list
         try:
@@ -90,7 +90,7 @@ class _Commands(click.Group):
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command, and turn its errors into lines and an exit code; with ``--json`` into a document as well."""
+        """Run a command; print its errors as lines, with ``--json`` also as a document, and exit with their code."""
         as_json = ctx.meta[AS_JSON]
         try:
             return super().invoke(ctx)
@@ -98,33 +98,36 @@ class _Commands(click.Group):
             _print_usage_error(error, as_json=as_json)
             raise
         except InterruptedByUser as error:
-            _end(error, [str(error)], as_json=as_json)
+            _exit_with_error(error, [str(error)], as_json=as_json)
         except SweepError as error:
-            _end(error, [f"error: {printable(line)}" for line in _list_lines(error)], as_json=as_json)
+            _exit_with_error(error, [f"error: {printable(line)}" for line in _list_lines(error)], as_json=as_json)
         except KeyboardInterrupt:
             interrupted = InterruptedByUser("interrupted")
-            _end(interrupted, [str(interrupted)], as_json=as_json)
+            _exit_with_error(interrupted, [str(interrupted)], as_json=as_json)
         except OSError as error:
             _exit_with_os_error(error, as_json=as_json)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Restore Python's own Ctrl-C handling for the commands that do not train, so that they clean up as usual."""
+        """Find the command; for one that does not train, restore Python's own handling of Ctrl-C.
+
+        Such a command then cleans up as any Python program does.
+        """
         found = super().resolve_command(ctx, args)
         if found[0] not in TRAINING:
             interruption.stop_handling_signals()
         return found
 
 
-def _complain(text: str) -> None:
-    """Write a line to standard error if it can be written."""
+def _print_error_line(text: str) -> None:
+    """Write a line to standard error; ignore that it may be closed."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def _asks_for_json(args: Sequence[str]) -> bool:
-    """Return whether a command line has ``--json``, also if the rest of it cannot be parsed."""
+    """Return whether a command line contains ``--json``, even if it cannot be parsed."""
     words = list(args)
     if "--" in words:
         words = words[: words.index("--")]
@@ -132,24 +135,25 @@ def _asks_for_json(args: Sequence[str]) -> bool:
 
 
 def _list_lines(error: SweepError) -> list[str]:
+    """Return the lines of an error: one for each mistake in the input."""
     if isinstance(error, InputError):
         return [str(problem) for problem in error.problems]
     return [str(error)]
 
 
-def _end(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
-    """Write the lines of an error, print its document if asked for, and exit with its code."""
+def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) -> NoReturn:
+    """Write the lines of an error, with ``as_json`` also its document, and exit with its code."""
     from sweep.documents import mistakes
 
     for line in lines:
-        _complain(line)
+        _print_error_line(line)
     if as_json:
         _print_document(mistakes.describe_error(error))
     sys.exit(error.exit_code)
 
 
 def _print_usage_error(error: click.UsageError, *, as_json: bool) -> None:
-    """Print the document of a command line that cannot be parsed; click itself prints the lines."""
+    """Print the document of a command line that cannot be parsed, if asked for; click itself prints the lines."""
     from sweep.documents import mistakes
 
     if as_json:
@@ -157,7 +161,7 @@ def _print_usage_error(error: click.UsageError, *, as_json: bool) -> None:
 
 
 def _print_document(content: ErrorDocument) -> None:
-    """Print the document of an error if standard output can be written."""
+    """Print the document of an error; ignore that standard output may be closed."""
     from sweep.render import document
 
     with suppress(OSError):
@@ -165,17 +169,17 @@ def _print_document(content: ErrorDocument) -> None:
 
 
 def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
-    """Exit with a one-line message for an operating system error that no command has handled."""
+    """Describe an error of the operating system that no command has handled, and exit."""
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe
     if os.environ.get(WHOLE):
         raise error
     problem = SweepError(_describe_os_error(error))
-    _end(problem, [f"error: {printable(str(problem))}"], as_json=as_json)
+    _exit_with_error(problem, [f"error: {printable(str(problem))}"], as_json=as_json)
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Describe an operating system error that no command has handled: the file and what is wrong with it."""
+    """Describe an error of the operating system: the files and what is wrong with them."""
     files = []
     for file in (error.filename, error.filename2):
         if isinstance(file, str | bytes):

@@ -43,7 +43,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
     from sweep.doctor.programs import run_command
     from sweep.render import console, document
 
-    given = Round(run_command, os.environ, results, timeout, address)
+    given = CheckInputs(run_command, os.environ, results, timeout, address)
     target = console()
     found = []
     for finding in examine(given):
@@ -57,7 +57,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
 
 
 def _print_finding(finding: Finding, target: Console) -> None:
-    """Print a finding on one line, and its advice on the next."""
+    """Print a finding on one line, and its advice on the next one."""
     from rich.text import Text
 
     level = Text(f"{finding.level.value:<9}", STYLES[finding.level.value])
@@ -67,8 +67,8 @@ def _print_finding(finding: Finding, target: Console) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """Inputs of the checks: how to run commands, the environment, the results folder, the timeout of a device check."""
+class CheckInputs:
+    """The inputs of all checks: how to run commands, the environment, the results folder and the timeout."""
 
     run: Run
     environ: Mapping[str, str]
@@ -77,7 +77,7 @@ class Round:
     address: str | None = None
 
 
-def examine(given: Round) -> Iterator[Finding]:
+def examine(given: CheckInputs) -> Iterator[Finding]:
     """Run all checks, quick ones first, and yield their findings."""
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
@@ -102,11 +102,12 @@ def examine(given: Round) -> Iterator[Finding]:
     gpus = len(tensorflow.capabilities)
     if gpus:
         yield from gpu_checks.check_mps(gpu_checks.read_mps_state(given.run, given.environ))
-    yield from _ray(given, (machine.cpus, gpus))
-    yield from _devices(given, gpus)
+    yield from _check_ray(given, (machine.cpus, gpus))
+    yield from _check_devices(given, gpus)
 
 
-def _ray(given: Round, here: Resources) -> Iterator[Finding]:
+def _check_ray(given: CheckInputs, here: Resources) -> Iterator[Finding]:
+    """Check Ray: its folder and this machine's resources, or those of the cluster at the given address."""
     from sweep.backends.ray_tune import ray_folder
     from sweep.doctor import host_checks, probes
 
@@ -123,8 +124,8 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
         yield from host_checks.check_node_pairs(met)
 
 
-def _devices(given: Round, gpus: int) -> Iterator[Finding]:
-    """Check each device, then all of them together; without a GPU, two logical CPU devices."""
+def _check_devices(given: CheckInputs, gpus: int) -> Iterator[Finding]:
+    """Check each device, then all devices together; without a GPU, check two logical CPU devices."""
     from sweep.doctor import gpu_checks, probes
 
     tried = {}

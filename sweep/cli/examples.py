@@ -1,6 +1,6 @@
-"""``init`` and ``examples``: sweep files to start from.
+"""``init`` and ``examples``: write sweep files to start from.
 
-They are in search_spaces/, which lies next to this package both in the repository and when installed.
+They are stored in search_spaces/, which lies next to this package both in the repository and when installed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRAINABLE = re.compile(r"^trainable: ([\w.]+):(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A shipped sweep file with its question, its cost, and the source of its trainable."""
+    """A sweep file that comes with sweep, together with the module of its trainable."""
 
     file: Path
 
@@ -38,17 +38,18 @@ class Example:
 
     @property
     def about(self) -> tuple[str, str]:
-        """The file's first two lines: the question that the sweep answers, and what it costs."""
+        """The file's first two lines: the question that the sweep answers, and its cost."""
         question, cost = self.file.read_text(encoding="utf-8").splitlines()[:2]
         return question.removeprefix("# "), cost.removeprefix("# ")
 
     @property
     def text(self) -> str:
+        """The text of the file, without the line that names its schema."""
         return SCHEMA_LINE.sub("", self.file.read_text(encoding="utf-8"))
 
     @property
     def beside(self) -> Path | None:
-        """The trainable's module if it is in the folder of the file; None if it is part of an installed package."""
+        """The trainable's module if it is in the same folder as the file; None if it is in an installed package."""
         if self.source.parent != self.file.parent:
             return None
         return self.source
@@ -60,8 +61,8 @@ class Example:
         module = Path(*module_name.split(".")).with_suffix(".py")
         return next(path for path in (self.file.parent / module, ROOT / module) if path.is_file())
 
-    def renamed(self, name: str) -> dict[str, str]:
-        """Return the contents of NAME.yaml and NAME.py: the sweep file and its trainable under a new name."""
+    def copy_as(self, name: str) -> dict[str, str]:
+        """Return the contents of NAME.yaml and NAME.py: copies of the sweep file and its trainable with a new name."""
         text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
         if re.search(r"^name: ", text, re.MULTILINE):
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
@@ -72,13 +73,13 @@ class Example:
 
 
 def list_examples() -> dict[str, Example]:
-    """Return the shipped sweep files by name; those directly in search_spaces/ come first."""
+    """Return the sweep files that come with sweep, by name; those directly in search_spaces/ come first."""
     files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
     return {file.stem: Example(file) for file in files}
 
 
-def example(name: str) -> Example:
-    """Return the shipped sweep file of this name. Raises `UnknownNameError` if it does not exist."""
+def find_example(name: str) -> Example:
+    """Return the sweep file with this name that comes with sweep. Raises `UnknownNameError`."""
     known = list_examples()
     if name not in known:
         raise UnknownNameError.one(
@@ -88,7 +89,7 @@ def example(name: str) -> Example:
 
 
 def write_files(contents: Mapping[str, str], folder: Path) -> None:
-    """Write files into a folder, or none of them if one exists already.
+    """Write files into a folder, or none of them if one of them exists.
 
     Raises `RefusedError` if one exists, and `InputError` if one cannot be written.
     """
@@ -148,7 +149,7 @@ def init(
 
         module = hypermodel.partition(":")[0].rpartition(".")[2]
         name = _check_module_name(name or f"{module}_sweep", to)
-        written = hypermodels.files(hypermodel, name, Path.cwd())
+        written = hypermodels.make_files(hypermodel, name, Path.cwd())
         _write_and_announce(written.files, name, to, written.notes, as_json=as_json)
         return
     if torch:
@@ -158,15 +159,15 @@ def init(
     else:
         starter = "my_model"
     if origin:
-        start = example(origin)
+        start = find_example(origin)
     else:
         start = Example(SHIPPED / "starters" / f"{starter}.yaml")
     name = _check_module_name(name or start.name, to)
-    _write_and_announce(start.renamed(name), name, to, as_json=as_json)
+    _write_and_announce(start.copy_as(name), name, to, as_json=as_json)
 
 
 def _check_module_name(name: str, to: Path) -> str:
-    """Return ``name``. Raises `InputError` if it is not usable as the name of a new Python module."""
+    """Return ``name``. Raises `InputError` if it cannot be the name of a new Python module."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
@@ -177,7 +178,7 @@ def _check_module_name(name: str, to: Path) -> str:
 def _write_and_announce(
     contents: Mapping[str, str], name: str, to: Path, notes: Sequence[str] = (), *, as_json: bool
 ) -> None:
-    """Write the files of a sweep called ``name``, and say what was written and what to type next."""
+    """Write the files of a sweep, and print their names and the commands to type next."""
     write_files(contents, to)
     files = [str(to / file) for file in contents]
     commands = []
@@ -202,7 +203,7 @@ def _write_and_announce(
 def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     """List the shipped sweep files, or copy the one called NAME."""
     if as_json:
-        shown = [example(name)] if name else list_examples().values()
+        shown = [find_example(name)] if name else list_examples().values()
         click.echo(json.dumps([_example_as_dict(shipped) for shipped in shown], indent=2))
         return
     if name is None:
@@ -211,7 +212,7 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
             click.echo(f"{shipped.name:20} {question}\n{'':20} {cost}")
         click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
         return
-    start = example(name)
+    start = find_example(name)
     contents = {f"{name}.yaml": start.text}
     if start.beside is not None:
         contents[start.beside.name] = start.beside.read_text(encoding="utf-8")
@@ -219,5 +220,6 @@ def examples_command(name: str | None, to: Path, as_json: bool) -> None:
 
 
 def _example_as_dict(shipped: Example) -> dict[str, str]:
+    """Return an example as its entry in ``examples --json``."""
     question, cost = shipped.about
     return {"name": shipped.name, "question": question, "cost": cost}

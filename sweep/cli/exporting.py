@@ -1,4 +1,4 @@
-"""``export`` and ``dashboard``: show sweeps in other tools."""
+"""``export`` and ``dashboard``: export sweeps to other tools."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def export(
     target = output or folder.path / format
     match format:
         case "csv":
-            written = _csv(folder, target)
+            written = _export_csv(folder, target)
         case "mlflow":
-            written = _mlflow(folder, target, tracking_uri)
+            written = _export_mlflow(folder, target, tracking_uri)
         case "tensorboard":
-            written = _tensorboard(folder, target)
+            written = _export_tensorboard(folder, target)
         case _:
-            written = _wandb(folder, target)
+            written = _export_wandb(folder, target)
     if not as_json:
         click.echo(printable("\n".join(written.lines)))
         return
@@ -75,7 +75,7 @@ def export(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What was written for another tool: the fields of `ExportDocument`, and the lines that people read."""
+    """The result of an export: the fields of `ExportDocument`, and the lines to print."""
 
     lines: Sequence[str]
     place: str
@@ -84,14 +84,16 @@ class _Written:
     next: str = ""
 
 
-def _csv(folder: ResultsFolder, target: Path) -> _Written:
+def _export_csv(folder: ResultsFolder, target: Path) -> _Written:
+    """Export a sweep as CSV files."""
     from sweep.export import runs
 
     files = tuple(str(path) for path in runs.export_csv(folder, target))
     return _Written(lines=[f"csv      {file}" for file in files], place=str(target), files=files)
 
 
-def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
+def _export_mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
+    """Export a sweep as runs of MLflow."""
     from sweep.export import mlflow_runs, runs
 
     if uri is None:
@@ -110,7 +112,8 @@ def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> _Written:
     return _Written(lines=lines, place=address, trials=done.new, next=look)
 
 
-def _tensorboard(folder: ResultsFolder, target: Path) -> _Written:
+def _export_tensorboard(folder: ResultsFolder, target: Path) -> _Written:
+    """Export a sweep as event files of TensorBoard."""
     from sweep.export.tensorboard import EventFiles
 
     files = EventFiles(folder, target)
@@ -123,7 +126,8 @@ def _tensorboard(folder: ResultsFolder, target: Path) -> _Written:
     return _Written(lines=lines, place=str(target), trials=count, next=look)
 
 
-def _wandb(folder: ResultsFolder, target: Path) -> _Written:
+def _export_wandb(folder: ResultsFolder, target: Path) -> _Written:
+    """Export a sweep as offline runs of W&B."""
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.write_wandb_runs(runs.read_sweep_state(folder), target)

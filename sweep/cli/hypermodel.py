@@ -1,7 +1,7 @@
 """``init --from-hypermodel``: write the search space that a model's code declares with ``hp.Int``, ``hp.Choice`` etc.
 
-The model is built as KerasTuner builds it, once for each value of each choice. So parameters that exist only for some
-values are discovered, together with their conditions.
+The model is built as KerasTuner builds it, once for each value of each choice. This finds parameters that exist only
+for some values, together with their conditions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Space: TypeAlias = "dict[str, Declaration]"
 
 @dataclass(frozen=True)
 class HyperModel:
-    """The code behind ``module:Name`` that builds models."""
+    """The code that ``module:Name`` stands for, and how to build a model with it."""
 
     target: str
     build: Build
@@ -48,48 +48,48 @@ class HyperModel:
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """Contents of files by name, and notes for the user."""
+    """The contents of files by name, and notes for the user."""
 
     files: dict[str, str]
     notes: tuple[str, ...]
 
 
-def files(target: str, name: str, folder: Path) -> WrittenFiles:
+def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
     """Return a sweep file for ``module:Name``, and a trainable that wraps it unless it is one already.
 
     Raises `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express
     what it declares.
     """
     with runner.silence_libraries():
-        hypermodel = _load(target, folder)
+        hypermodel = _load_hypermodel(target, folder)
         space, notes = explore(hypermodel.build, target)
     if not space:
         raise InputError.one(target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)')
     if hypermodel.is_trainable:
         trainable = hypermodel.target
     else:
-        trainable = f"{name}:{_class_name(name)}"
-    text = _file_text(name, trainable, target, space)
+        trainable = f"{name}:{_make_class_name(name)}"
+    text = _format_sweep_file(name, trainable, target, space)
     try:
         parse_spec(text, target)
     except InputError as error:
         raise InputError(replace(problem, where=target) for problem in error.problems) from error
     contents = {f"{name}.yaml": text}
     if not hypermodel.is_trainable:
-        contents[f"{name}.py"] = _module_text(name, hypermodel)
+        contents[f"{name}.py"] = _format_module(name, hypermodel)
     return WrittenFiles(contents, (*hypermodel.notes, *notes))
 
 
 @dataclass(frozen=True)
 class _Built:
-    """One built model: the parameters it declared, and the values of those that are choices."""
+    """A model that was built: the parameters it declared, and the values of the choices among them."""
 
     declared: Space
     values: Mapping[str, Value]
 
 
 class _Builds:
-    """Builds a KerasTuner model with different values, and keeps the builds from which the search space is inferred."""
+    """Builds a KerasTuner model with different values, and keeps what each build has declared."""
 
     def __init__(self, build: Build, where: str) -> None:
         self._build = build
@@ -108,7 +108,7 @@ class _Builds:
     def run(self, values: Mapping[str, Value]) -> Space | None:
         """Build a model with these values; return what it declares, or None if building fails.
 
-        Raises `InputError` if it fails before any other build succeeded, or if too many models were built.
+        Raises `InputError` if it fails and no earlier build has succeeded, or if too many models were built.
         """
         if not self.left:
             raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
@@ -140,6 +140,7 @@ class _Builds:
         return declared
 
     def _check_model(self, model: object) -> None:
+        """Raise `InputError` if a build has returned something else than a Keras model."""
         kinds = type(model).__mro__
         is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
         if model is not None and not is_keras:
@@ -147,6 +148,7 @@ class _Builds:
             raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
+        """Raise `InputError` if a parameter is declared twice with different values under different conditions."""
         if later.keys != first.keys and later.when != first.when:
             first_keys = flow({**first.keys})
             later_keys = flow({**later.keys})
@@ -155,7 +157,7 @@ class _Builds:
 
 
 def explore(build: Build, where: str) -> tuple[Space, list[str]]:
-    """Return what building declares for all values of its choices, and notes about what could not be learned.
+    """Build a model for each value of each choice; return the declared parameters, and notes on what remains unknown.
 
     Raises `InputError` if building fails with the defaults, or if there are too many combinations.
     """
@@ -188,7 +190,10 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
 
 
 def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds) -> None:
-    """Build with each value of each unexplored choice; recurse into the builds that declare other parameters."""
+    """Build a model with each value of each choice that was not explored yet.
+
+    Builds that declare other parameters are explored in the same way.
+    """
     further: list[tuple[dict[str, Value], Space]] = []
     for name, declaration in list(declared.items()):
         choices = declaration.choices
@@ -216,7 +221,7 @@ def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds)
 
 
 def _explore_pairs(base: Space, builds: _Builds) -> int:
-    """Build with pairs of choices that both differ from their defaults; return how many pairs were skipped."""
+    """Build models in which two choices differ from their defaults; return how many pairs were skipped."""
     few = []
     for one in base.values():
         if 2 <= len(one.choices) <= FEW:
@@ -236,9 +241,9 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
 
 
 def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
-    """Return for which values of which choices a parameter exists; empty if it always does.
+    """Return the values of other choices for which a parameter exists, by choice; {} if it always exists.
 
-    Returns None if no such condition separates the builds that declare it from those that do not.
+    Return None if no such condition separates the builds that declare it from those that do not.
     """
     having = [built.values for built in builds.all if name in built.declared]
     lacking = [built.values for built in builds.all if name not in built.declared]
@@ -249,18 +254,18 @@ def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]
             matters = {values[choice] for values in having}
             if matters != seen:
                 conditions[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
-    if _any_meets(lacking, conditions):
+    if _is_met_by_any(lacking, conditions):
         return None
     for choice in reversed(list(conditions)):
         others = {other: allowed for other, allowed in conditions.items() if other != choice}
-        if not _any_meets(lacking, others):
+        if not _is_met_by_any(lacking, others):
             conditions = others
     for choice in list(conditions):  # a choice that it depends on may itself exist only for some values
         conditions = (_infer_conditions(choice, builds) or {}) | conditions
     return conditions
 
 
-def _any_meets(configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]) -> bool:
+def _is_met_by_any(configurations: Iterable[Mapping[str, Value]], conditions: Mapping[str, tuple[Value, ...]]) -> bool:
     """Return whether one of the configurations meets all conditions."""
     for values in configurations:
         if all(values.get(choice) in allowed for choice, allowed in conditions.items()):
@@ -268,7 +273,8 @@ def _any_meets(configurations: Iterable[Mapping[str, Value]], conditions: Mappin
     return False
 
 
-def _load(target: str, folder: Path) -> HyperModel:
+def _load_hypermodel(target: str, folder: Path) -> HyperModel:
+    """Import ``module:Name`` and find out how to build a model with it. Raises `InputError`."""
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
@@ -288,7 +294,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     instance = named
     expression = name
     if named is kind:
-        missing = _required_arguments(kind)
+        missing = _list_required_arguments(kind)
         if missing:
             raise InputError.one(target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)")
         instance = kind()
@@ -297,6 +303,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     declare = getattr(instance, "declare_hyperparameters", lambda hp: None)
 
     def declare_and_build(hp: Hyperparameters) -> object:
+        """Declare the hyperparameters that have a method of their own, then build the model."""
         declare(hp)
         return build(hp)
 
@@ -305,8 +312,8 @@ def _load(target: str, folder: Path) -> HyperModel:
     return HyperModel(target, declare_and_build, f"{expression}.{methods[0]}(hp)", is_trainable, notes)
 
 
-def _required_arguments(kind: type) -> list[str]:
-    """Return the names of the arguments without which the class cannot be instantiated."""
+def _list_required_arguments(kind: type) -> list[str]:
+    """Return the names of the arguments that a class requires when it is instantiated."""
     required = []
     for argument in inspect.signature(kind).parameters.values():
         if argument.default is argument.empty and argument.kind not in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
@@ -315,7 +322,7 @@ def _required_arguments(kind: type) -> list[str]:
 
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
-    """Note that a class's own ``fit``, which trains with KerasTuner, is not used."""
+    """Return a note if a class has its own ``fit``, which trains with KerasTuner but is not used here."""
     owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()
@@ -325,7 +332,8 @@ def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
     )
 
 
-def _module_text(name: str, hypermodel: HyperModel) -> str:
+def _format_module(name: str, hypermodel: HyperModel) -> str:
+    """Return the text of a module with a trainable that wraps the model."""
     module, _, imported = hypermodel.target.partition(":")
     return f'''"""The model of {module}.py, and its data."""
 
@@ -339,7 +347,7 @@ from {module} import {imported}
 from trainables.keras_trainable import KerasTrainable
 
 
-class {_class_name(name)}(KerasTrainable):
+class {_make_class_name(name)}(KerasTrainable):
     def data(self, hp: Any) -> Any:
         raise NotImplementedError("return (x, y) for training, and (x, y) for validation")
 
@@ -348,10 +356,11 @@ class {_class_name(name)}(KerasTrainable):
 '''
 
 
-def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
+def _format_sweep_file(name: str, trainable: str, target: str, space: Space) -> str:
+    """Return the text of a sweep file with these parameters."""
     rows = []
     for declaration in space.values():
-        rows.append(f"  {flow(declaration.name)}: {flow(_keys(declaration))}")
+        rows.append(f"  {flow(declaration.name)}: {flow(_make_keys(declaration))}")
     return "\n".join(
         [
             f"# The space that {target} declares.",
@@ -367,8 +376,8 @@ def _file_text(name: str, trainable: str, target: str, space: Space) -> str:
     )
 
 
-def _keys(declaration: Declaration) -> dict[str, Any]:
-    """Return the keys of a parameter in a sweep file; a condition with a single value is written without a list."""
+def _make_keys(declaration: Declaration) -> dict[str, Any]:
+    """Return the keys of a parameter in a sweep file, including its condition."""
     keys: dict[str, Any] = {**declaration.keys}
     when: dict[str, object] = {}
     for name, values in declaration.when.items():
@@ -381,5 +390,6 @@ def _keys(declaration: Declaration) -> dict[str, Any]:
     return keys
 
 
-def _class_name(name: str) -> str:
+def _make_class_name(name: str) -> str:
+    """Return the name of the trainable's class: "MyModel" for "my_model"."""
     return "".join(part.capitalize() for part in name.split("_"))

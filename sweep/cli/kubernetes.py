@@ -1,7 +1,7 @@
 """``kube``: write a sweep as a RayJob of KubeRay 1.7 (``ray.io/v1``), as YAML for Kubernetes.
 
-The job has a cluster of its own, which ends with it. Workers are scaled with the number of trials, from zero. A driver
-that dies is restarted and resumes from the log in the object store. The code is in a ConfigMap or in the image.
+The job has its own cluster, which ends with the job. The number of workers follows the number of trials, from zero. A
+driver that dies is restarted and resumes from the log in the object store. The code is in a ConfigMap or in the image.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Pods:
     workdir: str | None = None  # the folder of the code in the image; None: the code is sent in a ConfigMap
 
 
-def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
-    """Return the Kubernetes objects of a sweep: the ConfigMap of its code, if it is sent, and its RayJob.
+def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
+    """Return the Kubernetes objects of a sweep: its RayJob and, if the code is sent, the ConfigMap of the code.
 
     Raises `InputError` if the code is too large for a ConfigMap.
     """
@@ -83,7 +83,7 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
         "autoscalerOptions": {"version": "v2", "idleTimeoutSeconds": 120},
         "headGroupSpec": {
             "rayStartParams": {"num-cpus": "0"},  # trials run on workers only
-            "template": _template("ray-head", {"cpu": "2", "memory": "8Gi"}, code, pods),
+            "template": _make_pod_template("ray-head", {"cpu": "2", "memory": "8Gi"}, code, pods),
         },
         "workerGroupSpecs": [_make_worker_group(spec, code, pods)],
     }
@@ -111,7 +111,7 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
 
 
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
-    """Return the worker group. A pod has room for one trial, or for all the trials that share its GPU."""
+    """Return the group of worker pods. Each pod has room for one trial, or for all trials that share its GPU."""
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
     if gpus:
@@ -122,7 +122,7 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     resources = {"cpu": str(cpus), "memory": pods.memory}
     if gpus:
         resources["nvidia.com/gpu"] = str(gpus)
-    template = _template("ray-worker", resources, code, pods)
+    template = _make_pod_template("ray-worker", resources, code, pods)
     within = template["spec"]
     within["terminationGracePeriodSeconds"] = GRACE_S
     drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default is 30
@@ -146,7 +146,8 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     }
 
 
-def _template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
+def _make_pod_template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
+    """Return the template of a pod with these resources."""
     container: Manifest = {
         "name": name,
         "image": pods.image,
@@ -166,13 +167,14 @@ def _template(name: str, resources: Mapping[str, str], code: _Code | None, pods:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """The files of a project as a ConfigMap; its keys cannot be paths, so ``paths`` maps keys to paths."""
+    """The files of a project as a ConfigMap; ``paths`` maps its keys, which cannot be paths, to paths."""
 
     manifest: Manifest
     paths: Mapping[str, str]  # by key
 
 
 def _pack_code(name: str, package: CodePackage) -> _Code:
+    """Return the files of a project as a ConfigMap. Raises `InputError` if they are too large."""
     if package.size > MOST_BYTES:
         what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"
         hint = "put the code into the image and say where: --workdir /app, or name what need not go along in .gitignore"
@@ -196,7 +198,7 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
 
 
 def _make_kubernetes_name(sweep: str) -> str:
-    """Return the sweep's name as Kubernetes allows names: short, lower case, without underscores (RFC 1123)."""
+    """Convert a sweep's name to one that Kubernetes allows: short, lower case, without underscores (RFC 1123)."""
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:
         return plain
@@ -239,7 +241,7 @@ def kube(
     from sweep.spec import yaml_reader
     from sweep.store.object_store import check_url, is_url
 
-    asked = submitting.checked(file, changes)
+    asked = submitting.check_file(file, changes)
     if not is_url(results):
         what = f"{results!r} is no place in an object store, and pods share nothing else"
         raise InputError.one("--results", what, "write it as in s3://bucket/prefix")
@@ -247,11 +249,11 @@ def kube(
     if workdir:
         package = None
     else:
-        package = CodePackage.of(asked.root, include)
+        package = CodePackage.collect(asked.root, include)
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)
-    objects = manifests(asked.spec, command, package, wanted)
+    objects = make_manifests(asked.spec, command, package, wanted)
     if not as_json:
         click.echo(yaml_reader.format_documents(objects), nl=False)
         return

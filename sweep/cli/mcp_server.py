@@ -1,7 +1,7 @@
-"""`mcp`: the commands as tools of the Model Context Protocol, for agents that have no shell.
+"""`mcp`: offers the commands as tools of the Model Context Protocol, for agents without a shell.
 
-Each call runs the command line that it stands for in a process of its own, whose output is the answer: the same
-documents, errors and exit codes as on the command line. The SDK is imported here only.
+Each call of a tool runs a command line in its own process, whose output is the answer: the same documents, errors and
+exit codes as on the command line. No other module imports the SDK.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def list_tools(group: click.Group) -> dict[str, click.Command]:
 
 
 async def _serve(commands: Mapping[str, click.Command]) -> None:
-    """Answer requests until standard input ends."""
+    """Answer the requests of an agent until standard input ends."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
@@ -65,26 +65,29 @@ async def _serve(commands: Mapping[str, click.Command]) -> None:
     from sweep.documents.mistakes import describe_error
     from sweep.render import document
 
-    async def list_all(context: Any, request: Any) -> types.ListToolsResult:
+    async def answer_list(context: Any, request: Any) -> types.ListToolsResult:
+        """Answer a request for the list of tools."""
         return types.ListToolsResult(tools=[_describe_tool(command) for command in commands.values()])
 
     async def call(context: Any, request: types.CallToolRequestParams) -> types.CallToolResult:
+        """Answer a call of a tool."""
         try:
             if request.name not in commands:
                 raise InputError.one(request.name, "no such tool", f"there are {', '.join(commands)}")
             words = agent_tools.build_command_line(commands[request.name], request.arguments or {})
         except InputError as error:
-            return _answer(document(describe_error(error)), code=error.exit_code)
-        return await _run(words)
+            return _make_tool_result(document(describe_error(error)), code=error.exit_code)
+        return await _run_command_line(words)
 
     server: Server[Any] = Server(
-        "sweep", version=VERSION, instructions=INSTRUCTIONS.strip(), on_list_tools=list_all, on_call_tool=call
+        "sweep", version=VERSION, instructions=INSTRUCTIONS.strip(), on_list_tools=answer_list, on_call_tool=call
     )
     async with stdio_server() as (requests, answers):
         await server.run(requests, answers, server.create_initialization_options())
 
 
 def _describe_tool(command: click.Command) -> types.Tool:
+    """Return the description of a command as a tool."""
     import mcp_types as types
 
     name = str(command.name)
@@ -96,8 +99,8 @@ def _describe_tool(command: click.Command) -> types.Tool:
     )
 
 
-async def _run(words: Sequence[str]) -> types.CallToolResult:
-    """Run a command line in a process of its own, which ends if the call is cancelled, and return what it printed."""
+async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
+    """Run a command line in its own process, and return what it printed; cancelling the call ends the process."""
     import anyio
 
     # Not our standard input: it has the requests.
@@ -105,11 +108,11 @@ async def _run(words: Sequence[str]) -> types.CallToolResult:
     ran = await anyio.run_process(command, stdin=subprocess.DEVNULL, check=False)
     output = ran.stdout.decode(errors="replace").strip()
     complaints = ran.stderr.decode(errors="replace").strip()
-    return _answer(output or complaints, code=ran.returncode)
+    return _make_tool_result(output or complaints, code=ran.returncode)
 
 
-def _answer(text: str, *, code: int) -> types.CallToolResult:
-    """Return the result of a call: the document that a command printed, or the text of an error."""
+def _make_tool_result(text: str, *, code: int) -> types.CallToolResult:
+    """Return the result of a call: the document that the command printed, or its error text, with the exit code."""
     import mcp_types as types
 
     try:

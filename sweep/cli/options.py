@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
-    """A folder, or a URL in an object store, which is replaced by its local folder."""
+    """The type of ``--results``: a folder, or a URL in an object store, which is converted to its local folder."""
 
     name = "path"
 
@@ -89,10 +89,11 @@ _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 
 
 def changes(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass all changes to the sweep file to the command as ``changes``, written as for ``--set``."""
+    """Pass all changes to the sweep file to the command as ``changes``, in the form of ``--set``."""
 
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
+        """Convert ``--run-cap`` and the like to assignments, and call the command."""
         short = {}
         for option, key in _KEYS.items():
             short[key] = given.pop(option, None)
@@ -108,7 +109,7 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parse_receiver(text: str) -> dict[str, Any]:
-    """Return the entry of `notify` that an argument of --notify stands for."""
+    """Return the entry of `notify` for an argument of ``--notify``."""
     kind, colon, rest = text.partition(":")
     if kind in ("http", "https") and rest.startswith("//"):
         return {"webhook": text}
@@ -121,7 +122,7 @@ def _parse_receiver(text: str) -> dict[str, Any]:
 
 
 class _Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in click's type stubs
-    """A number of seconds, minutes or hours, as in 90s, 15m and 2h; its value is in seconds."""
+    """The type of a duration such as 90s, 15m or 2h, which is converted to seconds."""
 
     name = "duration"
 
@@ -147,8 +148,11 @@ keep_warm = click.option(
 )
 
 
-def _take_keeping(given: dict[str, Any]) -> None:
-    """Tell the Ray that this process keeps for how long, or say why nothing is kept."""
+def _apply_keep_warm(given: dict[str, Any]) -> None:
+    """Remove ``--keep-warm`` from the arguments, and apply it to the Ray that this process keeps.
+
+    Raises InputError if nothing can be kept, with the reason.
+    """
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
     seconds = given.pop("keep_warm", None)
@@ -167,18 +171,19 @@ def _take_keeping(given: dict[str, Any]) -> None:
 
 
 def session(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options of a session and pass them to the command as ``how``, an `Options`, and ``as_json``.
+    """Declare the options of commands that train, and pass them as ``how``, an `Options`, and ``as_json``.
 
-    With ``--json``, no progress is shown, because standard output has the result alone. A command that has further
-    options of `Options` declares them itself, above this decorator.
+    With ``--json``, no progress is shown, because standard output has the result only. A command with further options
+    of `Options` declares them itself, above this decorator.
     """
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
+        """Collect the options and call the command."""
         if given["events"] and given["as_json"]:
             raise InputError.one("--events", "is given with --json", "leave one of them out")
-        _take_keeping(given)
-        how = _take_options(given)
+        _apply_keep_warm(given)
+        how = _collect_options(given)
         command(**given, how=how)
 
     for option in (
@@ -200,8 +205,8 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def _take_options(given: dict[str, Any]) -> Options:
-    """Remove the options of a session from click's arguments and return them as `Options`."""
+def _collect_options(given: dict[str, Any]) -> Options:
+    """Remove the options of a session from the arguments and return them as `Options`."""
     from sweep.runner import Options
 
     return Options(
@@ -221,6 +226,7 @@ def _take_options(given: dict[str, Any]) -> Options:
 
 
 def _create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+    """Return the exporters that follow the sweep while it runs; none unless ``tensorboard``."""
     if not tensorboard:
         return ()
     from sweep.export import create_followers

@@ -1,4 +1,4 @@
-"""``ui``: the live page in a browser, and its process beside a run."""
+"""``ui``: opens the live page in a browser; also starts it for a command that runs a sweep."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ui(
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
-    _say_address(url, as_json=as_json)
+    _print_address(url, as_json=as_json)
     if not (no_open or as_json):
         _open_browser(url)
     from sweep.ui import server  # imports that take seconds; a browser waits meanwhile
@@ -81,7 +81,8 @@ def ui(
         server.serve(page, listening, beside, within)
 
 
-def _say_address(url: str, *, as_json: bool) -> None:
+def _print_address(url: str, *, as_json: bool) -> None:
+    """Print the address of the page, as text or as JSON."""
     if as_json:
         click.echo(json.dumps({"version": 1, "url": url}, indent=2))  # as `PageDocument` describes it
     else:
@@ -90,7 +91,7 @@ def _say_address(url: str, *, as_json: bool) -> None:
 
 
 def _list_commands() -> Commands:
-    """Return the commands of this installation, each with its options."""
+    """Return the options of each command of this installation, by name of the command."""
     group = click.get_current_context().find_root().command
     if isinstance(group, click.Group):
         commands = group.commands
@@ -103,10 +104,10 @@ def _list_commands() -> Commands:
 
 
 def _open_browser(url: str) -> None:
-    """Open the address in a browser if this terminal has a screen.
+    """Open the address in a browser, if this machine has a screen.
 
-    The browser is given a file that leads there: other users of this machine can see command lines, and the address has
-    the token.
+    The browser is passed a file that leads to the address, because the address contains the token and other users of
+    this machine can see command lines.
     """
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not (has_screen and sys.stdout.isatty()):
@@ -116,10 +117,10 @@ def _open_browser(url: str) -> None:
     webbrowser.open(Path(file.name).as_uri())
 
 
-def say_address_beside(results: Path, sweep: str, process: int) -> None:
-    """Start the page's process beside one that runs a sweep, and say its address on standard error.
+def start_page_beside(results: Path, sweep: str, process: int) -> None:
+    """Start the live page for a sweep that another process runs, and print its address to standard error.
 
-    It ends when that process has ended and no page has been open for a minute.
+    The page ends when that process has ended and no page has been open for a minute.
     """
     from sweep.ui import address
 

@@ -1,4 +1,4 @@
-"""``plan`` and ``schema``: what can be known about a sweep without running it."""
+"""``plan`` and ``schema``: check and price a sweep before it runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 def _parse_machines(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[pricing.Machine, ...]:
-    """Parse the values of --compare-prices."""
+    """Parse the values of ``--compare-prices``. Raises BadParameter."""
     from sweep.runner.pricing import Machine
 
     machines = []
@@ -119,6 +119,7 @@ def plan(
         checking.check_inline(spec, option)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+        """Return the times of epochs, measured with ``--time`` or taken from earlier sweeps; None if unknown."""
         if not timed:
             return pricing.find_earlier_times(results, spec.trainable, simulate_gpus, sample)
         with runner.silence_libraries():
@@ -155,7 +156,7 @@ def plan(
 
 
 def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int | None, params: Params) -> Throughput:
-    """Measure the examples per second, with at most as many replicas as this machine has GPUs."""
+    """Measure the examples per second of different settings, with at most as many replicas as there are GPUs."""
     from sweep import runner
     from sweep.runner import throughput
     from sweep.store import sweep_info
@@ -169,7 +170,7 @@ def _measure_throughput(spec: Spec, folders: Sequence[Path], simulate_gpus: int 
 
 
 def _describe_plan(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Throughput | None) -> dict[str, object]:
-    """Return a plan as `PlanDocument` describes it, with the range tests and the throughput if they were asked for."""
+    """Return a plan as a `PlanDocument`, with the range tests and the throughput if they were asked for."""
     from sweep.render import plans as drawn
 
     content: dict[str, object] = {"version": 1, **drawn.as_dict(planned), "find_lr": None, "throughput": None}
@@ -181,7 +182,7 @@ def _describe_plan(planned: Plan, curves: Sequence[RateCurve] | None, speeds: Th
 
 
 def _print_plan(planned: Plan, curves: Sequence[RateCurve], speeds: Throughput | None) -> None:
-    """Print a plan, learning-rate range tests and throughput measurements."""
+    """Print a plan, learning-rate range tests and throughput measurements for people."""
     from sweep.render import console
     from sweep.render import plans as drawn
 

@@ -1,4 +1,4 @@
-"""``list``, ``compare``, ``report`` and ``replay``: the results of sweeps, also under another stopping rule."""
+"""``list``, ``compare``, ``report`` and ``replay``: show the results of sweeps, also under another stopping rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
     """List the sweeps of the results folder, or those that were submitted to a cluster."""
     if address is not None:
-        submitting.show_all(address, as_json=as_json)
+        submitting.print_submitted_sweeps(address, as_json=as_json)
         return
     from sweep.analysis import verdict
     from sweep.render import console, document
@@ -186,7 +186,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if rule is None:
         other = spec
     else:
-        other = _with_rule(spec, rule)
+        other = _replace_rule(spec, rule)
     if len(spec.metrics) > 1 and not isinstance(other.early_terminate, NoTermination):
         what = "needs a single metric, but its metrics are several: there is no one winner that a rule keeps or loses"
         raise InputError.one(sweep, what, "compare shows its Pareto front")
@@ -213,8 +213,8 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
         click.echo(printable(line))
 
 
-def _with_rule(spec: Spec, text: str) -> Spec:
-    """Return the sweep with an early termination rule parsed from the command line.
+def _replace_rule(spec: Spec, text: str) -> Spec:
+    """Return a copy of the sweep with the stopping rule that was given on the command line.
 
     Raises `InputError` naming the option.
     """
@@ -252,7 +252,7 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
 
 def _format_rule(spec: Spec) -> str:
-    """Format a sweep's early termination rule: ``asha min_iter=1 eta=4``."""
+    """Format the stopping rule of a sweep: ``asha min_iter=1 eta=4``."""
     from sweep.spec import sweep_file
 
     rule = sweep_file.rule_to_dict(spec.early_terminate)

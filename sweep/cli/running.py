@@ -56,10 +56,10 @@ def run(
     """Run a sweep file into a new results folder."""
     with Startup(quiet=how.quiet) as startup:
         startup.step(f"reading {file}")
-        _run(file, results, changes, how, startup, or_resume=or_resume, ui=ui, detach=detach, as_json=as_json)
+        _run_or_resume(file, results, changes, how, startup, or_resume=or_resume, ui=ui, detach=detach, as_json=as_json)
 
 
-def _run(
+def _run_or_resume(
     file: Path,
     results: Path,
     changes: Sequence[str],
@@ -71,6 +71,7 @@ def _run(
     detach: bool,
     as_json: bool,
 ) -> None:
+    """Check a sweep file and run it, resume it, or start it in the background."""
     require_locks()
     from sweep.runner import sweep_files
 
@@ -87,7 +88,7 @@ def _run(
         checking.check_trainable(spec, str(file), folders, here=how.address is None)
         driver = _detach(ResultsFolder(results / spec.name), how, as_json=as_json)
         if ui:
-            page.say_address_beside(results, spec.name, driver)
+            page.start_page_beside(results, spec.name, driver)
         return
     if goes_on:
         reopened, changed = resuming.reopen_as(results, file, spec, how.simulated_gpus)
@@ -95,7 +96,7 @@ def _run(
         for line in changed:
             click.echo(printable(line), err=True)
         if ui:
-            page.say_address_beside(results, spec.name, _find_command_process())
+            page.start_page_beside(results, spec.name, _find_command_process())
         here = dataclasses.replace(reopened, import_folders=folders, working_folder=Path.cwd())
         go_on(here, how, startup, as_json=as_json)
         return
@@ -105,7 +106,7 @@ def _run(
     for note in checking.list_notes(spec, source):
         click.echo(note, err=True)
     if ui:
-        page.say_address_beside(results, spec.name, _find_command_process())
+        page.start_page_beside(results, spec.name, _find_command_process())
     training = session.SweepSource(spec=spec, source=source, import_folders=folders)
     outcome = session.run_sweep(training, text, results, how, make_viewer(spec, how))
     conclude(outcome, how, as_json=as_json)
@@ -164,9 +165,9 @@ def resume(
 
 
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
-    """Start this command again in the background, and say how to watch it, wait for it and stop it.
+    """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
-    Return the number of its process.
+    Return the number of the process.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -197,7 +198,7 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
 
 
 def _find_command_process() -> int:
-    """Return the process that ends with this command: the one that a person has started, if a keeper runs it."""
+    """Return the process id of the command that the user has started, which a keeper may be running."""
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
     kept = get_kept_ray()
@@ -205,9 +206,9 @@ def _find_command_process() -> int:
 
 
 def _import_early(spec: Spec, how: Options) -> None:
-    """Begin to import what workers need, in a process of its own, until the command ends.
+    """Start a process that imports what workers need, while this process checks the code and starts Ray.
 
-    Meanwhile this one checks the code and starts Ray.
+    It ends with the command.
     """
     if how.inline or how.address is not None:
         return
@@ -222,7 +223,10 @@ def _import_early(spec: Spec, how: Options) -> None:
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
-    """Resume a sweep for one more session; ``work`` says what it will train, by default what the whole sweep does."""
+    """Check the trainable of a sweep and resume the sweep for one more session.
+
+    ``work`` describes what the session will train; by default, it is described from the sweep file.
+    """
     from sweep.runner import checking, session
 
     startup.announce(work or describe_work(reopened.spec))
@@ -238,9 +242,10 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
 
 
 def make_viewer(spec: Spec, how: Options) -> MakeView:
-    """Return a function that makes the view of a session once its folder and terminal are known."""
+    """Return a function that creates the view of a session from its folder and terminal."""
 
     def view(folder: ResultsFolder, terminal: TextIO) -> View:
+        """Create the view: lines of JSON with ``--events``, otherwise the live view."""
         from sweep.analysis import Outline
         from sweep.render.event_lines import EventLines
         from sweep.render.live import on_terminal
@@ -256,9 +261,9 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
 
 
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
-    """Print the result, and exit with the documented exit code even if the output cannot be written.
+    """Print the result of a session and exit with its exit code, even if the output cannot be written.
 
-    With ``--events``, nothing is printed: standard output has the events alone.
+    With ``--events``, nothing is printed, because standard output has events only.
     """
     from sweep import analysis
 
@@ -288,6 +293,7 @@ def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
 
 
 def _print_document(outcome: Outcome, sweep: Sweep) -> None:
+    """Print the document of a session."""
     from sweep.documents import sessions
     from sweep.render import document
 
@@ -295,7 +301,7 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
-    """Print the ranking, the location of the results, and the answer."""
+    """Print the ranking, the location of the results, and the answer to which configuration is best."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
     from sweep.render.tables import answered, print_table, ranking_grid, show_finalists

@@ -24,7 +24,7 @@ LATE_S = 60  # seconds by which Slurm's signals may come early
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """The Slurm job: resources and commands."""
+    """A job of Slurm: its resources and its commands."""
 
     name: str
     command: Sequence[str]  # arguments of ``python -m sweep``, without an address
@@ -41,10 +41,11 @@ class SlurmJob:
     setup: Sequence[str] = ()  # shell lines to run before the sweep
 
 
-def seconds(time: str) -> int:
-    """Convert Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` to seconds. Raises `InputError`.
+def parse_time_limit(time: str) -> int:
+    """Convert a time limit in Slurm's format to seconds: ``hours:minutes:seconds``, or with ``days-`` in front.
 
-    Without days, all three parts are required: Slurm reads 8:30 as minutes and seconds, which is never what is meant.
+    Without days, all three parts are required, because Slurm reads 8:30 as minutes and seconds, which is never what is
+    meant. Raises `InputError`.
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
@@ -53,9 +54,9 @@ def seconds(time: str) -> int:
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
-def script(batch: SlurmJob) -> str:
-    """Return the batch script. Raises `InputError` if the time limit leaves no time to train."""
-    if seconds(batch.time) <= batch.save_s + 2 * LATE_S:
+def format_script(batch: SlurmJob) -> str:
+    """Return the batch script of a job. Raises `InputError` if the time limit leaves no time to train."""
+    if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
     asked = [
@@ -70,7 +71,7 @@ def script(batch: SlurmJob) -> str:
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{batch.save_s}",
-        f'--output="{_escaped(batch.output)}/slurm-{_replace_special_characters(batch.name)}-%j.out"',
+        f'--output="{_escape_path(batch.output)}/slurm-{_replace_special_characters(batch.name)}-%j.out"',
         *batch.options,
     ]
     sweep = [batch.python, "-m", "sweep"]
@@ -82,7 +83,7 @@ def script(batch: SlurmJob) -> str:
             f"cd {shlex.quote(str(batch.folder))} || exit 1",
             *batch.setup,
             *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
-            *(_alone(sweep, batch) if batch.nodes == 1 else _run_on_all_nodes(sweep, batch)),
+            *(_run_on_one_node(sweep, batch) if batch.nodes == 1 else _run_on_all_nodes(sweep, batch)),
             "running=$!",
             *_END.splitlines(),
             "",
@@ -90,15 +91,16 @@ def script(batch: SlurmJob) -> str:
     )
 
 
-def _alone(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
+def _run_on_one_node(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
+    """Return the line of the batch script that runs the sweep on one node."""
     return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
 def _run_on_all_nodes(sweep: Sequence[str], batch: SlurmJob) -> list[str]:
-    """Return lines that start Ray on all nodes, as Ray's documentation recommends for Slurm, and run the sweep on it.
+    """Return the lines of the batch script that start Ray on all nodes, and run the sweep on this cluster.
 
-    The sweep begins when all nodes have joined, and Ray ends with the sweep. Ray's token is in a file that only the
-    owner can read, because Slurm stores the environment of each job.
+    They follow Ray's documentation for Slurm. The sweep begins when all nodes have joined, and Ray ends with the sweep.
+    Ray's token is in a file that only its owner can read, because Slurm stores the environment of each job.
     """
     ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # it calls `ray` by name
     return [
@@ -138,15 +140,15 @@ fi
 exit $code"""
 
 
-def _escaped(path: str) -> str:
-    """Return a path as it is written between quotes in a batch script. Raises `InputError` if that is not possible."""
+def _escape_path(path: str) -> str:
+    """Escape a path for use between quotes in a batch script. Raises `InputError` if that is not possible."""
     if '"' in path or not path.isprintable():
         raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
     return path.replace("%", "%%")
 
 
 def _replace_special_characters(name: str) -> str:
-    """Replace the characters of a name that an option in a batch script cannot hold."""
+    """Replace the characters of a name that Slurm's options do not allow."""
     return re.sub(r"[^\w.-]", "-", name)
 
 
@@ -194,7 +196,7 @@ def slurm(
     """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit."""
     from sweep.store.object_store import check_url, is_url
 
-    sent = submitting.checked(file, changes)
+    sent = submitting.check_file(file, changes)
     for option in more:
         if not option.startswith("-") or not option.isprintable():
             raise InputError.one("--sbatch", f"{option!r} is no option of sbatch", "write it as in --sbatch=--qos=long")
@@ -203,7 +205,7 @@ def slurm(
         where = check_url("--results", results)
     else:
         where = str(Path(results).resolve())
-    text = script(
+    text = format_script(
         SlurmJob(
             name=sent.spec.name,
             command=sent.command(where),
@@ -234,7 +236,7 @@ def slurm(
 
 
 def _submit_script(text: str) -> str:
-    """Submit the script; return the number of the job. Raises `InputError` if sbatch is missing or refuses it."""
+    """Submit the script with sbatch and return the job number. Raises `InputError` if that fails."""
     hint = "--dry-run prints the script, to be submitted where Slurm is"
     try:
         done = subprocess.run(["sbatch", "--parsable"], input=text, capture_output=True, text=True, timeout=60)

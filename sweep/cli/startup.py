@@ -1,7 +1,7 @@
-"""Shows what a command does before its sweep is shown: reading the file and checking the code take seconds.
+"""Shows what a command does until its sweep is shown, because reading the file and checking the code take seconds.
 
-On a terminal that can erase a line, each step replaces the one before it, in one line; elsewhere, only what stays is
-written. All of it goes to standard error, so that standard output has results only.
+On a terminal that can erase a line, each step replaces the previous one on the same line; elsewhere, only permanent
+lines are written. All output goes to standard error, so that standard output has results only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Startup(Closing):
-    """Shows the steps of a start. With ``quiet``, nothing is shown. Errors of the output are ignored."""
+    """Shows the steps of a command's start. With ``quiet``, nothing is shown. Errors of the output are ignored."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._file = sys.stderr
@@ -31,24 +31,25 @@ class Startup(Closing):
         self._is_shown = False  # whether a step stands on the terminal
 
     def announce(self, text: str) -> None:
-        """Show a line that stays."""
+        """Print a permanent line."""
         self.close()
         self._write(f"{printable(text)}\n")
 
     def step(self, text: str) -> None:
-        """Show on a terminal what is done now, until the next step."""
+        """Show the present step on a terminal until the next one."""
         self.close()
         if self._replaces:
             self._write(printable(text))
         self._is_shown = self._replaces
 
     def close(self) -> None:
-        """Remove the step that is shown."""
+        """Erase the step that is shown."""
         if self._is_shown:
             self._write(_CLEAR_LINE)
         self._is_shown = False
 
     def _write(self, text: str) -> None:
+        """Write a text unless ``quiet``; ignore errors."""
         if self._quiet:
             return
         with suppress(OSError, ValueError):  # it is gone, or closed
@@ -57,7 +58,7 @@ class Startup(Closing):
 
 
 def describe_work(spec: Spec) -> str:
-    """Return one line about how much a sweep may train: "grid: 27 trials of at most 10 epochs, 270 together"."""
+    """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together"."""
     total, epochs = spec.all_trials, spec.epochs
     bounds = []
     if spec.counts_epochs:
@@ -82,7 +83,7 @@ def describe_work(spec: Spec) -> str:
 
 
 def _list_limits(budget: Budget) -> list[str]:
-    """Return the limits of a budget besides the number of trials."""
+    """Return the limits of a budget in words, except for the number of trials."""
     limits = []
     if budget.hours is not None:
         limits.append(f"{budget.hours:g} h")

@@ -1,4 +1,4 @@
-"""``status``, ``stop`` and ``repair``: look at a sweep, stop it from another process, repair a damaged log."""
+"""``status``, ``stop`` and ``repair``: show a sweep, stop it from another process, and repair a damaged log."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def status(
     interval: float | None,
 ) -> None:
     """Show whether a sweep runs, what became of its trials, and the best so far."""
-    _refuse_together(as_json=as_json, with_trials=with_trials, watch=watch, interval=interval)
+    _check_options(as_json=as_json, with_trials=with_trials, watch=watch, interval=interval)
     if address is not None:
-        results, sweep = submitting.results_of(sweep, address, as_json=as_json)
+        results, sweep = submitting.find_results(sweep, address, as_json=as_json)
     from sweep.documents.status import describe_status
     from sweep.render import document
     from sweep.render.tables import rung_lines
@@ -92,6 +92,7 @@ def status(
 
 
 def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
+    """Print a table of trials."""
     from sweep.render import console
     from sweep.render.tables import print_table, trials_grid
 
@@ -100,7 +101,7 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 
 
 def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
-    """Return lines about the state of the sweep, the number of its trials and the best one."""
+    """Return the lines on the state of the sweep, the numbers of its trials and the best one."""
     counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
     if summary.reason:
         reason = f": {summary.reason}"
@@ -126,7 +127,7 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
 
 
 def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
-    """Return lines about what people have done with the sweep, and what is ``to_come`` by that."""
+    """Return the lines on what people have changed in the sweep, and what is left to do because of that."""
     lines = []
     if summary.queued:
         lines.append(f"queued   {counted(summary.queued, 'added configuration')}")
@@ -140,7 +141,7 @@ def _describe_steering(summary: SweepSummary, to_come: str) -> list[str]:
 
 
 def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
-    """Return what is left of a sweep that was changed since it ended; "" if nothing is."""
+    """Describe what is left to do if a sweep was changed after its end; "" if nothing is."""
     from sweep.analysis.sweep_changes import describe_to_come
     from sweep.store.log import is_steered_after_end
 
@@ -154,6 +155,7 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
 
 
 def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
+    """Return whether trials have not started, or can be resumed."""
     if total is None or sum(summary.trials.values()) < total:
         return True
     return any(summary.trials.get(status) for status in UNFINISHED)
@@ -182,7 +184,7 @@ def stop(
         result = submitting.stop_submitted_sweep(sweep, address)
     else:
         if address is not None:
-            results, sweep = submitting.results_of(sweep, address, as_json=True)
+            results, sweep = submitting.find_results(sweep, address, as_json=True)
         from sweep.runner import stop_requests
 
         result = stop_requests.stop_sweep(results, sweep, trial, now=now)
@@ -190,6 +192,7 @@ def stop(
 
 
 def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool) -> None:
+    """Print what `stop` has done, as text or as JSON."""
     if not as_json:
         click.echo(result)
         return
@@ -200,6 +203,7 @@ def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool)
 
 
 def _name_pausing_rule(spec: Spec) -> str:
+    """Return the name of the rule or the method that pauses trials."""
     from sweep.spec import sweep_file
 
     if spec.population is not None:
@@ -208,7 +212,8 @@ def _name_pausing_rule(spec: Spec) -> str:
     return str(rule["type"] if isinstance(rule, dict) else rule)
 
 
-def _refuse_together(*, as_json: bool, with_trials: bool, watch: bool, interval: float | None) -> None:
+def _check_options(*, as_json: bool, with_trials: bool, watch: bool, interval: float | None) -> None:
+    """Raise InputError for options of `status` that cannot be combined."""
     if watch and with_trials:
         raise InputError.one("--watch", "is given with --trials", "leave one of them out")
     if watch and as_json:
@@ -221,10 +226,10 @@ PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 
 
 def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
-    """Show the progress of a sweep until it ends; a sweep that is not running is shown once.
+    """Show the progress of a sweep until it ends; show it once if it is not running.
 
-    If the output is not a terminal, one picture is printed at the start and one at the end, and a line for each trial
-    that ends in between. Raises `StoreError` if the log is damaged.
+    If the output is not a terminal, the picture is printed at the start and at the end, and in between a line for each
+    trial that ends. Raises `StoreError` if the log is damaged.
     """
     from sweep import render
     from sweep.analysis import Outline
@@ -239,7 +244,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     try:
         try:
             with naming(sweep.folder.log):
-                running = _catch_up(view, follower, sweep)
+                running = _read_existing_log(view, follower, sweep)
                 if running and view.plain:
                     _print_view(view, console, sweep)
                 elif running:
@@ -248,7 +253,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
                     time.sleep(interval_s)
                     # before reading the log, so that the last events are not missed
                     running = sweep.folder.is_running()
-                    _read_on(view, follower)
+                    _read_new_events(view, follower)
         finally:
             view.close()
     except KeyboardInterrupt:
@@ -258,8 +263,8 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
         sys.exit(interruption.CODE)
 
 
-def _catch_up(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
-    """Read the existing log, which may take a while; return whether the sweep is running."""
+def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
+    """Read the whole log, which may take a while; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
         events = follower.more()
@@ -274,7 +279,8 @@ def _catch_up(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> boo
         view.start()
 
 
-def _read_on(view: LiveView, follower: LogReader) -> None:
+def _read_new_events(view: LiveView, follower: LogReader) -> None:
+    """Pass the new events of the log to the view."""
     while (events := follower.more()) != []:
         if events is None:
             view.forget()
@@ -284,7 +290,7 @@ def _read_on(view: LiveView, follower: LogReader) -> None:
 
 
 def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
-    """Print the current picture permanently."""
+    """Print the picture of the sweep's present state, to remain on the terminal."""
     from sweep.render.status import Frame
 
     if view.plain:

@@ -1,4 +1,4 @@
-"""``add``, ``change``, ``note`` and ``star``: what a person does with a sweep, whether it runs or not."""
+"""``add``, ``change``, ``note`` and ``star``: steer a sweep, whether it is running or not."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 10_000  # of a note
 
 
-def _steering(command: Callable[..., None]) -> Callable[..., None]:
+def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
     """Declare the arguments and options of a command that steers a sweep, and pass it the sweep's folder."""
 
     @wraps(command)
     def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
+        """Open the folder of the sweep and call the command."""
         from sweep.store.folder import ResultsFolder
 
         if address is not None:
-            results, sweep = submitting.results_of(sweep, address, as_json=True)
+            results, sweep = submitting.find_results(sweep, address, as_json=True)
         command(ResultsFolder.open(results, sweep), **given)
 
     for declare in (options.as_json, options.dashboard, options.results):
@@ -38,14 +39,15 @@ def _steering(command: Callable[..., None]) -> Callable[..., None]:
     return with_folder
 
 
-def _carry_out(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Have an act carried out, by the process that runs the sweep or here."""
+def _request_steering(folder: ResultsFolder, act: Act) -> SteeringEvent:
+    """Let the process that runs the sweep do what was asked for, or do it here; return the event."""
     from sweep.runner.steering_requests import steer
 
     return steer(folder, act)
 
 
 def _print_result(line: str, found: Document, *, as_json: bool) -> None:
+    """Print the result of a command, as text or as JSON."""
     from sweep.render import document
 
     click.echo(document(found) if as_json else printable(line))
@@ -61,7 +63,7 @@ def _print_result(line: str, found: Document, *, as_json: bool) -> None:
     metavar="FILE",
     help="Add the configurations of a file: a list in YAML or JSON, or CSV.",
 )
-@_steering
+@_steering_command
 def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Add a configuration to a sweep, which is tried next.
 
@@ -77,7 +79,7 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
         act = Add.of([additions.read_assignments(values)], COMMAND)
     else:
         act = Add.of(additions.read_file(file), str(file))
-    added = list_added(_carry_out(folder, act))
+    added = list_added(_request_steering(folder, act))
     running = folder.is_running()
     if running:
         when = "next"
@@ -99,7 +101,7 @@ def add(folder: ResultsFolder, values: tuple[str, ...], file: Path | None, as_js
     metavar="KEY=VALUE",
     help="Change a key of the sweep file, as in parameters.units.values=[8,16,32]; repeatable.",
 )
-@_steering
+@_steering_command
 def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -> None:
     """Change the space, the limits, the stopping rule or the repeats of a sweep, also while it runs.
 
@@ -109,7 +111,7 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
     from sweep.documents.shapes import ChangedDocument, describe_difference
     from sweep.runner.steering import Change, list_dropped
 
-    dropped = list_dropped(_carry_out(folder, Change(assignments)))
+    dropped = list_dropped(_request_steering(folder, Change(assignments)))
     last = list_changes(folder)[-1]
     lines = []
     for one in last.differences:
@@ -132,7 +134,7 @@ def change(folder: ResultsFolder, assignments: tuple[str, ...], as_json: bool) -
 @click.command()
 @click.argument("sweep")
 @click.argument("words", nargs=-1, required=True, metavar="[TRIAL] TEXT")
-@_steering
+@_steering_command
 def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
     """Write a note on a sweep or on one of its trials.
 
@@ -142,7 +144,7 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
     from sweep.runner.steering import Note
 
     trial, text = _read_note(words)
-    _carry_out(folder, Note(text, trial))
+    _request_steering(folder, Note(text, trial))
     if trial is None:
         on = folder.name
     else:
@@ -155,7 +157,7 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
 
 
 def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
-    """Return the trial, None for the sweep, and the text."""
+    """Return the trial, or None for the sweep, and the text of a note. Raises InputError."""
     *trial, text = words
     if len(trial) > 1:
         raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")
@@ -172,13 +174,13 @@ def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
 @click.argument("sweep")
 @click.argument("trial", type=click.IntRange(min=0))
 @click.option("--remove", is_flag=True, help="Take the star away.")
-@_steering
+@_steering_command
 def star(folder: ResultsFolder, trial: int, remove: bool, as_json: bool) -> None:
     """Give a trial a star, which tables and the report show."""
     from sweep.documents.shapes import StarredDocument
     from sweep.runner.steering import Star
 
-    _carry_out(folder, Star(trial, starred=not remove))
+    _request_steering(folder, Star(trial, starred=not remove))
     line = f"trial {trial} of {folder.name} has {'no' if remove else 'a'} star"
     found = StarredDocument(sweep=folder.name, trial=trial, starred=not remove)
     _print_result(line, found, as_json=as_json)

@@ -1,7 +1,7 @@
-"""``submit`` and ``logs``: send a sweep with its code to a Ray cluster, and act on submitted sweeps.
+"""``submit`` and ``logs``: send a sweep with its code to a Ray cluster, and control submitted sweeps.
 
-A project's files are packed into one archive. Unchanged files give an identical archive, which a cluster that has it
-already does not receive again.
+The files of the project are packed into one archive. Unchanged files give an identical archive, which is not sent again
+to a cluster that has it.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _OLD = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can store
 
 @dataclass(frozen=True, slots=True)
 class CodePackage:
-    """The files of a project that are sent, and those that are left out."""
+    """The files of a project that are sent to a cluster, and the ones that are left out."""
 
     root: Path
     files: tuple[Path, ...]  # relative to it
     left_out: tuple[str, ...]  # files and folders that are left out by a rule, relative to `root`
 
     @classmethod
-    def of(cls, root: Path, include: Sequence[str] = ()) -> CodePackage:
-        """Collect all files of a project except those that ``.gitignore`` names, results, and virtual environments.
+    def collect(cls, root: Path, include: Sequence[str] = ()) -> CodePackage:
+        """Collect the files of a project, except those that ``.gitignore`` names, results, and virtual environments.
 
         ``include`` names files and folders below ``root`` that are sent in any case. Raises `InputError` if one of them
-        does not exist, and if the files exceed 100 MiB.
+        does not exist, or if the files exceed 100 MiB.
         """
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
@@ -75,7 +75,7 @@ class CodePackage:
             raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
         files = set[Path]()
         left_out = list[str]()
-        for path, taken in _walk_files(root, root, _rules_above(root)):
+        for path, taken in _walk_files(root, root, _read_ignore_rules_above(root)):
             if taken:
                 files.add(path.relative_to(root))
             else:
@@ -87,7 +87,7 @@ class CodePackage:
             found = path.rglob("*") if path.is_dir() else [path]
             files |= {one.relative_to(root) for one in found if one.is_file()}
         package = cls(root, tuple(sorted(files)), tuple(sorted(left_out)))
-        package._check()
+        package._check_size()
         return package
 
     @property
@@ -96,6 +96,7 @@ class CodePackage:
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
+        """Write the files into a zip archive, which is identical for identical files."""
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
                 about = zipfile.ZipInfo(path.as_posix(), _OLD)
@@ -103,7 +104,8 @@ class CodePackage:
                 about.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(about, (self.root / path).read_bytes())
 
-    def _check(self) -> None:
+    def _check_size(self) -> None:
+        """Raise `InputError` naming the largest files if the package is too large for a cluster."""
         if self.size <= MOST_BYTES:
             return
         sizes = sorted(((self.root / path).stat().st_size, path.as_posix()) for path in self.files)[::-1]
@@ -116,12 +118,12 @@ class CodePackage:
 
 
 def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
-    """Yield each file that is sent with True, and each file or folder that is left out with False."""
-    rules = [*rules, *_rules_of(folder)]
+    """Yield each file to send with True, and each file or folder to leave out with False."""
+    rules = [*rules, *_read_ignore_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         is_folder = entry.is_dir()
-        if _is_ignored(path, is_folder, rules) or (is_folder and _is_of_no_use(path)):
+        if _is_ignored(path, is_folder, rules) or (is_folder and _is_environment_or_results(path)):
             yield path, False
         elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
             yield path, False  # leave out links to outside the project, and links that would form a cycle
@@ -131,17 +133,18 @@ def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]
             yield path, True
 
 
-def _rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the ignore rules of the folders above ``root``, up to that of its Git repository."""
+def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Return the ignore rules of the folders above ``root``, up to the root of its Git repository."""
     above: list[Path] = []
     for folder in () if (root / ".git").exists() else root.parents:
         above.insert(0, folder)
         if (folder / ".git").exists():
-            return [rule for one in above for rule in _rules_of(one)]
+            return [rule for one in above for rule in _read_ignore_rules(one)]
     return []  # not in a repository
 
 
-def _rules_of(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+def _read_ignore_rules(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Return the ignore rules in a folder's ``.gitignore``; [] without such a file."""
     own = folder / ".gitignore"
     if not own.is_file():
         return []
@@ -151,16 +154,17 @@ def _rules_of(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 
 @functools.cache
-def _never() -> GitIgnoreSpec:
+def _make_rule_of_unsent_files() -> GitIgnoreSpec:
+    """Return the rule for files that are never sent, such as secrets and caches."""
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(_NEVER)
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """Return whether rules leave a path out. Of nested rule files, the innermost with a matching rule decides."""
+    """Return whether ignore rules leave a path out; the innermost rule file that matches decides."""
     end = "/" if is_folder else ""
-    if _never().match_file(path.name + end):
+    if _make_rule_of_unsent_files().match_file(path.name + end):
         return True
     for folder, spec in reversed(rules):
         verdict = spec.check_file(path.relative_to(folder).as_posix() + end).include
@@ -169,8 +173,8 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
     return False
 
 
-def _is_of_no_use(folder: Path) -> bool:
-    """Return whether a folder is a virtual environment, a sweep's results, or a folder of results."""
+def _is_environment_or_results(folder: Path) -> bool:
+    """Return whether a folder is a virtual environment, a sweep's results, or a results folder."""
     if (folder / "pyvenv.cfg").exists() or ((folder / "sweep.json").exists() and (folder / "spec.yaml").exists()):
         return True
     return folder.name == "results"
@@ -200,7 +204,7 @@ address = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """Options of `submit`: what is sent with the job, and what follows."""
+    """The options of `submit` about what is sent and what happens afterwards."""
 
     include: tuple[str, ...] = ()
     requirements: Path | None = None
@@ -208,11 +212,12 @@ class Sending:
     wait: bool = False
 
 
-def _sending(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options of `Sending` and pass them to the command as ``sending``."""
+def _with_sending_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare the options in `Sending`, and pass them to the command as ``sending``."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
+        """Collect the options and call the command."""
         taken = {}
         for field in dataclasses.fields(Sending):
             taken[field.name] = given.pop(field.name)
@@ -239,8 +244,8 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """A sweep file that was checked on this machine and runs on another."""
+class CheckedFile:
+    """A sweep file that was checked on this machine, to be run on another one."""
 
     spec: Spec
     file: Path
@@ -248,12 +253,13 @@ class Checked:
     root: Path  # the project: the current folder, or the file's folder if the file is outside it
 
     def command(self, results: str) -> list[str]:
-        """Return the arguments of ``python -m sweep`` on the other machine, which run or resume the sweep."""
+        """Return the arguments of ``python -m sweep`` that run or resume the sweep on the other machine."""
         file = self.file.resolve().relative_to(self.root).as_posix()
-        return ["run", file, "--or-resume", "--results", results, *_as_options(self.changes)]
+        return ["run", file, "--or-resume", "--results", results, *_format_options(self.changes)]
 
 
-def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
+def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
+    """Return the words of ``--set`` and ``--max-concurrent`` for these values."""
     if max_concurrent:
         at_once = ["--max-concurrent", str(max_concurrent)]
     else:
@@ -261,8 +267,8 @@ def _as_options(changes: Sequence[str], max_concurrent: int | None = None) -> li
     return [part for one in changes for part in ("--set", one)] + at_once
 
 
-def checked(file: Path, changes: Sequence[str]) -> Checked:
-    """Check a sweep file and its trainable. Raises `InputError`."""
+def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
+    """Check a sweep file and its trainable, and print notes. Raises `InputError`."""
     from sweep.runner import checking, sweep_files
 
     spec, _ = sweep_files.load_file(file, changes)
@@ -271,7 +277,7 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
         click.echo(note, err=True)
     here = Path.cwd().resolve()
     path = file.resolve()
-    return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
+    return CheckedFile(spec, file, changes, here if path.is_relative_to(here) else path.parent)
 
 
 @click.command()
@@ -287,7 +293,7 @@ def checked(file: Path, changes: Sequence[str]) -> Checked:
 @options.assignments
 @options.run_cap
 @options.max_concurrent
-@_sending
+@_with_sending_options
 @options.as_json
 @options.changes
 def submit(
@@ -305,23 +311,24 @@ def submit(
     from sweep.runner import planning, pricing, sweep_files
     from sweep.store.remote import local
 
-    asked = checked(file, changes)
+    asked = check_file(file, changes)
     spec, folders = asked.spec, sweep_files.import_folders(file)
     place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+        """Return the times of epochs from earlier sweeps in the results folder; None if this machine cannot see it."""
         there = local(place)
         if not there.is_dir():
             return None
         return pricing.find_earlier_times(there, spec.trainable, None, sample)
 
-    command = [*asked.command(place), *_as_options((), max_concurrent)]
+    command = [*asked.command(place), *_format_options((), max_concurrent)]
     if not as_json:
         basis = planning.Basis(folders=folders, timing=timing)
         click.echo(f"sweep    {spec.name}")
         click.echo("plan     " + price_line(planning.make_plan(spec, None, basis)))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
-    _send(Jobs(address), command, asked.root, about, sending, as_json=as_json)
+    _submit_job(Jobs(address), command, asked.root, about, sending, as_json=as_json)
 
 
 @click.command()
@@ -350,17 +357,17 @@ def logs(sweep: str, address: str, follow: bool, as_json: bool) -> None:
 def resume_submitted_sweep(
     sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None, as_json: bool
 ) -> None:
-    """Resume a submitted sweep on its cluster, with the code of the current folder."""
+    """Resume a submitted sweep on its cluster, with the code in the current folder."""
     jobs, job = _find_job(sweep, address)
-    command = ["resume", job.sweep, "--here", "--results", job.results, *_as_options(changes, max_concurrent)]
+    command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
     if retry_failed:
         command.append("--retry-failed")
     about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
-    _send(jobs, command, Path.cwd(), about, as_json=as_json)
+    _submit_job(jobs, command, Path.cwd(), about, as_json=as_json)
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
-    """Stop a submitted sweep so that it can be resumed; wait for its end and return a line about it."""
+    """Stop a submitted sweep so that it can be resumed; wait until it has ended, and return a line about it."""
     jobs, job = _find_job(sweep, address)
     if job.is_over:
         raise RefusedError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
@@ -368,10 +375,10 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
     return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
 
 
-def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
-    """Return the results folder of a submitted sweep and its name there; unless ``as_json``, print its job's state.
+def find_results(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
+    """Return the results folder of a submitted sweep, and its name in that folder.
 
-    Raises `InputError` if this machine cannot read the results.
+    Unless ``as_json``, also print the state of its job. Raises `InputError` if this machine cannot read the results.
     """
     from sweep.store.remote import local
 
@@ -392,8 +399,8 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
     return found, job.sweep
 
 
-def show_all(address: str, *, as_json: bool) -> None:
-    """List the sweeps that were submitted to a cluster, with the latest job of each."""
+def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
+    """Print the sweeps that were submitted to a cluster, each with its latest job."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
     from sweep.render.tables import jobs_grid, print_table
@@ -410,14 +417,14 @@ def show_all(address: str, *, as_json: bool) -> None:
 
 
 def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
-    """Return the cluster's jobs and the job of a sweep. Raises `InputError` if it has none."""
+    """Return the cluster's jobs, and the job of a sweep. Raises `InputError` if the sweep has none."""
     from sweep.backends.ray_tune.jobs import Jobs
 
     jobs = Jobs(address)
     return jobs, jobs.find(sweep)
 
 
-def _send(
+def _submit_job(
     jobs: Jobs,
     command: Sequence[str],
     root: Path,
@@ -426,7 +433,8 @@ def _send(
     *,
     as_json: bool,
 ) -> None:
-    package = CodePackage.of(root, sending.include)
+    """Pack the code, submit the job to the cluster, and print it; with ``--wait``, follow it to its end."""
+    package = CodePackage.collect(root, sending.include)
     if not as_json:
         click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
         if package.left_out:
@@ -454,6 +462,7 @@ def _send(
 
 
 def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, state: str | None) -> None:
+    """Print the document of a submitted sweep."""
     from sweep.documents.shapes import SubmittedDocument
     from sweep.render import document
 
@@ -473,7 +482,7 @@ def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, s
 
 
 def _wait_for_end(jobs: Jobs, job: str) -> str:
-    """Return the state in which a job has ended. Ctrl-C leaves it running."""
+    """Wait until a job has ended and return its state. Ctrl-C leaves the job running."""
     try:
         return jobs.wait(job).state
     except KeyboardInterrupt:
@@ -481,7 +490,7 @@ def _wait_for_end(jobs: Jobs, job: str) -> str:
 
 
 def _follow(jobs: Jobs, job: str) -> None:
-    """Print a job's output until it ends, then exit with the code that belongs to its final state."""
+    """Print a job's output until it ends, then exit with the code of its final state."""
     try:
         for text in jobs.follow(job):
             click.echo(printable(text), nl=False)
@@ -493,6 +502,7 @@ def _follow(jobs: Jobs, job: str) -> None:
 
 
 def _check_results_place(results: str) -> str:
+    """Return a URL or an absolute path. Raises `InputError` for a relative path."""
     from sweep.store.object_store import check_url, is_url
 
     if is_url(results):
@@ -504,6 +514,7 @@ def _check_results_place(results: str) -> str:
 
 
 def _read_requirements(requirements: Path | None) -> list[str]:
+    """Return the packages in a requirements file; [] without one."""
     if requirements is None:
         return []
     try:

@@ -1,4 +1,4 @@
-"""``wait``: wait until a sweep is finished, has a verdict, so many trials, or a score."""
+"""``wait``: wait until a sweep is finished, has a verdict, a number of trials, or a score."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wait(sweep: str, results: Path, until: str, timeout: float | None, interval:
 
 
 def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -> tuple[Problem | None, int]:
-    """Return why the condition was not reached, or None, and the exit code."""
+    """Return why the condition was not reached (None if it was), and the exit code."""
     from sweep.errors import Problem
 
     name = sweep.folder.name
@@ -78,6 +78,7 @@ def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -
 def _print_document(
     sweep: ResumableSweep, condition: Condition, waited: Waited, problem: Problem | None, code: int
 ) -> None:
+    """Print the document of `wait`."""
     from sweep.analysis.verdict import summarize_sweep
     from sweep.documents import mistakes, shapes
     from sweep.render import document

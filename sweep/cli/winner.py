@@ -73,6 +73,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 
 
 def _parse_epoch(epoch: str) -> Which:
+    """Parse ``--epoch``: a number, best or last. Raises InputError."""
     words: dict[str, Literal["best", "last"]] = {"best": "best", "last": "last"}
     if epoch.isdecimal():
         return int(epoch)
@@ -82,6 +83,7 @@ def _parse_epoch(epoch: str) -> Which:
 
 
 def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
+    """Print the best configurations and the answer, as text or as JSON, and what was exported."""
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
 
@@ -98,6 +100,7 @@ def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_js
 
 
 def _describe_export(winner: Winner, objective: str) -> list[str]:
+    """Return the lines on an exported model and its checks."""
     files = [*winner.exported.files.values()]
     if (winner.folder / "checkpoint").is_dir():
         files.append("checkpoint")

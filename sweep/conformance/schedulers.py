@@ -1,4 +1,4 @@
-"""The requirements on every scheduler (`sweep.schedulers.Scheduler`), as tests."""
+"""Tests that every scheduler (`sweep.schedulers.Scheduler`) must pass."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ Verdicts: TypeAlias = dict[tuple[int, int], str | None]
 
 
 def report(trial: int, epoch: int, value: float) -> EpochReported:
+    """Return the report of one epoch."""
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
@@ -47,6 +48,7 @@ class SchedulerConformance(ABC):
         """Return the scheduler under test."""
 
     def build(self, epochs: int = EPOCHS) -> Scheduler:
+        """Create the scheduler for a metric to be minimized."""
         return self.make(Objective("m", "minimize"), epochs)
 
     def test_decision_epochs_ascend_and_are_before_the_last(self) -> None:
@@ -109,7 +111,7 @@ class SchedulerConformance(ABC):
 
 
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
-    """Return the events of a search with one worker whose trials may pause; remaining paused trials end as pruned."""
+    """Return the events of a search with one worker whose trials may pause; those left paused are pruned."""
     return _Search(scheduler, trials, value).run()
 
 
@@ -138,7 +140,7 @@ class _Search:
             self._train(trial)
 
     def _next_trial(self) -> int | None:
-        """Return a paused trial that may resume, else a new one, else the one that the scheduler resumes at the end."""
+        """Return the next trial: a paused one that may resume, else a new one, else the one to resume at the end."""
         for paused in self._paused:
             if self._pausing.holds(paused) is None:
                 return paused
@@ -146,7 +148,7 @@ class _Search:
             return self._pausing.last()
         trial = len(self._epochs)
         self._epochs[trial] = 0
-        self._tell(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
+        self._observe(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
         return trial
 
     def _train(self, trial: int) -> None:
@@ -154,27 +156,29 @@ class _Search:
         while True:
             self._epochs[trial] += 1
             epoch = self._epochs[trial]
-            self._tell(report(trial, epoch, self._value(trial, epoch)))
+            self._observe(report(trial, epoch, self._value(trial, epoch)))
             if epoch == EPOCHS:
-                return self._end(trial, Status.COMPLETED)
+                return self._end_trial(trial, Status.COMPLETED)
             if not math.isfinite(self._value(trial, epoch)):
-                return self._end(trial, Status.DIVERGED)
+                return self._end_trial(trial, Status.DIVERGED)
             reason = self._pausing.holds(trial)
             if reason is not None:
                 self._paused.append(trial)
-                return self._end(trial, Status.INTERRUPTED, reason, waits=True)
+                return self._end_trial(trial, Status.INTERRUPTED, reason, waits=True)
 
     def _drop_paused(self) -> None:
         """End the remaining paused trials as pruned."""
         for trial, reason in self._pausing.dropped(rest=True).items():
             self._paused.remove(trial)
-            self._end(trial, Status.PRUNED, reason, waits=True)
+            self._end_trial(trial, Status.PRUNED, reason, waits=True)
         assert not self._paused, "those that are left wait for ever"
 
-    def _end(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
-        self._tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
+    def _end_trial(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
+        """End or interrupt a trial."""
+        self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
-    def _tell(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
+        """Add an event to the log, and let the scheduler observe it."""
         self._log.append(event)
         self._scheduler.observe(event)
 
@@ -229,7 +233,7 @@ class PausingConformance(SchedulerConformance):
         assert reasons
         assert all(reason and "\n" not in reason for reason in reasons)
 
-    def test_whoever_observes_the_same_events_says_the_same(self) -> None:
+    def test_the_same_events_give_the_same_answers(self) -> None:
         log = search(self.build(), 16, self.values(2))
         asked_often = self.build()
         for place, event in enumerate(log):
@@ -244,7 +248,7 @@ class PausingConformance(SchedulerConformance):
             assert asked_often.dropped(rest=False) == fresh.dropped(rest=False)
             assert asked_often.dropped(rest=True) == fresh.dropped(rest=True)
 
-    def test_who_has_ended_or_never_begun_is_not_held(self) -> None:
+    def test_a_trial_that_has_ended_or_not_begun_does_not_wait(self) -> None:
         scheduler = self.build()
         search(scheduler, 16, self.values(3))
         assert isinstance(scheduler, Pausing)

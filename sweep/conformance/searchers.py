@@ -1,4 +1,4 @@
-"""The requirements on every searcher (`sweep.searchers.Searcher`), as tests, with logs for them."""
+"""Tests that every searcher (`sweep.searchers.Searcher`) must pass, and functions that create logs for them."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
 
 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
-    """Run up to ``count`` trials one after the other; return the log."""
+    """Run up to ``count`` trials one after another with a searcher; return the log."""
     return drive_on(searcher, 0, count, outcome)
 
 
 def drive_on(
     searcher: Searcher, first: int, count: int, outcome: Callable[[int, Params], Iterable[Event]]
 ) -> list[Event]:
-    """Run up to ``count`` trials from number ``first`` on; return their log."""
+    """Run up to ``count`` trials, numbered from ``first``, with a searcher; return their log."""
     log: list[Event] = []
     for number in range(first, first + count):
         params = searcher.suggest(number)
@@ -102,7 +102,7 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return a trial whose status varies with its number; most trials are completed."""
+    """Return the events of a trial whose status depends on its number; most trials are completed."""
     if number % 3 == 2:
         status = STATES[number % 6]
     else:
@@ -112,6 +112,7 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
 
 
 def assert_belongs(params: Params, space: Space) -> None:
+    """Assert that a configuration lies in the space, with exactly the parameters that apply."""
     assert space.violated(params) == []
     for parameter in space.parameters:
         assert (parameter.name in params) == parameter.applies(params)
@@ -127,6 +128,7 @@ class SearcherConformance(ABC):
         """Return the searcher under test."""
 
     def build(self, space: Space) -> Searcher:
+        """Create the searcher for one metric and seed 0."""
         return self.make(space, LOSS, 0)
 
     def test_the_same_seed_and_history_give_the_same_suggestions(self) -> None:
@@ -239,7 +241,7 @@ class SearcherConformance(ABC):
                 tried.append(key(event.params))
         assert sorted(tried) == sorted(key(point) for point in GROWN.points())
 
-    def test_what_foresees_suggests_the_same_in_any_order(self) -> None:
+    def test_a_searcher_that_foresees_suggests_the_same_in_any_order(self) -> None:
         one = self.build(SPACE)
         other = self.build(SPACE)
         if one.foresees:

@@ -113,7 +113,7 @@ def check_keras(host: Host, tensorflow: TensorFlow | ProbeFailure) -> Iterator[F
     if legacy:
         found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
         yield Finding("keras", Severity.ERROR, found, "unset TF_USE_LEGACY_KERAS")
-    if found := keras_backend.misfit(tensorflow.backend):
+    if found := keras_backend.explain_wrong_backend(tensorflow.backend):
         if tensorflow.keras_error:
             detail = f": {tensorflow.keras_error}"
         else:

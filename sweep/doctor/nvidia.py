@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of the GPUs, by the documented output of nvidia-smi."""
+"""Reads the state of the GPUs from the documented output of nvidia-smi."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Nvidia:
 
 
 def gather_gpus(run: Run) -> Nvidia:
-    """Query nvidia-smi; without that program, return no GPUs and no failure."""
+    """Run nvidia-smi and return the GPUs; without that program, no GPUs and no failure."""
     fields = list(FIELDS)
     while True:
         ran = run(["nvidia-smi", f"--query-gpu={','.join(fields)}", FORMAT], TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Questions to TensorFlow and Ray, which are asked in separate processes."""
+"""Asks TensorFlow and Ray about devices and clusters, in separate processes, which may fail or hang."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MemoryShareResult:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailure:
-    """A probe without an answer; ``todo`` is advice, if the cause is known."""
+    """The failure of a probe; ``todo`` is advice, if the cause is known."""
 
     reason: str
     todo: str = ""
@@ -80,7 +80,7 @@ class NodePairResult:
 
 
 def probe_tensorflow(run: Run, timeout_s: float) -> TensorFlow | ProbeFailure:
-    """Query the versions of TensorFlow and the devices it sees."""
+    """Return the versions of TensorFlow and Keras, and the GPUs that TensorFlow can use."""
     ran, answer = _run_probe(run, timeout_s, MODULE, "describe")
     if isinstance(answer, ProbeFailure):
         return answer
@@ -107,7 +107,7 @@ def _read_capability(gpu: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeFailure:
-    """Run computations on one device."""
+    """Run computations on one device and return the results."""
     ran, answer = _run_probe(run, timeout_s, MODULE, "device", name)
     if isinstance(answer, ProbeFailure):
         return answer
@@ -118,7 +118,7 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
 
 
 def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
-    """Train on ``count`` devices together."""
+    """Train on ``count`` devices together and return the results."""
     _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):
         return answer
@@ -126,7 +126,7 @@ def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -
 
 
 def probe_memory_share(run: Run, timeout_s: float) -> MemoryShareResult | ProbeFailure:
-    """Run a process that may use a quarter of the first GPU and asks for more."""
+    """Return whether a process that may use a quarter of the first GPU's memory is kept within it."""
     _, answer = _run_probe(run, timeout_s, MODULE, "share")
     if isinstance(answer, ProbeFailure):
         return answer
@@ -142,7 +142,7 @@ def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
 
 
 def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
-    """Query the resources of the Ray cluster at an address."""
+    """Return the resources of the Ray cluster at an address."""
     ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
@@ -157,7 +157,7 @@ def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | Probe
 def probe_node_pairs(
     run: Run, timeout_s: float, address: str, most_s: float
 ) -> tuple[NodePairResult, ...] | ProbeFailure:
-    """Run a sum on pairs of nodes of a cluster; empty if it has only one node.
+    """Compute a sum on pairs of nodes of a cluster; return an empty tuple if it has only one node.
 
     Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
     """

@@ -1,4 +1,4 @@
-"""Runs commands for the doctor in processes of their own; they may fail, abort or hang."""
+"""Runs programs for the doctor in separate processes, because they may fail, abort or hang."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommandResult:
 
     @property
     def reason(self) -> str:
-        """Why it gave no answer, in one line: how it ended, during which step, and its last relevant line of output."""
+        """Why the program gave no answer, in one line: how it ended, in which step, and its last relevant output."""
         if self.code is None:
             how = "no answer in time"
         elif self.code < 0:
@@ -51,7 +51,10 @@ class CommandResult:
         return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
 
     def logged(self, pattern: str) -> str | None:
-        """Return the last line of its log that matches, without time, process and source file; None if none does."""
+        """Return the last line of the log that matches a pattern, without time, process and source file.
+
+        Return None if no line matches.
+        """
         lines = []
         for line in self.err.splitlines():
             if re.search(pattern, line, re.IGNORECASE):
@@ -66,7 +69,7 @@ Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]
 
 
 def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
-    """Run a program in its own session, which is killed as a whole after the timeout."""
+    """Run a program and return its result; after the timeout, kill it with all processes that it has started."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
     try:
         process = subprocess.Popen(

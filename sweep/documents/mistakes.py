@@ -1,4 +1,4 @@
-"""The document that a command prints with ``--json`` when it fails. It imports nothing heavy."""
+"""The document that a command prints with ``--json`` when it fails. Imports no large package."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def make_schema(title: str, kind: Any) -> Json:
 
 
 def _make_schema(kind: Any, definitions: dict[str, Json]) -> Json:
-    """Return the schema of a type; add those of classes to the definitions."""
+    """Return the schema of a type; add the schemas of classes in it to ``definitions``."""
     if kind is float:
         definitions["number"] = NUMBER
         return {"$ref": "#/$defs/number"}
@@ -155,7 +155,7 @@ def _describe_record(kind: type, definitions: dict[str, Json]) -> Json:
 
 
 def _list_keys(kind: Any) -> list[tuple[str, str, bool]]:
-    """Return the key, the name and whether there is a default, for each field of a class."""
+    """Return, for each field of a class, the key, the name of the attribute, and whether there is a default."""
     if issubclass(kind, msgspec.Struct):
         found = []
         for field in msgspec.structs.fields(kind):

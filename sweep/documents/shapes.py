@@ -40,7 +40,10 @@ Extended = TypeVar("Extended", bound=Document)
 
 
 def extend(kind: type[Extended], base: object, **more: Any) -> Extended:
-    """Return a document with the fields of ``base``, whose class ``kind`` derives from, and further ones."""
+    """Return a document of class ``kind`` with the fields of ``base`` and further ones.
+
+    ``kind`` must be derived from the class of ``base``.
+    """
     known: dict[str, Any] = {field.name: getattr(base, field.name) for field in fields(base)}  # type: ignore[arg-type]  # a dataclass
     return kind(**known, **more)
 
@@ -198,7 +201,7 @@ class ChangedKey:
 
 
 def describe_difference(difference: Difference) -> ChangedKey:
-    """Return a difference as documents have it."""
+    """Return a changed key in the form that documents have."""
     return ChangedKey(key=difference.path, before=difference.before, after=difference.after)
 
 

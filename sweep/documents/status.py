@@ -34,7 +34,7 @@ def describe_status(sweep: ResumableSweep, *, with_trials: bool = False) -> Stat
         written=written,
         rungs=tuple(rung_ranks.measure_folder(folder)),
         each=read_sweep(folder).trials if with_trials else None,
-        expected_gain=_expected_gain(sweep),
+        expected_gain=_find_expected_gain(sweep),
     )
 
 
@@ -49,8 +49,8 @@ def count_all_trials(sweep: ResumableSweep) -> int | None:
     return present.all_trials
 
 
-def _expected_gain(sweep: ResumableSweep) -> ExpectedGain | None:
-    """Return what the next configurations of a sweep promise; None if it does not ask, or too little is known."""
+def _find_expected_gain(sweep: ResumableSweep) -> ExpectedGain | None:
+    """Return the gain that the next configurations promise; None if it is not asked for, or if it is unknown."""
     when = sweep.spec.stop_when
     if when is None or not when.asks_for_gain:
         return None

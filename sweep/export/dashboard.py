@@ -33,7 +33,7 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without asking the network for this machine's name."""
+        """Bind the socket without asking the network for this machine's name."""
         socketserver.TCPServer.server_bind(self)
         self.server_name = HOST
         self.server_port = self.server_address[1]
@@ -46,8 +46,10 @@ class Server(socketserver.ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
+    """Handles requests without writing a line for each."""
+
     def log_message(self, format: str, *args: object) -> None:
-        """Write no line for a request: the terminal shows only the address of the dashboard."""
+        """Write nothing, because the terminal shows only the address of the dashboard."""
 
 
 def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
@@ -69,18 +71,19 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"
         ) from error
-    server.set_app(_guard_app(library.wsgi(WatchedStudies(sweeps))))
+    server.set_app(_guard_application(library.wsgi(WatchedStudies(sweeps))))
     return server
 
 
-def _guard_app(app: WSGIApplication) -> WSGIApplication:
-    """Allow only reading, and only requests addressed to this machine's own names.
+def _guard_application(app: WSGIApplication) -> WSGIApplication:
+    """Wrap an application so that it answers only requests that read, sent to one of this machine's own names.
 
     A foreign web page can let its host name resolve to this machine, and the browser then lets it read the answers (DNS
     rebinding); the request still carries that host name. The port is not checked, because it may be forwarded.
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Refuse a request, or pass it to the application."""
         if environ.get("HTTP_HOST", "").lower().partition(":")[0] not in _NAMES:
             reason = f"This dashboard answers to {' and '.join(_NAMES)} alone."
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):

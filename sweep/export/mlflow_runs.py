@@ -58,7 +58,7 @@ def make_local_uri(target: Path) -> str:
 
 
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
-    """Bring the runs at a tracking URI up to date with the sweep.
+    """Create or update the runs of a sweep at a tracking URI.
 
     Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
     """
@@ -87,6 +87,8 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
 
 
 class _Export:
+    """One export of a sweep to an experiment of MLflow."""
+
     def __init__(self, client: Any, experiment: str, sweep: SweepState) -> None:
         self._client = client
         self._experiment = experiment
@@ -100,6 +102,7 @@ class _Export:
         self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
     def export_all(self) -> ExportResult:
+        """Export the sweep and all trials that are new or have changed."""
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
         new = unchanged = 0
@@ -116,7 +119,7 @@ class _Export:
         return ExportResult(new, unchanged, {name: safe for name, safe in safe_names.items() if name != safe})
 
     def _find_runs(self) -> dict[str, Any]:
-        """Return the runs of an earlier export by trial number, as text; "" is the run of the sweep."""
+        """Return the runs of an earlier export by trial number as text; the key "" is the run of the sweep."""
         by_trial: dict[str, Any] = {}
         token = None
         while True:
@@ -158,6 +161,7 @@ class _Export:
         return run_id
 
     def _write_trial(self, run: ExportedTrial, parent: str) -> None:
+        """Create the run of a trial."""
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -188,11 +192,12 @@ class _Export:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
     def _get_status(self, run: ExportedTrial) -> str:
-        """Return a trial's status in MLflow; a running trial without a driver counts as scheduled."""
+        """Return a trial's status in MLflow; a running trial of a sweep that is not running counts as interrupted."""
         is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
         return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
 
     def _describe_state(self, run: ExportedTrial) -> str:
+        """Return a text that changes whenever the trial continues."""
         return f"{run.trial.status.value} {run.trial.epochs} {self._get_status(run)}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
@@ -208,6 +213,7 @@ class _Export:
 
 
 def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
+    """Return the id of the sweep's experiment, creating it if necessary. Raises InputError if it was deleted."""
     experiment = client.get_experiment_by_name(sweep.name)
     if experiment is None:
         artifacts = None
@@ -221,12 +227,12 @@ def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
 
 
 def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
-    """Map names to names that MLflow allows: allowed characters only, and unchanged when normalized as a path."""
+    """Map names to names that MLflow allows: with allowed characters, and not changed when normalized as a path."""
     return make_allowed_names(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
 def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
-    """Return the tags that MLflow reserves for provenance, and the versions."""
+    """Return MLflow's tags for the code and the commit, and tags with the versions."""
     tags = {"mlflow.source.type": "LOCAL"}
     match info.spec:
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:

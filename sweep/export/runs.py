@@ -1,4 +1,4 @@
-"""Access to a sweep trial by trial with all epochs, as experiment trackers need it, and CSV export."""
+"""Reads a sweep trial by trial with all epochs, as experiment trackers need it; also exports CSV files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class ExportedTrial:
-    """One trial with its epochs."""
+    """A trial with its epochs, as it is exported."""
 
     trial: Trial
     params: Params
@@ -68,7 +68,7 @@ class ExportedTrial:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """The present state of one sweep."""
+    """The present state of a sweep, to be exported."""
 
     sweep: Sweep
     info: SweepInfo
@@ -85,7 +85,7 @@ class SweepState:
         return rank([self.sweep])
 
     def runs(self) -> Iterator[ExportedTrial]:
-        """Yield all trials by number, built one at a time because there may be many."""
+        """Yield all trials by number; they are read one at a time, because there may be many."""
         read = self.tables
         times = reading.read_columns(read.trials, ("started_at", "ended_at"))
         facts = reading.read_columns(read.trials, _FACTS)
@@ -97,7 +97,7 @@ class SweepState:
                 started.timestamp(),
                 None if ended is None else ended.timestamp(),
                 {name: column[row] for name, column in facts.items() if column[row] is not None},
-                epochs.of(trial.trial),
+                epochs.read(trial.trial),
             )
 
 
@@ -112,7 +112,7 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
 
 
 def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
-    """Map each name to one in which no character matches ``pattern``; clashes of changed names are numbered."""
+    """Map names to names in which no character matches ``pattern``; changed names that clash get a number."""
     taken = set()
     for name in names:
         if 0 < len(name) <= longest and not re.search(pattern, name):
@@ -146,7 +146,7 @@ def name_scalars(metrics: pa.Table) -> dict[str, str]:
 
 
 class _Epochs:
-    """The table of metrics, split by trial."""
+    """The table of metrics, to be read trial by trial."""
 
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics
@@ -155,7 +155,8 @@ class _Epochs:
         self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
         self._names = name_scalars(read.metrics)
 
-    def of(self, trial: int) -> list[Epoch]:
+    def read(self, trial: int) -> list[Epoch]:
+        """Return the epochs of a trial."""
         if trial not in self._rows:
             return []
         start, end = self._rows[trial]

@@ -35,21 +35,21 @@ _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def import_events() -> ModuleType:
-    """Return the module that makes events. Raises `InputError` if TensorBoard is not installed."""
+    """Return the module that encodes events. Raises `InputError` if TensorBoard is not installed."""
     runs.import_extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
     return runs.import_extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
 @dataclass(slots=True)
 class _Written:
-    """The state of one trial's file."""
+    """The size of one trial's event file, and where the record of its end begins."""
 
     size: int = 0
     end: int | None = None  # offset of the record of the trial's end, which is removed if the trial continues
 
 
 class EventFiles:
-    """The event files of one sweep. Not for several threads or processes at once."""
+    """The event files of one sweep. Only one thread and one process may use them at a time."""
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
         self._events = import_events()
@@ -61,10 +61,11 @@ class EventFiles:
         self._folds = info.folds
         self._trials_each = info.first_repeats * (info.folds or 1)
         self._lock = _lock_target(target)
-        self._begin()
-        self._load()
+        self._reset_state()
+        self._restore_state()
 
-    def _begin(self) -> None:
+    def _reset_state(self) -> None:
+        """Reset the state to that of a sweep without files."""
         self._log_bytes, self._mark = 0, ""
         self._ledger = Ledger(keep_epochs=False)
         self._numbering = Numbering(trials_each=self._trials_each)
@@ -74,11 +75,11 @@ class EventFiles:
         self._touched: set[int] = set()  # files that this process has truncated to their recorded size
 
     def close(self) -> None:
-        """Release the lock on these files."""
+        """Release the lock on the event files."""
         self._lock.close()
 
     def update(self) -> int:
-        """Bring the files up to date with the log; return the number of trials in them. Raises `StoreError`."""
+        """Write the new events of the log to the files; return the number of trials. Raises `StoreError`."""
         path = self._sweep.log
         if path.exists():
             if log.was_replaced(path, self._log_bytes, self._mark):
@@ -89,13 +90,13 @@ class EventFiles:
                 before = self._log_bytes
                 self._log_bytes = end
                 if end // FLUSH_BYTES > before // FLUSH_BYTES:
-                    self._flush()
-            self._flush()
-            self._save()
+                    self._write_pending()
+            self._write_pending()
+            self._save_state()
         return len(self._trials)
 
-    def _load(self) -> None:
-        """Continue where an earlier process has stopped; start over if the files do not match its record."""
+    def _restore_state(self) -> None:
+        """Restore the state of an earlier process; start over if the files do not match it."""
         state = self._target / "written.json"
         try:
             known = json.loads(state.read_bytes())
@@ -122,12 +123,14 @@ class EventFiles:
             self._start_over()
 
     def _start_over(self) -> None:
-        self._begin()
+        """Delete all event files and reset the state."""
+        self._reset_state()
         with storing(self._target):
             for path in [*self._target.glob(f"*/{_PATTERN}"), *self._target.glob(_PATTERN)]:
                 path.unlink()
 
-    def _save(self) -> None:
+    def _save_state(self) -> None:
+        """Write down how far the files follow the log."""
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:
             return
@@ -143,9 +146,11 @@ class EventFiles:
             path.write_text(json.dumps(known), encoding="utf-8")
 
     def _follow_numbering(self, change: Change) -> None:
+        """Update the numbers of configurations after a change."""
         self._numbering = follow_numbering(self._numbering, change, self._ledger.trials.values(), self._folds)
 
     def _process_change(self, change: Change) -> None:
+        """Add the events for a change of a trial to its file."""
         match change:
             case Started(trial, start):
                 self._trials[trial.number] = _Written()
@@ -153,31 +158,31 @@ class EventFiles:
                     group = trial.role.value
                 else:
                     group = f"{self._numbering.find(trial.place).configuration:05d}"
-                self._append(trial.number, self._events.encode_start(start, self._hparams, group))
+                self._append_records(trial.number, self._events.encode_start(start, self._hparams, group))
             case Reported(trial, report):
-                self._append(trial.number, self._events.encode_epoch(report))
+                self._append_records(trial.number, self._events.encode_epoch(report))
                 self._announce_metrics([*report.metrics])
             case Ended(trial, end):
                 self._trials[trial.number].end = self._trials[trial.number].size
-                self._append(trial.number, self._events.encode_end(end, trial.epoch))
+                self._append_records(trial.number, self._events.encode_end(end, trial.epoch))
             case Reopened(trial):  # remove the record of its end
-                self._flush()
+                self._write_pending()
                 one = self._trials[trial.number]
                 one.size, one.end = one.end or one.size, None
                 self._touched.discard(trial.number)
 
     @property
-    def _get_first_start(self) -> TrialStarted:
+    def _first_start(self) -> TrialStarted:
         return next(iter(self._ledger.trials.values())).start
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:
         if self._domains is None:
-            return dict.fromkeys(self._get_first_start.params)
+            return dict.fromkeys(self._first_start.params)
         return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
-        """Announce new metrics to the HParams tab."""
+        """Write new metrics into the file of the HParams tab."""
         new = []
         for metric in metrics:
             if metric not in self._metrics:
@@ -189,17 +194,18 @@ class EventFiles:
             objectives.append(metric)
         self._metrics = list(dict.fromkeys([*objectives, *self._metrics, *new]))
         content = self._events.encode_experiment(
-            self._hparams, self._get_first_start.params, self._metrics, self._get_first_start.time
+            self._hparams, self._first_start.params, self._metrics, self._first_start.time
         )
         with replacing(self._target / _FILE.format(0)) as path:
             path.write_bytes(content)
 
-    def _append(self, trial: int, content: bytes) -> None:
+    def _append_records(self, trial: int, content: bytes) -> None:
+        """Add records to a trial's file, to be written later."""
         self._pending.setdefault(trial, bytearray()).extend(content)
         self._trials[trial].size += len(content)
 
-    def _flush(self) -> None:
-        """Write the pending events to their files."""
+    def _write_pending(self) -> None:
+        """Write the pending records to their files."""
         for trial, content in self._pending.items():
             path = self._get_path(trial)
             with storing(path):
@@ -234,6 +240,7 @@ class LiveEventFiles(Follower):
         self._events.update()
 
     def drop(self) -> None:
+        """Release the event files after an error, to open them again at the next update."""
         if self._events is not None:
             self._events.close()
         self._events = None
@@ -242,7 +249,7 @@ class LiveEventFiles(Follower):
 def _lock_target(target: Path) -> IO[bytes]:
     """Return an open file whose lock makes this process the only writer.
 
-    Raises `RefusedError` if another process holds the lock. On systems without locks, only the file is opened.
+    Raises `RefusedError` if another process holds the lock. On systems without locks, the file is only opened.
     """
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)

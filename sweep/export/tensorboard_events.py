@@ -1,6 +1,6 @@
-"""TensorBoard records as bytes: scalars by epoch, and sessions of its HParams tab.
+"""Encodes TensorBoard records as bytes: scalars by epoch, and the sessions of the HParams tab.
 
-The only module that knows the package; it imports no part that would import TensorFlow.
+This is the only module that uses TensorBoard, and it imports no part of it that would import TensorFlow.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STATUS = {
 def encode_experiment(
     domains: Mapping[str, Domain | None], example: Params, metrics: Sequence[str], started: float
 ) -> bytes:
-    """Return the file that declares parameters with their types, and metrics.
+    """Return the content of the file that declares the metrics and the parameters with their types.
 
     ``domains`` are those of the sweep file, and ``example`` has the parameters of some trial, for those without a
     domain. ``started`` is the time of the first trial, in seconds since 1970.
@@ -51,7 +51,7 @@ def encode_experiment(
 
 
 def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
-    """Return the start of a trial's file: its parameters."""
+    """Return the first records of a trial's file, with its parameters."""
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
@@ -63,7 +63,7 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
 
 
 def encode_epoch(event: EpochReported) -> bytes:
-    """Return the scalars of one epoch as TensorBoard records; values other than metrics get the prefix ``run/``."""
+    """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -103,6 +103,7 @@ def _encode_event(time: float, step: int, values: Iterable[Any]) -> bytes:
 
 
 def _frame_record(event: Any) -> bytes:
+    """Return an event as a record with length and checksums."""
     file = io.BytesIO()
     RecordWriter(file).write(event.SerializeToString(deterministic=True))
     return file.getvalue()
@@ -131,7 +132,7 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
 
 
 def _choose_type(domain: Domain | None, example: Value) -> int:
-    """Return the HParams type that fits all values of the domain: number, boolean, or else text."""
+    """Return the type in the HParams tab that all values of a domain have: number, boolean, or otherwise text."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
     if isinstance(domain, Categorical):
@@ -153,7 +154,7 @@ def _set_value(target: struct_pb2.Value, value: Value, kind: int) -> None:
 
 
 def _float32(number: float) -> float:
-    """Return a number as TensorBoard stores it; numbers too large for 32 bits become infinite."""
+    """Return a number as TensorBoard stores it: numbers too large for 32 bits become infinite."""
     if not math.isfinite(number) or abs(number) < 3.4e38:
         return number
     return math.copysign(math.inf, number)

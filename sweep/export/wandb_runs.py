@@ -56,7 +56,7 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
 
 
 def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
-    """Write one run's folder. An identical run is left as it is, and with it the mark that it was synced."""
+    """Write the folder of one run. An identical run of an earlier export is kept, with the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
@@ -68,12 +68,12 @@ def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def make_run_id(sweep: SweepState, trial: int) -> str:
-    """Return an id that is unique to this trial of this sweep and the same in every export."""
+    """Return an id that belongs to this trial of this sweep only, and is the same in every export."""
     return f"{sweep.identity}-{trial:05d}"
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
-    """Encode records as a W&B file: split at block ends, each part with length, type and checksum."""
+    """Encode records as a W&B file: split at the ends of blocks, each part with length, type and checksum."""
     out = bytearray(MAGIC)
     for record in records:
         rest = memoryview(record)
@@ -97,7 +97,7 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
 
 
 def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
-    """Yield the records that wandb itself would have written for a run."""
+    """Yield the records that wandb itself would write for a run."""
     number = 0
 
     def numbered(**content: Any) -> Any:
@@ -151,7 +151,7 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
 
 
 def _summarize_run(run: ExportedTrial) -> dict[str, object]:
-    """Return the last and the best value of each metric, and the trial's outcome."""
+    """Return the last and the best value of each metric, and how the trial ended."""
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
@@ -166,7 +166,7 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
 
 
 def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
-    """Return the parameters, and other facts about the trial under ``sweep``."""
+    """Return the parameters, and under the key ``sweep`` other facts about the trial."""
     trial = run.trial
     own: Mapping[str, object] = {
         "name": sweep.name,

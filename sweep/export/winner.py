@@ -1,4 +1,4 @@
-"""Exports a trial as a folder: verified model files, a sweep file that trains it again, and a model card."""
+"""Exports a trial into a folder: verified model files, a sweep file that trains the trial again, and a model card."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~]")
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """The facts in a model card."""
+    """The facts that a model card shows."""
 
     kept: KeptCheckpoint
     ranking: Ranking
@@ -43,7 +43,7 @@ class CardFacts:
 
 
 def format_card(facts: CardFacts) -> str:
-    """Return the model card in Markdown; names and values are escaped so that they format nothing."""
+    """Return the model card in Markdown; names and values are escaped so that they do not format anything."""
     kept = facts.kept
     parts = [
         _format_front_matter(facts),
@@ -300,7 +300,7 @@ def _format_code(value: str) -> str:
 
 
 def _choose_fence(value: str, fence: str) -> str:
-    """Return a fence that is long enough not to occur in the text."""
+    """Return a Markdown fence, long enough not to occur in the text."""
     while fence in value:
         fence += "`"
     return fence
@@ -320,7 +320,7 @@ LONGEST = 80  # maximum number of characters of the sweep's name in the file's n
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """An export, and the results of its checks."""
+    """An exported trial, and the results of its checks."""
 
     folder: Path
     sweep: str
@@ -338,7 +338,7 @@ def export_winner(
     epoch: Which = "last",
     formats: Sequence[str] = DEFAULT,
 ) -> Winner:
-    """Export a trial's model, by default the best one's, into a new folder; a failed export leaves nothing behind.
+    """Export the model of a trial, by default the best one, into a new folder; a failed export leaves nothing behind.
 
     Each format is loaded in a fresh process, whose predictions must equal those of the trial's model. That model must
     reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
@@ -357,7 +357,7 @@ def export_winner(
 
 
 def check_export(target: Path, formats: Sequence[str]) -> None:
-    """Raise `InputError` if the folder exists or a format is unknown. Called before anything is imported."""
+    """Raise `InputError` if the folder exists or a format is unknown. Called first, before any slow import."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         if unknown:
@@ -421,9 +421,9 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
 
 
 def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
-    """Compare the model's metrics with the log.
+    """Compare the model's metrics with those in the log. Raises InputError if they differ.
 
-    A difference is an error, or a note if it was trained on other devices.
+    If the trial was trained on other devices, a difference is only added to ``notes``.
     """
     wrong = []
     for name, value in exported.metrics.items():
@@ -447,7 +447,7 @@ def _are_close(a: float, b: float) -> bool:
 
 
 def _format_sweep_file(restored: Restored) -> str:
-    """Return the trial as a sweep file for one trial; running it reproduces the numbers."""
+    """Return a sweep file for this trial alone; running it reproduces the numbers."""
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
@@ -480,5 +480,5 @@ def _format_sweep_file(restored: Restored) -> str:
         comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
     folds = None if fold is None else spec.folds
-    keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, folds)
-    return resolved.file_text(keys, [*comments, *restored.notes])
+    keys = resolved.make_trial_file(spec, kept.started.params, kept.started.seed, name, folds)
+    return resolved.format_sweep_file(keys, [*comments, *restored.notes])

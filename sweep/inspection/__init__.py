@@ -1,7 +1,7 @@
-"""What a trainable's source says without running it: its module and all that it imports except the standard library.
+"""Reads the source of a trainable without running it: its module and all modules that it imports.
 
-Importing the trainable would import TensorFlow. So `plan`, and every check before the first epoch, read the syntax
-trees.
+The standard library is left out. Importing the trainable would import TensorFlow, so `plan` and all checks before the
+first epoch read the syntax trees instead.
 """
 
 from sweep.inspection.dependencies import get_import_target

@@ -1,7 +1,7 @@
-"""What code depends on: the modules that it imports, and definitions that are in no module.
+"""Finds the modules that code depends on, and definitions that are in no module.
 
-The locations of modules, their distributions and their imports are determined without importing anything. A class or
-function that was defined in a notebook or script consists of the texts, imports and values that it uses.
+Modules, their distributions and their imports are located without importing anything. A class or function that was
+defined in a notebook or script is represented by the texts, imports and values that it uses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PackageLocation:
 
 
 class Search:
-    """The search path of a worker: ``folders``, then the path of this process."""
+    """Finds modules on the import path of a worker: in ``folders``, then on the path of this process."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = tuple(folders)
@@ -52,13 +52,13 @@ class Search:
         PathFinder.invalidate_caches()  # files may be newer than its cached folder listings
 
     def locate_top(self, name: str) -> PackageLocation | None:
-        """Return the location of a top-level name; None if it does not exist."""
+        """Return the location of a top-level module or package; None if it does not exist."""
         if name not in self._tops:
             self._tops[name] = self._locate_on_path(name) or self._locate_by_hooks(name)
         return self._tops[name]
 
     def find(self, module: str) -> Path | None:
-        """Return the file of a module; None if it has none or does not exist."""
+        """Return the file of a module; None if it does not exist or has no file."""
         top, *rest = module.split(".")
         place = self.locate_top(top)
         if place is None or not rest:
@@ -73,11 +73,12 @@ class Search:
         return file
 
     def is_standard(self, name: str) -> bool:
-        """Return whether a top-level name belongs to the standard library and is not hidden by another module."""
+        """Return whether a top-level module is that of the standard library, and not another one with the same name."""
         place = self.locate_top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
     def _locate_on_path(self, name: str) -> PackageLocation | None:
+        """Return the location of a top-level module on the search path; None if it is not there."""
         spec = PathFinder.find_spec(name, list(map(str, self.entries)))
         if spec is None:
             return None
@@ -89,7 +90,10 @@ class Search:
         return PackageLocation(inside.parent, file, folders)
 
     def _locate_by_hooks(self, name: str) -> PackageLocation | None:
-        """Ask the import hooks, such as that of an editable installation; for a top-level name they import nothing."""
+        """Return the location that an import hook gives for a top-level module, as after an editable installation.
+
+        Looking up a top-level module imports nothing.
+        """
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
@@ -98,6 +102,7 @@ class Search:
 
 
 def _get_source_file(spec: ModuleSpec) -> Path | None:
+    """Return the existing file of a module's spec; None if it has none."""
     if not spec.has_location or not spec.origin:
         return None
     file = Path(spec.origin)
@@ -107,6 +112,7 @@ def _get_source_file(spec: ModuleSpec) -> Path | None:
 
 
 def _list_package_folders(spec: ModuleSpec) -> tuple[Path, ...]:
+    """Return the folders of a package's modules; () for a module."""
     return tuple(map(Path, spec.submodule_search_locations or ()))
 
 
@@ -122,16 +128,16 @@ class InstalledDistribution:
 
     @cached_property
     def record(self) -> str:
-        """The list of its files with their hashes; empty if the installer kept none."""
+        """The list of the distribution's files with their hashes; "" if the installer wrote none."""
         return self._info.read_text("RECORD") or ""
 
-    def lists(self, file: str) -> bool:
-        """Return whether the package has installed a file, given by its path within the installation folder."""
+    def has_installed(self, file: str) -> bool:
+        """Return whether the distribution has installed a file, given relative to the installation folder."""
         return self.record.startswith(f"{file},") or f"\n{file}," in self.record
 
     @cached_property
     def _origin(self) -> Mapping[str, Any] | None:
-        """The source of the installation, if it was not a package index."""
+        """Where the distribution was installed from; None for a package index."""
         text = self._info.read_text("direct_url.json")
         try:
             if text is None:
@@ -142,7 +148,7 @@ class InstalledDistribution:
 
     @property
     def identity(self) -> str:
-        """Its version; if it was not installed from an index, also a hash of all its files."""
+        """The version; if the distribution was not installed from an index, also a hash of its files."""
         if self._origin is None:
             return self.version
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
@@ -151,12 +157,12 @@ class InstalledDistribution:
 
     @property
     def is_editable(self) -> bool:
-        """Whether it is an editable installation, whose version says nothing about its content."""
+        """Whether it is an editable installation, whose content can change without a new version."""
         return bool((self._origin or {}).get("dir_info", {}).get("editable"))
 
     @property
     def requirements(self) -> Iterator[str]:
-        """Names of the distributions that it requires here, without extras."""
+        """The names of the distributions that it requires on this system, without extras."""
         for line in self._info.requires or ():
             try:
                 needed = Requirement(line)
@@ -167,7 +173,7 @@ class InstalledDistribution:
 
 
 class Distributions:
-    """All distributions in the folders of a search path."""
+    """All distributions that are installed in the folders of a search path."""
 
     def __init__(self, entries: Iterable[Path]) -> None:
         self._by_entry = {entry: list(_list_installed(entry)) for entry in entries}
@@ -177,7 +183,7 @@ class Distributions:
                 self._by_name.setdefault(one.name, one)
 
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
-        """Return the distribution that a file belongs to; None if it was not installed by one."""
+        """Return the distribution that has installed a file; None if none has."""
         found = self._by_entry.get(entry, [])
         name = file.relative_to(entry).as_posix()
         alike = []
@@ -185,12 +191,12 @@ class Distributions:
             if one.name == canonicalize_name(name.split("/")[0].partition(".")[0]):
                 alike.append(one)
         rest = (one for one in found if one not in alike)
-        listing = next((one for group in (alike, rest) for one in group if one.lists(name)), None)
+        listing = next((one for group in (alike, rest) for one in group if one.has_installed(name)), None)
         # Some systems keep no file lists; then the package's name decides.
         return listing or next((one for one in alike if not one.record), None)
 
     def list_required(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
-        """Return these distributions and all installed ones that they require, directly or indirectly."""
+        """Return these distributions and all installed ones that they require, directly or indirectly, by name."""
         needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
         while queue:
@@ -204,6 +210,7 @@ class Distributions:
 
 
 def _list_installed(entry: Path) -> Iterator[InstalledDistribution]:
+    """Yield the distributions installed in a folder."""
     if entry.is_dir():
         for path in sorted(entry.iterdir()):
             if path.suffix in (".dist-info", ".egg-info"):
@@ -214,7 +221,7 @@ _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path",
 
 
 def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]:
-    """Yield the full names of all modules that may be imported: ``from a import b`` gives ``a`` and ``a.b``."""
+    """Yield the full names of all modules that code may import: ``a`` and ``a.b`` for ``from a import b``."""
     for node in list_nodes(tree):
         match node:
             case ast.Import(names=aliases):
@@ -231,7 +238,7 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
 
 
 def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
-    """Return the full name of the module in an ``import from`` statement."""
+    """Return the full name of the module in a ``from ... import`` statement."""
     parents = module.split(".")
     if node.level:
         parents = parents[: len(parents) - node.level + is_package]
@@ -241,7 +248,7 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
 
 
 def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield line and reason of each import that does not name its module."""
+    """Yield the line of each import whose module cannot be determined, and the reason."""
     for node in list_nodes(tree):
         match node:
             case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):
@@ -260,7 +267,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The definitions and values that a class or function uses and that no module contains."""
+    """The source text and the values that a class or function uses and no module contains."""
 
     text: str  # source of a module with the imports and definitions used
     values: str  # the plain values used, by name, as JSON
@@ -269,7 +276,10 @@ class Definitions:
 
 
 def find_definitions(target: object) -> Definitions:
-    """Follow what a class or function uses, through everything that no module contains."""
+    """Return the source text and the values that a class or function uses, directly or indirectly.
+
+    What a module contains is not included, only its import.
+    """
     collector = _Collector()
     collector.visit(getattr(target, "__name__", type(target).__name__), target)
     return Definitions(
@@ -281,7 +291,7 @@ def find_definitions(target: object) -> Definitions:
 
 
 def get_import_target(target: object) -> str | None:
-    """Return ``module:Name`` if another process can import the object by it, else None."""
+    """Return ``module:Name`` of an object if another process can import it by that name, otherwise None."""
     module = getattr(target, "__module__", None)
     name = getattr(target, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
@@ -294,7 +304,7 @@ def get_import_target(target: object) -> str | None:
 
 @dataclass(slots=True)
 class _Collector:
-    """Collects what a class or function uses."""
+    """Collects the imports, texts and values that a class or function uses."""
 
     imports: dict[str, None] = field(default_factory=dict)
     texts: dict[str, None] = field(default_factory=dict)
@@ -304,7 +314,7 @@ class _Collector:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, name: str, value: object) -> None:
-        """Add the object that a name refers to, and everything it uses."""
+        """Add the object with this name, and everything that it uses."""
         if isinstance(value, types.ModuleType):
             self.imports[f"import {value.__name__}"] = None
             return
@@ -314,21 +324,23 @@ class _Collector:
             self._seen.add(id(value))
             target = get_import_target(value)
             if target is not None:
-                self._import(target)
+                self._add_import(target)
                 return
         self._visit_parts(name, value)
 
-    def _import(self, target: str) -> None:
+    def _add_import(self, target: str) -> None:
+        """Add the import of ``module:Name``."""
         module, _, name = target.partition(":")
         if module != "builtins":
             self.imports[f"from {module} import {name}"] = None
 
     def _visit_parts(self, name: str, value: object) -> None:
+        """Add an object that no module contains, by its parts."""
         match value:
             case type():
-                self._class(name, value)
+                self._visit_class(name, value)
             case types.FunctionType():
-                self._function(name, value)
+                self._visit_function(name, value)
             case types.MethodType():
                 self.visit(name, value.__func__)
                 self.visit(f"{name}.self", value.__self__)
@@ -341,10 +353,11 @@ class _Collector:
                 for part in (value.fget, value.fset, value.fdel):
                     self.visit(name, part)
             case _:
-                self._value(name, value)
+                self._add_value(name, value)
 
-    def _class(self, name: str, kind: type) -> None:
-        self._text(name, kind.__name__, _get_class_source(kind))
+    def _visit_class(self, name: str, kind: type) -> None:
+        """Add a class: its text, its bases and its attributes."""
+        self._add_text(name, kind.__name__, _get_class_source(kind))
         for base in kind.__bases__:
             self.visit(base.__name__, base)
         own = {}
@@ -353,11 +366,12 @@ class _Collector:
                 own[key] = value
         self._visit_all(name, own)
 
-    def _function(self, name: str, function: types.FunctionType) -> None:
+    def _visit_function(self, name: str, function: types.FunctionType) -> None:
+        """Add a function: its text, and the defaults, closure values and globals that it uses."""
         if "<lambda>" not in function.__qualname__ or name == "<lambda>":
             in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
             if not in_class:  # a method's text is part of its class
-                self._text(name, function.__name__, _get_function_source(function.__code__))
+                self._add_text(name, function.__name__, _get_function_source(function.__code__))
         self._visit_all(name, dict(enumerate(function.__defaults__ or ())) | (function.__kwdefaults__ or {}))
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         self._visit_all(name, {free: _get_closure_value(cell) for free, cell in closure})
@@ -371,11 +385,13 @@ class _Collector:
                 self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
+        """Add values that belong to an object with this name."""
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)
 
-    def _value(self, name: str, value: object) -> None:
+    def _add_value(self, name: str, value: object) -> None:
+        """Add a plain value, or note that it cannot be compared between runs."""
         try:
             self.values[name] = json.loads(json.dumps(value, default=_convert_for_json))
         except (TypeError, ValueError):
@@ -386,7 +402,8 @@ class _Collector:
             if callable(value):
                 self.visit(type(value).__name__, type(value))
 
-    def _text(self, name: str, defined: str, text: str | None) -> None:
+    def _add_text(self, name: str, defined: str, text: str | None) -> None:
+        """Add the text of a definition, or note that it is not available."""
         if text is None:
             self.unseen[f"the text of {name if defined == '<lambda>' else defined} cannot be had"] = None
         else:
@@ -394,6 +411,7 @@ class _Collector:
 
 
 def _get_function_source(code: types.CodeType) -> str | None:
+    """Return the source of a function; None if it is not available."""
     try:
         text = textwrap.dedent(inspect.getsource(code))
         ast.parse(text)
@@ -403,7 +421,10 @@ def _get_function_source(code: types.CodeType) -> str | None:
 
 
 def _get_class_source(kind: type) -> str | None:
-    """Return the source of a class by way of its methods: Python does not know the file of a notebook's classes."""
+    """Return the source of a class; None if it is not available.
+
+    It is found by the code of its methods, because Python does not know the file of a class that a notebook defines.
+    """
     for code in _list_codes(kind):
         try:
             lines, _ = inspect.findsource(code)
@@ -422,6 +443,7 @@ def _get_class_source(kind: type) -> str | None:
 
 
 def _list_codes(kind: type) -> Iterator[types.CodeType]:
+    """Yield the code of each method of a class."""
     for value in vars(kind).values():
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(function, types.FunctionType) and function.__qualname__.startswith(f"{kind.__qualname__}."):
@@ -429,7 +451,7 @@ def _list_codes(kind: type) -> Iterator[types.CodeType]:
 
 
 def _list_globals(code: types.CodeType) -> Iterator[str]:
-    """Yield the global names that a function and its inner functions look up."""
+    """Yield the global names that a function and the functions within it use."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield str(step.argval)
@@ -439,6 +461,7 @@ def _list_globals(code: types.CodeType) -> Iterator[str]:
 
 
 def _collect_names(code: types.CodeType) -> Iterator[str]:
+    """Yield all names of globals and attributes in code, including the functions within it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -446,6 +469,7 @@ def _collect_names(code: types.CodeType) -> Iterator[str]:
 
 
 def _get_closure_value(cell: types.CellType) -> object:
+    """Return the value of a closure's cell; `_ABSENT` if it has none yet."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet
@@ -453,7 +477,7 @@ def _get_closure_value(cell: types.CellType) -> object:
 
 
 def _convert_for_json(value: object) -> object:
-    """Convert a plain value that JSON cannot express: a path, bytes or a set. Raises TypeError for others."""
+    """Convert a path, bytes or a set to a value that JSON has. Raises TypeError for other types."""
     match value:
         case PurePath():
             return str(value)

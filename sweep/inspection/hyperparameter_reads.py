@@ -1,7 +1,7 @@
 """Finds the hyperparameters that source code reads, by following ``hp`` through names, attributes and calls.
 
-If it cannot be followed, the result has doubts, because more may be read than is visible. Modules of sweep and its
-trainables follow conventions (`hp` and `READS`); in all other modules, the data flow decides.
+If ``hp`` cannot be followed everywhere, the result contains doubts: code may read more than is visible. Modules of
+sweep and its trainables follow conventions (`hp` and `READS`); all other modules are analyzed by their data flow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that ho
 
 
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
-    """Return the parameters that a module of sweep reads, and whether it reads others whose names it computes."""
+    """Return the parameters that a module of sweep reads, and whether it also reads names that are computed."""
     names = find_declared_reads(tree) or set()
     computed = False
     holders = NAMES | {arg.arg for arg in list_nodes(tree) if isinstance(arg, ast.arg) and _is_annotated(arg)}
@@ -34,11 +34,11 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
                 dotted = _list_attribute_names(node, holders)
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if get_last_name(owner) in holders:
-                computed |= not _is_known(key)
+                computed |= not _is_partly_known(key)
                 names |= find_text_patterns(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
                 if get_last_name(owner) in holders:
-                    computed |= not _is_known(key)
+                    computed |= not _is_partly_known(key)
                     names |= find_text_patterns(key)
                 elif get_last_name(owner) == "live":
                     names |= find_text_patterns(key)
@@ -53,7 +53,7 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    """Return every attribute, argument, name and string in some modules."""
+    """Return all names, attributes, arguments and strings in modules."""
     words: set[str] = set()
     for tree in trees.values():
         for node in list_nodes(tree):
@@ -66,7 +66,7 @@ def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
 
 
 def find_declared_reads(tree: ast.Module) -> set[str] | None:
-    """Return the strings in a module's ``READS``; None if it has no such name."""
+    """Return the strings in the constant ``READS`` of a module; None if it has no such constant."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
@@ -77,7 +77,7 @@ def find_declared_reads(tree: ast.Module) -> set[str] | None:
 
 
 def get_last_name(node: ast.expr) -> str:
-    """Return the last name of an expression of names and dots; "" for any other expression."""
+    """Return the last name of an expression: ``c`` for ``a.b.c``; "" if it is no name or attribute."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -85,7 +85,7 @@ def get_last_name(node: ast.expr) -> str:
 
 
 def get_first_name(node: ast.expr) -> str:
-    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``."""
+    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``; "" if it has none."""
     while isinstance(node, ast.Attribute | ast.Call):
         if isinstance(node, ast.Attribute):
             node = node.value
@@ -97,7 +97,7 @@ def get_first_name(node: ast.expr) -> str:
 
 
 def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str]:
-    """Return the attribute names after the holder: aug, kind for ``hp.aug.kind``; none for its methods."""
+    """Return the attributes read from an object in ``holders``: [aug, kind] for ``hp.aug.kind``; [] for its methods."""
     if not isinstance(node, ast.Attribute):
         return []
     if get_last_name(node.value) in holders:
@@ -109,7 +109,7 @@ def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) ->
 
 
 def find_text_patterns(node: ast.expr) -> set[str]:
-    """Return the string that an expression is, with ``*`` for unknown parts; none if nothing of it is known."""
+    """Return the string value of an expression, with ``*`` for unknown parts; an empty set if nothing is known."""
     match node:
         case ast.Constant(value=str(text)):
             return {text}
@@ -127,7 +127,8 @@ def find_text_patterns(node: ast.expr) -> set[str]:
     return {pattern} if pattern.strip("*") else set()
 
 
-def _is_known(key: ast.expr) -> bool:
+def _is_partly_known(key: ast.expr) -> bool:
+    """Return whether the value of a key is at least partly known."""
     return isinstance(key, ast.Constant) or bool(find_text_patterns(key))
 
 
@@ -139,7 +140,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 @dataclass(frozen=True, slots=True)
 class FoundReads:
-    """The reads found in all modules."""
+    """The hyperparameters that are read in all modules."""
 
     names: frozenset[str]  # parameters that are read; ``x.*``: all below ``x``; ``x_*``: all that begin so
     doubts: tuple[str, ...]  # places from which hyperparameters cannot be followed
@@ -148,9 +149,10 @@ class FoundReads:
 
 
 def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> FoundReads:
-    """Analyze a user's modules, and the modules of sweep that they import.
+    """Return the reads in the user's modules (``theirs``) and in the modules of sweep that they import (``ours``).
 
-    ``trainable`` is the name of the trainable; the first argument of a function of this name holds the hyperparameters.
+    ``trainable`` is the name of the trainable: the first argument of a function with this name holds the
+    hyperparameters.
     """
     names: set[str] = set()
     doubts: dict[str, None] = {}
@@ -166,7 +168,7 @@ def analyze_reads(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Modul
 
 
 def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the argument names of ``module:Name``, a class or function, as far as its module defines them."""
+    """Return the names of the arguments of ``module:Name``, a class or function, as far as its module defines them."""
     module, _, name = name.partition(":")
     arguments: set[str] = set()
     for node in trees[module].body if module in trees else ():
@@ -182,6 +184,7 @@ def list_argument_names(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
 
 
 def _list_constructors(owner: ast.ClassDef) -> list[Function]:
+    """Return the ``__init__`` methods in the body of a class."""
     constructors = []
     for node in owner.body:
         if isinstance(node, Function) and node.name == "__init__":
@@ -190,9 +193,9 @@ def _list_constructors(owner: ast.ClassDef) -> list[Function]:
 
 
 class _Flow:
-    """Finds all expressions in a user's modules that hold hyperparameters, and the reads made through them.
+    """Follows hyperparameters through a user's modules, and collects the reads.
 
-    The search repeats until no new names or attributes that hold hyperparameters are found.
+    It repeats until no more names or attributes that hold hyperparameters are found.
     """
 
     def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str) -> None:
@@ -210,7 +213,7 @@ class _Flow:
             self._known.update(node.name for node in list_nodes(tree) if isinstance(node, ast.ClassDef | Function))
         self._imported: dict[str, set[str]] = {}  # by name, the top-level packages that it may come from
         for tree in trees.values():
-            self._index(tree)
+            self._index_module(tree)
         self._theirs = {name.split(".")[0] for name in trees}
         self._ours = {name.split(".")[0] for name in ours}
         self._mark_arguments(ours)
@@ -222,7 +225,8 @@ class _Flow:
             for module, tree in trees.items():
                 self._record_reads(module, tree)
 
-    def _index(self, tree: ast.Module) -> None:
+    def _index_module(self, tree: ast.Module) -> None:
+        """Record the parent of each node of a module, and its functions, classes and imports."""
         for node in [tree, *list_nodes(tree)]:
             for child in ast.iter_child_nodes(node):
                 self._parents[child] = node
@@ -240,7 +244,7 @@ class _Flow:
                     self._imported.setdefault(name, set()).add(source.split(".")[0])
 
     def _mark_arguments(self, ours: Mapping[str, ast.Module]) -> None:
-        """Mark the arguments that hold hyperparameters by their name or annotation, or in an overridden method."""
+        """Mark the arguments that hold hyperparameters by their name, their annotation, or in an overridden method."""
         positions = _find_hp_positions(ours)
         for functions in self._functions.values():
             for function in functions:
@@ -269,6 +273,7 @@ class _Flow:
         return False
 
     def _record_reads(self, module: str, tree: ast.Module) -> None:
+        """Record the reads in one module, and a doubt for each use that cannot be followed."""
         declared = find_declared_reads(tree)
         self.names |= declared or set()
         for node in list_nodes(tree):
@@ -286,9 +291,10 @@ class _Flow:
                 self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
     def _holds_hyperparameters(self, node: ast.expr) -> bool:
+        """Return whether the value of an expression is the hyperparameters."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()):
-                return any((scope, name) in self._held for scope in self._walk_scope(node))
+                return any((scope, name) in self._held for scope in self._list_enclosing_scopes(node))
             case ast.Attribute(value=owner, attr=name, ctx=ast.Load()):
                 return name in self._attributes and not self._holds_hyperparameters(
                     owner
@@ -297,14 +303,15 @@ class _Flow:
                 return get_last_name(func) == "Hyperparameters"
         return False
 
-    def _walk_scope(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _list_enclosing_scopes(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield the functions around a node, innermost first, and then its module."""
         while node in self._parents:
             node = self._parents[node]
             if isinstance(node, (*_FUNCTIONS, ast.Module)):
                 yield node
 
     def _record_use(self, node: ast.expr) -> bool:
-        """Record the reads made through an expression; return False if it cannot be followed."""
+        """Record the reads through an expression with the hyperparameters; return False if it cannot be followed."""
         parent = self._parents[node]
         followed = False
         match parent:
@@ -330,11 +337,12 @@ class _Flow:
         return followed
 
     def _record_key(self, key: ast.expr) -> bool:
-        """Record a read by this key; return False if the key is computed."""
+        """Record a read by a key; return False if the key is computed."""
         self.names |= find_text_patterns(key)
-        return _is_known(key)
+        return _is_partly_known(key)
 
     def _record_attribute(self, node: ast.Attribute, name: str) -> bool:
+        """Record a read by an attribute or a method; return False if it cannot be followed."""
         call = self._parents[node]
         if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
             path = [name]
@@ -345,7 +353,7 @@ class _Flow:
             self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
             return name not in dir(dict)
         key = call.args[0] if call.args else None
-        if key is None or not _is_known(key):
+        if key is None or not _is_partly_known(key):
             return False
         if name == BELOW:
             self.names |= {f"{text}.*" for text in find_text_patterns(key)}
@@ -354,9 +362,10 @@ class _Flow:
         return True
 
     def _mark_target(self, target: ast.expr) -> bool:
+        """Mark the target of an assignment as holding hyperparameters; return False if that is not possible."""
         match target:
             case ast.Name(id=name):
-                self._held.add((next(self._walk_scope(target)), name))
+                self._held.add((next(self._list_enclosing_scopes(target)), name))
             case ast.Attribute(attr=name):
                 self._attributes.add(name)
             case _:
@@ -364,7 +373,7 @@ class _Flow:
         return True
 
     def _follow_argument(self, call: ast.Call, position: int | str) -> bool:
-        """Follow an argument into the called function, by its simple name; return False if it cannot be followed."""
+        """Mark the parameter that an argument is passed to, in functions with this name; return False without one."""
         name = get_last_name(call.func)
         origins = self._imported.get(get_first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
@@ -385,7 +394,7 @@ class _Flow:
         return followed
 
     def _follow_into_class(self, owner: ast.ClassDef, position: int | str) -> bool:
-        """Follow an argument into the constructor of a class, or into the field of a dataclass."""
+        """Mark the parameter of a constructor, or the field of a dataclass; return False if there is none."""
         constructors = _list_constructors(owner)
         if constructors:
             return self._follow_into_function(constructors[0], position, bound=True)
@@ -401,6 +410,7 @@ class _Flow:
         return True
 
     def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
+        """Mark the parameter of a function at a position or with a name; return False if there is none."""
         if isinstance(position, str):
             name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)
         else:
@@ -416,7 +426,7 @@ class _Flow:
 
 
 def _find_hp_positions(ours: Mapping[str, ast.Module]) -> dict[str, int]:
-    """Return the position of the argument ``hp`` in the methods of sweep's classes, by name of the method."""
+    """Return the position of the argument ``hp`` in methods of sweep's classes, by the name of the method."""
     positions: dict[str, int] = {}
     for tree in ours.values():
         for owner in list_nodes(tree):
@@ -451,6 +461,7 @@ def list_positional(function: Function) -> list[ast.arg]:
 
 
 def _list_arguments(function: Function) -> list[ast.arg]:
+    """Return all named arguments of a function."""
     return [*list_positional(function), *function.args.kwonlyargs]
 
 

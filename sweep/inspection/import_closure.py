@@ -1,4 +1,4 @@
-"""Finds the source of a trainable: its module and all that it imports, up to installed packages."""
+"""Finds the source of a trainable: its module and all modules that it imports, up to installed packages."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _HOME = Path(__file__).parents[2]
 
 
 def find_import_folder(file: Path, module: str) -> Path:
-    """Return the folder from which the module in this file is imported."""
+    """Return the folder that must be on the import path to import a module from its file."""
     return file.parents[module.count(".") + (file.stem == "__init__")]
 
 
 def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Find ``module:Name`` in these folders or among the installed modules. Raises InputError if it is not there.
+    """Return the source of ``module:Name``, searched in these folders and among the installed modules.
 
     ``optimizers`` are the author's optimizers that the sweep file passes to a `KerasTrainable` as parameter
-    ``optimizer``.
+    ``optimizer``. Raises InputError if the trainable or one of the optimizers does not exist.
     """
     module, _, name = trainable.partition(":")
     if module == HERE:
@@ -56,11 +56,11 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
     closure = _Closure(search)
-    return _add_optimizers(optimizers, closure, search, closure.of(trainable, module, path))
+    return _add_optimizers(optimizers, closure, search, closure.inspect_module(trainable, module, path))
 
 
 def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Return the source of a class or function that no module contains: its text, and that of all it uses."""
+    """Return the source of a class or function that no module contains: its own text, and that of all it uses."""
     search = Search(tuple(folders))
     pieces = dependencies.find_definitions(target)
     closure = _Closure(search)
@@ -68,7 +68,7 @@ def inspect_object(trainable: str, target: object, folders: Iterable[Path], opti
 
 
 def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
-    """Add the author's optimizers to a source, if its trainable takes optimizers by name."""
+    """Return the source with the author's optimizers added, if its trainable takes optimizers by name."""
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
     for one in optimizers:
@@ -85,7 +85,7 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
             what = f"{path} defines no {name!r}"
             raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
     modules = [one.partition(":")[0] for one in optimizers]
-    more = closure.closed(source.trainable, [module for module in modules if closure.take(module)])
+    more = closure.follow_queue(source.trainable, [module for module in modules if closure.add_module(module)])
     return replace(
         source,
         files=more.files,
@@ -97,7 +97,7 @@ def _add_optimizers(optimizers: Sequence[str], closure: _Closure, search: Search
 
 
 class _Closure:
-    """Collects a module and everything it imports, stopping at installed packages."""
+    """Collects the files of modules and of everything that they import, up to installed packages."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -113,25 +113,26 @@ class _Closure:
         if hides and hides.resolve() != ours.resolve():
             raise InputError.one("trainable", *_describe_name_clash("sweep", hides))
 
-    def of(self, trainable: str, module: str, path: Path) -> Source:
+    def inspect_module(self, trainable: str, module: str, path: Path) -> Source:
+        """Return the source of a trainable in a module."""
         self._files[module] = path
-        return self.closed(trainable, [module, *filter(self._add, _list_parent_packages(module))])
+        return self.follow_queue(trainable, [module, *filter(self._add, _list_parent_packages(module))])
 
     def collect_definitions(self, trainable: str, pieces: Definitions) -> Source:
-        """Return the source of code that is in no module file; otherwise as `of`."""
+        """Return the source of a trainable that is in no module: its definitions, and all that they import."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
-        source = self.closed(
+        source = self.follow_queue(
             trainable, [*filter(self._add, dict.fromkeys(self._list_imported_modules(tree, HERE, Path(HERE))))]
         )
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
-    def take(self, module: str) -> bool:
-        """Add a module and its parent packages; return whether its own imports must be followed."""
+    def add_module(self, module: str) -> bool:
+        """Add a module and its parent packages; return whether the imports of the module must be followed."""
         return module not in self._files and any([*map(self._add, _list_parent_packages(module)), self._add(module)])
 
-    def closed(self, trainable: str, queue: list[str]) -> Source:
-        """Return the source of everything added so far, and of what the queued modules import."""
+    def follow_queue(self, trainable: str, queue: list[str]) -> Source:
+        """Follow the imports of the modules in ``queue``, and return the source of everything added so far."""
         seen = set(queue)
         while queue:
             for name in self._follow_imports(queue.pop()):
@@ -147,6 +148,7 @@ class _Closure:
         return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
 
     def _follow_imports(self, module: str) -> Iterator[str]:
+        """Yield the modules that a module imports."""
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
@@ -162,7 +164,7 @@ class _Closure:
         yield from self._list_imported_modules(tree, module, path)
 
     def _list_imported_modules(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """Yield the modules that a tree imports, with their parent packages."""
+        """Yield the modules that a syntax tree imports, with their parent packages; note imports of unknown modules."""
         if get_top_package(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in find_unnamed_imports(tree)))
         for name in list_imports(tree, module, is_package=path.stem == "__init__"):
@@ -172,7 +174,7 @@ class _Closure:
             yield name
 
     def _add(self, name: str) -> bool:
-        """Add a module; return whether its own imports must be followed."""
+        """Add a module, or the distribution that has installed it; return whether its imports must be followed."""
         top = get_top_package(name)
         if name == "sweep" or self._search.is_standard(top):
             return False
@@ -201,16 +203,18 @@ class _Closure:
 
 
 def _describe_name_clash(top: str, place: Path | None) -> tuple[str, str]:
-    """Return what is wrong with a user's package that is named like one of sweep's, and a hint."""
+    """Return the mistake and the hint for a user's package with the name of one of sweep's."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 
 
 def _list_parent_packages(module: str) -> list[str]:
+    """Return the packages that contain a module, outermost first."""
     parts = module.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a file. Raises InputError if it is not valid Python."""
     try:
         return ast.parse(path.read_text(encoding="utf-8"), str(path))
     except (SyntaxError, UnicodeDecodeError) as error:
@@ -218,7 +222,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _list_candidates(tree: ast.Module) -> list[str]:
-    """Return the names in a module that may be a trainable."""
+    """Return the names in a module that can be a trainable."""
     names: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.AsyncFunctionDef):

@@ -1,6 +1,6 @@
-"""Finds standard hyperparameters that certainly have no effect, from the author's model class and overridden methods.
+"""Finds standard hyperparameters that certainly have no effect with the author's model class and methods.
 
-The model class is the one that `model` of a `KerasTrainable` returns, if the source says which.
+The model class is the class of the model that the method `model` of a `KerasTrainable` returns, if the source shows it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sweep.inspection.hyperparameter_reads import Function
 
 @dataclass(frozen=True, slots=True)
 class IdleHyperparameters:
-    """Standard hyperparameters without effect, and the reason.
+    """Standard hyperparameters that have no effect, and the reason.
 
-    ``unless_read``: except those that the author's own code reads.
+    With ``unless_read``, they have an effect if the author's own code reads them.
     """
 
     names: tuple[str, ...]
@@ -29,7 +29,7 @@ class IdleHyperparameters:
 def find_idle_hyperparameters(
     trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
 ) -> Iterator[IdleHyperparameters]:
-    """Yield what certainly has no effect in a trainable; ``theirs`` are the author's modules."""
+    """Yield the standard hyperparameters that certainly have no effect; ``theirs`` are the author's modules."""
     for method, names in table.OF_METHODS.items():
         module, definition = unconditional.find_method(trainable, method, trees)
         if module in theirs and isinstance(definition, Function) and not _calls_super(definition):
@@ -59,8 +59,8 @@ def find_idle_hyperparameters(
 
 
 def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether the model's training may use ``self.optimizer``, as far as its code and what it uses show."""
-    _, definition = unconditional.resolve(*model, theirs)
+    """Return whether the model's own training step may use ``self.optimizer``, directly or through other code."""
+    _, definition = unconditional.resolve_name(*model, theirs)
     if not isinstance(definition, ast.ClassDef):
         return True
     parts = [part for node in report_reads.list_used_definitions(definition, theirs) for part in ast.walk(node)]
@@ -76,7 +76,7 @@ def _may_use_optimizer(model: tuple[str, str], theirs: Mapping[str, ast.Module])
 
 
 def _find_returned_class(module: str, function: Function, trees: Mapping[str, ast.Module]) -> tuple[str, str] | None:
-    """Return module and name of the class whose instance a function returns; None if uncertain."""
+    """Return the module and the name of the class whose instance a function returns; None if uncertain."""
     made: dict[str, list[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -94,19 +94,21 @@ def _find_returned_class(module: str, function: Function, trees: Mapping[str, as
             names.add(_get_called_class(value))
     if len(names) != 1 or "" in names:
         return None
-    module, definition = unconditional.resolve(module, names.pop(), trees)
+    module, definition = unconditional.resolve_name(module, names.pop(), trees)
     if not isinstance(definition, ast.ClassDef):
         return None
     return (module, definition.name)
 
 
 def _get_called_class(value: ast.expr | None) -> str:
+    """Return the name that is called, as in ``Name(...)``; "" for other expressions."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         return value.func.id
     return ""
 
 
 def _calls_method(function: Function, method: str) -> bool:
+    """Return whether a function calls a method with this name of any object."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
             return True
@@ -114,8 +116,10 @@ def _calls_method(function: Function, method: str) -> bool:
 
 
 def _calls_super(function: Function) -> bool:
+    """Return whether a function calls ``super()``."""
     return any(_is_super(node) for node in ast.walk(function))
 
 
 def _is_super(node: ast.AST) -> bool:
+    """Return whether a node is the call ``super()``."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"

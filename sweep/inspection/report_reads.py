@@ -1,7 +1,7 @@
-"""What a trainable other than `KerasTrainable` reads of its trial besides hyperparameters: the fold, and settings.
+"""Finds what a trainable other than a `KerasTrainable` reads about its trial: the fold, and the training settings.
 
-A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``. What
-a function reports is here as well.
+A function reads ``report.fold`` and ``report.training``, a class ``assignment.fold`` and ``assignment.training``. Also
+finds the metrics that a function reports.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from sweep.inspection.syntax_nodes import list_nodes
 def list_surely_unread(
     trainable: Function | ast.ClassDef, author_trees: Mapping[str, ast.Module], names: Iterable[str], group: str = ""
 ) -> list[str]:
-    """Return those names that none of the code which a trainable may use reads.
+    """Return those of ``names`` that no code of a trainable can read.
 
-    A name is read as an attribute of any object or, with ``group``, as a key of an attribute of that name.
+    A name is read as an attribute of any object or, with ``group``, as a key of the attribute ``group``.
     """
     if isinstance(trainable, Function):
         if len(list_positional(trainable)) < 2 and not trainable.args.vararg:
@@ -39,7 +39,7 @@ def list_surely_unread(
 
 
 def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Module]) -> list[ast.AST]:
-    """Return the trainable's definition and those of all functions and classes that it may use, matched by name."""
+    """Return a trainable's definition and those of all functions and classes it may use, matched by name."""
     definitions: dict[str, list[ast.AST]] = {}
     for tree in author_trees.values():
         for node in list_nodes(tree):
@@ -56,7 +56,7 @@ def list_used_definitions(trainable: ast.stmt, author_trees: Mapping[str, ast.Mo
 
 
 def _list_attributes(tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes that code reads, including those named by a string in `getattr`."""
+    """Yield the attributes that code reads, including strings passed to `getattr`."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()):
@@ -66,7 +66,7 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
 
 
 def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that are read from a mapping of this name; None if they cannot be determined."""
+    """Return the keys that code reads from the attribute ``group``; None if they cannot be determined."""
     keys: set[str] = set()
     for tree in used:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -91,7 +91,7 @@ NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
 
 
 def list_reported_metrics(function: Function) -> list[str]:
-    """Return the metrics that a function visibly reports: by keyword, or in a mapping that it writes in the call."""
+    """Return the metrics that a function visibly reports, by keyword or in a literal dict."""
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     found: dict[str, None] = {}
@@ -106,6 +106,7 @@ def list_reported_metrics(function: Function) -> list[str]:
 
 
 def _list_texts(key: ast.expr) -> list[str]:
+    """Return the string in a node as a list; [] if it is no string."""
     return [key.value] if isinstance(key, ast.Constant) and isinstance(key.value, str) else []
 
 
@@ -113,7 +114,7 @@ HARMLESS = frozenset({"getattr", "print", "isinstance", "repr", "id"})
 
 
 def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether a function passes its report to code outside ``author_trees``, or uses it in another way."""
+    """Return whether a function passes its report to code outside of ``author_trees``, or stores it somewhere."""
     arguments = list_positional(function)
     if len(arguments) > 1:
         report = arguments[1].arg
@@ -139,7 +140,7 @@ def is_passed_on(function: Function, author_trees: Mapping[str, ast.Module]) -> 
 
 
 def _get_callee_name(call: ast.AST) -> str:
-    """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``."""
+    """Return the last name of the called expression, such as ``fit`` for ``model.fit(x)``; "" if it has none."""
     if not isinstance(call, ast.Call):
         return ""
     return get_last_name(call.func)

@@ -1,7 +1,7 @@
-"""The names of the metrics that a trainable can report, if its source shows all of them.
+"""Finds the names of all metrics that a trainable can report, if its source shows them.
 
-Nothing is run. Where some metric may have a name that the source does not show, such as in a loop that passes on a
-mapping, the answer is None, and the first epoch tells.
+Nothing is executed. If the source does not show the name of a metric, as in a loop that passes on a mapping, the result
+is None, and only the first epoch shows the names.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _METRICS_POSITION = 3  # of `metrics` among the arguments of `Model.compile`; th
 
 @dataclass(frozen=True, slots=True)
 class PossibleMetrics:
-    """All metrics that a trainable can report."""
+    """The names of all metrics that a trainable can report."""
 
     names: tuple[str, ...]
     of_keras: bool  # Keras may put ``val_`` and the name of an output before a name, and a number behind it
 
     def may_report(self, metric: str) -> bool:
-        """Return whether the trainable may report a metric of this name."""
+        """Return whether the trainable can report a metric with this name."""
         if metric in self.names:
             return True
         if not self.of_keras:
@@ -49,14 +49,14 @@ class PossibleMetrics:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names to choose from, with those over validation data first."""
+        """The names to choose from; names of metrics over validation data come first."""
         if not self.of_keras:
             return self.names
         return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)
 
 
 def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | None:
-    """Return the metrics that a function can report or return; None if its source does not name all of them."""
+    """Return the metrics that a function can report or return; None if its source does not show all names."""
     if function.decorator_list:
         return None
     arguments = list_positional(function)
@@ -69,14 +69,14 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
             found += _list_names_in_report(call)
     for returned in _list_returned(function):
         found += _list_names_in_mapping(returned)
-    names = _all_known(found)
+    names = _list_if_all_known(found)
     if not names:
         return None
     return PossibleMetrics(names, of_keras=False)
 
 
 def _is_renamed(function: Function, report: str) -> bool:
-    """Return whether the name of the report may stand for something else, or is called by its attribute."""
+    """Return whether a function assigns to the name of its report, or uses a private attribute of it."""
     for node in ast.walk(function):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == report:
@@ -88,13 +88,14 @@ def _is_renamed(function: Function, report: str) -> bool:
 
 
 def _list_calls(function: Function, name: str) -> Iterator[ast.Call]:
+    """Yield the calls of a name in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield node
 
 
 def _list_names_in_report(call: ast.Call) -> list[str | None]:
-    """Return the metrics of one report; None stands for names that it does not show."""
+    """Return the names of the metrics in one report; None stands for unknown names."""
     names: list[str | None] = []
     for given in call.args:
         names += _list_names_in_mapping(given)
@@ -105,20 +106,21 @@ def _list_names_in_report(call: ast.Call) -> list[str | None]:
 
 
 def _list_names_in_mapping(value: ast.expr) -> list[str | None]:
-    """Return the keys of a mapping that is written out; None stands for keys that are not."""
+    """Return the keys of a literal dict; None stands for unknown keys."""
     if not isinstance(value, ast.Dict):
         return [None]
     return [_get_text(key) for key in value.keys]
 
 
 def _get_text(node: ast.expr | None) -> str | None:
+    """Return the string in a node; None if it is no string."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     return None
 
 
 def _list_returned(function: Function) -> Iterator[ast.expr]:
-    """Yield what a function returns itself, without what functions inside it return, and without None."""
+    """Yield the expressions that a function returns, except None and those of functions within it."""
     for node in _walk_own(function.body):
         if isinstance(node, ast.Return) and node.value is not None:
             is_none = isinstance(node.value, ast.Constant) and node.value.value is None
@@ -127,7 +129,7 @@ def _list_returned(function: Function) -> Iterator[ast.expr]:
 
 
 def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements, without those of functions, classes and lambdas among them."""
+    """Yield the nodes of statements, except those within functions, classes and lambdas."""
     for node in body:
         if isinstance(node, Function | ast.ClassDef | ast.Lambda):
             continue
@@ -135,8 +137,8 @@ def _walk_own(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield from _walk_own(ast.iter_child_nodes(node))
 
 
-def _all_known(names: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the names, each once; none at all if one is unknown."""
+def _list_if_all_known(names: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the names without duplicates; () if one of them is unknown."""
     found: dict[str, None] = {}
     for name in names:
         if name is None:
@@ -148,9 +150,9 @@ def _all_known(names: Iterable[str | None]) -> tuple[str, ...]:
 def list_possible_metrics_of_class(
     trainable: str, trees: Mapping[str, ast.Module], theirs: Mapping[str, ast.Module]
 ) -> PossibleMetrics | None:
-    """Return the metrics that a `KerasTrainable` can report; None if its source does not name all of them.
+    """Return the metrics that a `KerasTrainable` can report; None if its source does not show all names.
 
-    ``theirs`` are the author's modules. Names of outputs, which Keras puts before those of metrics, are left open.
+    ``theirs`` are the author's modules. Keras may put names of outputs before those of metrics; they are not included.
     """
     for method in _MAY_ADD:
         module, definition = unconditional.find_method(trainable, method, trees)
@@ -159,7 +161,7 @@ def list_possible_metrics_of_class(
     module, model = unconditional.find_method(trainable, "model", trees)
     if module not in theirs or not isinstance(model, Function) or not _returns_plain_model(model):
         return None
-    if _has_metrics_of_its_own(trainable, theirs):
+    if _may_add_metrics(trainable, theirs):
         return None
     found: list[str | None] = [LOSS]
     for call in _list_compile_calls(model):
@@ -170,14 +172,14 @@ def list_possible_metrics_of_class(
             found += _list_names_returned(definition)
         else:
             found += by_default
-    names = _all_known(found)
+    names = _list_if_all_known(found)
     if not names:
         return None
     return PossibleMetrics(names, of_keras=True)
 
 
 def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
-    """Return the names of the metrics that a method returns; None stands for names that it does not show."""
+    """Return the names of the metrics that a method returns; None stands for unknown names."""
     if not isinstance(method, Function):
         return [None]
     names: list[str | None] = []
@@ -187,7 +189,7 @@ def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
 
 
 def _returns_plain_model(function: Function) -> bool:
-    """Return whether a method certainly returns a model of Keras's own classes, which it makes itself."""
+    """Return whether a method certainly builds and returns a model of one of Keras's own classes."""
     made: dict[str, set[str]] = {}
     for node in _walk_own(function.body):
         match node:
@@ -207,20 +209,20 @@ def _returns_plain_model(function: Function) -> bool:
 
 
 def _get_called_name(value: ast.expr) -> str:
-    """Return the last name of what is called, such as ``Model`` for ``keras.Model(...)``."""
+    """Return the last name of the called expression, such as ``Model`` for ``keras.Model(...)``; "" if it has none."""
     if not isinstance(value, ast.Call):
         return ""
     return get_last_name(value.func)
 
 
-def _has_metrics_of_its_own(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
-    """Return whether layers or models among the author's classes may bring metrics of their own."""
+def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
+    """Return whether the author's layers or models may add metrics."""
     owner = unconditional.find_definition(trainable, theirs)
     if owner is None:
         return True
     for node in _list_used_definitions(owner, theirs):
         is_base = isinstance(node, ast.ClassDef) and unconditional.derives_from(
-            trainable, _find_place(node, theirs), theirs
+            trainable, _find_qualified_name(node, theirs), theirs
         )
         if isinstance(node, ast.ClassDef) and not is_base and _uses_or_defines_any(node, _METRICS_OF_A_MODEL):
             return True
@@ -229,14 +231,17 @@ def _has_metrics_of_its_own(trainable: str, theirs: Mapping[str, ast.Module]) ->
     return False
 
 
-def _find_place(node: ast.ClassDef, theirs: Mapping[str, ast.Module]) -> str:
-    """Return ``module:Name`` of a class of these modules."""
+def _find_qualified_name(node: ast.ClassDef, theirs: Mapping[str, ast.Module]) -> str:
+    """Return ``module:Name`` of a class in one of these modules."""
     module = next(name for name, tree in theirs.items() if node in list_nodes(tree))
     return f"{module}:{node.name}"
 
 
 def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) -> list[ast.stmt]:
-    """Return a class and all other classes and functions that it may use, matched by name; methods are in classes."""
+    """Return a class and all other classes and functions that it may use, matched by name.
+
+    Methods are not listed, because their classes contain them.
+    """
     definitions: dict[str, list[ast.stmt]] = {}
     for tree in theirs.values():
         methods: set[ast.stmt] = set()
@@ -257,6 +262,7 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
 
 
 def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
+    """Return whether code uses an attribute or defines a function with one of these names."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in names:
@@ -265,13 +271,14 @@ def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
 
 
 def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
+    """Yield the calls of a method ``compile`` in a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
             yield node
 
 
 def _list_names_in_compile(call: ast.Call) -> list[str | None]:
-    """Return the metrics that `Model.compile` is given; None stands for names that the call does not show."""
+    """Return the names of the metrics passed to `Model.compile`; None stands for unknown names."""
     if len(call.args) > _METRICS_POSITION:
         return [None]
     names: list[str | None] = []
@@ -284,7 +291,7 @@ def _list_names_in_compile(call: ast.Call) -> list[str | None]:
 
 
 def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
-    """Return the names of metrics given to Keras: a text, a metric, or a list or mapping of such."""
+    """Return the names of metrics as Keras accepts them: a string, a metric, or a list or dict of these."""
     match value:
         case ast.Constant(value=None):
             return []
@@ -299,7 +306,7 @@ def _list_names_of_metrics(value: ast.expr) -> list[str | None]:
 
 
 def _get_name_of_metric(call: ast.Call) -> str | None:
-    """Return the name of a metric that is made by ``keras.metrics.Name(...)``; None if the call does not show it."""
+    """Return the name of the metric that ``keras.metrics.Name(...)`` creates; None if the call does not show it."""
     for keyword in call.keywords:
         if keyword.arg == "name":
             return _get_text(keyword.value)
@@ -314,12 +321,12 @@ def _get_name_of_metric(call: ast.Call) -> str | None:
 
 
 def _may_be_name(argument: ast.expr) -> bool:
-    """Return whether a positional argument may be the name of a metric."""
+    """Return whether a positional argument can be the name of a metric."""
     return not (isinstance(argument, ast.Constant) and not isinstance(argument.value, str))
 
 
 def get_keras_name(metric: str) -> str:
-    """Return the name that Keras gives to a metric of one of its classes, such as ``top_k_categorical_accuracy``."""
+    """Return Keras's name for a metric of one of its classes, such as ``top_k_categorical_accuracy``."""
     if metric in _NAMED_OTHERWISE:
         return _NAMED_OTHERWISE[metric]
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", metric)

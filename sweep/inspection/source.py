@@ -1,4 +1,4 @@
-"""The source of a trainable, and what it says of the trainable without being run."""
+"""The source of a trainable, and everything that can be learned from it without running it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = "__main__"  # stands for the module of a class or function that no module
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a trainable: its modules, packages, and what its code reads."""
+    """The source of a trainable: its modules, the packages it needs, and what its code reads."""
 
     trainable: str
     files: Mapping[str, Path]  # by module name, the trainable's own first; modules that belong to no installed package
@@ -38,7 +38,7 @@ class Source:
 
     @property
     def _author_trees(self) -> dict[str, ast.Module]:
-        """Syntax trees of the author's modules, without those of sweep and trainables."""
+        """The syntax trees of the author's modules, without those of sweep and trainables."""
         theirs = {}
         for name, tree in self.trees.items():
             if get_top_package(name) not in OURS:
@@ -47,6 +47,7 @@ class Source:
 
     @cached_property
     def _reading(self) -> FoundReads:
+        """The hyperparameters that the source reads."""
         ours = {}  # package sweep itself reads no parameter
         for name, tree in self.trees.items():
             if get_top_package(name) == "trainables":
@@ -57,7 +58,7 @@ class Source:
 
     @property
     def reads(self) -> frozenset[str]:
-        """Names of all parameters that the source visibly reads; ``x.*`` stands for all below ``x``.
+        """The names of all parameters that the source visibly reads; ``x.*`` stands for all parameters below ``x``.
 
         A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and the like, ``"x" in hp``, ``live.number("x")``, or an entry
         of a module's ``READS = ("x", ...)``, which declares names that are computed. ``hp`` may have any name: the
@@ -67,33 +68,33 @@ class Source:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Places from which hyperparameters cannot be followed; if there are any, more parameters may be read."""
+        """The places where hyperparameters cannot be followed; if there are any, more parameters may be read."""
         return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
-        """Return whether the source visibly reads a parameter, by its own name or with its whole group."""
-        return _is_among(name, self.reads)
+        """Return whether the source visibly reads a parameter, by its name or together with its group."""
+        return _matches_read(name, self.reads)
 
-    def author_reads(self, name: str) -> bool:
-        """Return whether the author's modules visibly read a parameter; reads by sweep's base classes do not count."""
-        return _is_among(name, self._reading.own)
+    def author_reads_parameter(self, name: str) -> bool:
+        """Return whether the author's modules visibly read a parameter; reads by classes of sweep do not count."""
+        return _matches_read(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:
-        """Return whether something may read a parameter: it does, there are doubts, or its name appears in the code."""
+        """Return whether a parameter may be read: visibly, or as there are doubts or the code contains its name."""
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def derives_from(self, base: str) -> bool:
-        """Return whether the trainable is ``module:Name`` or certainly a class derived from it."""
+        """Return whether the trainable is the class ``base`` (``module:Name``) or is certainly derived from it."""
         return unconditional.derives_from(self.trainable, base, self.trees)
 
-    def reads_surely(self) -> tuple[NameUse, ...]:
+    def list_certain_reads(self) -> tuple[NameUse, ...]:
         """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
         return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
 
-    def not_found(self) -> tuple[NameUse, ...]:
-        """Return the imports of missing modules that importing the trainable certainly reaches."""
+    def list_missing_imports(self) -> tuple[NameUse, ...]:
+        """Return the imports of modules that are not installed and that importing the trainable certainly reaches."""
         absent = set()
         for name, version in self.packages.items():
             if version is None:
@@ -115,14 +116,14 @@ class Source:
         return unconditional.find_environment_value(self.trainable.partition(":")[0], name, self.trees)
 
     def where(self, place: NameUse) -> str:
-        """Format a place as compilers do: ``file:line``."""
+        """Format the place of a name as compilers do: ``file:line``."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 
-    def lacks(self, *names: str) -> tuple[str, ...]:
-        """Return which of these methods the trainable certainly lacks; all of them if it is a function."""
+    def list_lacking_methods(self, *names: str) -> tuple[str, ...]:
+        """Return those of these methods that the trainable certainly lacks; all of them if it is a function."""
         return unconditional.list_lacking_methods(self.trainable, names, self.trees)
 
-    def idle(self) -> dict[str, str]:
+    def find_idle_hyperparameters(self) -> dict[str, str]:
         """Return the standard hyperparameters that certainly have no effect in a `KerasTrainable`, with the reasons."""
         if self.doubts or not self.derives_from(KERAS_TRAINABLE):
             return {}
@@ -136,25 +137,27 @@ class Source:
         return found
 
     def _may_be_read_by_author(self, name: str) -> bool:
-        """Return whether the user's own modules may read a parameter: they do, or its name appears there."""
-        return self.author_reads(name) or name.rpartition(".")[2] in self._reading.words
+        """Return whether the author's modules may read a parameter: visibly, or because its name appears in them."""
+        return self.author_reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
-    def reads_of_its_trial_not(self, names: Iterable[str], group: str = "") -> list[str]:
+    def list_unread_trial_facts(self, names: Iterable[str], group: str = "") -> list[str]:
         """Return those facts about the trial in ``names``, such as ``fold``, that the trainable certainly never reads.
 
-        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping of that name.
-        The trainable is a function, or a class without `KerasTrainable`; for others, nothing is certain.
+        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping ``group``. Only
+        for a function, or a class that is no `KerasTrainable`; for others, nothing is certain.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
-        if definition is None or not self.lacks("a method that no class has"):  # a base class may be out of sight
+        if definition is None or not self.list_lacking_methods(
+            "a method that no class has"
+        ):  # a base class may be out of sight
             return []
         return report_reads.list_surely_unread(definition, self._author_trees, names, group)
 
     def reported_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that the source visibly reports; for a function, those that it names.
+        """Return the metrics that the source visibly reports.
 
-        Those of a `KerasTrainable` that overrides no method depend on its data: accuracy for labels, absolute error for
-        numbers.
+        A `KerasTrainable` that overrides no method reports accuracy for labels and the absolute error for numbers,
+        depending on its data; both are listed.
         """
         if self.derives_from(KERAS_TRAINABLE):
             return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))
@@ -164,7 +167,7 @@ class Source:
         return tuple(report_reads.list_reported_metrics(definition))
 
     def possible_metrics(self) -> PossibleMetrics | None:
-        """Return all metrics that the trainable can report; None if its source does not name all of them."""
+        """Return all metrics that the trainable can report; None if its source does not show all names."""
         if self.unseen:
             return None
         if self.derives_from(KERAS_TRAINABLE):
@@ -183,7 +186,7 @@ class Source:
 
     @property
     def first_imports(self) -> tuple[str, ...]:
-        """The installed modules that importing the trainable imports at once, by name, including large libraries."""
+        """The names of the installed modules that importing the trainable imports at once, large libraries included."""
         found: dict[str, None] = {}
         for tree in self.trees.values():
             for node in tree.body:  # not inside functions, nor where a missing one is handled
@@ -209,7 +212,7 @@ class Source:
         return digests
 
     def digest(self) -> str:
-        """Return the SHA-256 over all files; it does not depend on where the code lies."""
+        """Return a SHA-256 over all files, which does not depend on where the code is stored."""
         total = hashlib.sha256()
         for name in sorted({*self.files, *self.texts}):
             if name in self.texts:
@@ -221,10 +224,11 @@ class Source:
         return total.hexdigest()
 
 
-def _is_among(name: str, reads: frozenset[str]) -> bool:
+def _matches_read(name: str, reads: frozenset[str]) -> bool:
+    """Return whether a parameter is one of the reads, some of which are patterns."""
     return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
 
 
 def get_top_package(module: str) -> str:
-    """Return the outermost package of a module, or the module itself if it is in none."""
+    """Return the outermost package of a module; the module itself if it is in no package."""
     return module.split(".")[0]

@@ -1,4 +1,4 @@
-"""Lists the nodes of syntax trees: once for each module, since many rules look through all of them."""
+"""Lists the nodes of a syntax tree once for each module, because many rules look through all nodes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def list_nodes(tree: ast.Module) -> Sequence[ast.AST]:
     """
     nodes = _nodes_below.get(tree)
     if nodes is None:
-        nodes = _children(tree)
+        nodes = _list_children(tree)
         for node in nodes:  # the list grows during the loop
-            nodes += _children(node)
+            nodes += _list_children(node)
         _nodes_below[tree] = nodes
     return nodes
 
 
-def _children(node: ast.AST) -> list[ast.AST]:
-    """Return the same as `ast.iter_child_nodes` without contexts, in a third of the time."""
+def _list_children(node: ast.AST) -> list[ast.AST]:
+    """Return the child nodes as `ast.iter_child_nodes` does, without contexts, in a third of the time."""
     children: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)

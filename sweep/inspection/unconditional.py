@@ -1,4 +1,4 @@
-"""What certainly happens in every trial according to the source: methods, reads without a default, imports.
+"""Finds what certainly happens in every trial according to the source: methods, reads without a default, imports.
 
 Only statements outside of branches and ``try`` count, and none after a branch that may leave the function.
 """
@@ -17,7 +17,7 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without re
 
 
 def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
-    """Return which of these methods ``module:Name`` certainly lacks; all of them if it is a function."""
+    """Return those of these methods that ``module:Name`` certainly lacks; all of them if it is a function."""
     module, _, name = trainable.partition(":")
     methods: set[str] = set()
     sure = _collect_methods(module, name, trees, methods, set())
@@ -32,7 +32,7 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
 
 
 def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function | ast.ClassDef | None:
-    """Return the definition of the function or class ``module:Name``; None if it is uncertain."""
+    """Return the definition of the function or class ``module:Name``; None if uncertain."""
     module, _, name = trainable.partition(":")
     node = _resolve_name(module, name, trees, set())[1]
     if isinstance(node, Function | ast.ClassDef):
@@ -41,7 +41,10 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
 
 
 def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """Return module and definition of a method of ``module:Name``, its own or inherited; None if it is uncertain."""
+    """Return the module and the definition of a method of ``module:Name``, its own or inherited.
+
+    The definition is None if uncertain.
+    """
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
     while queue:
@@ -60,7 +63,7 @@ def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> t
 
 
 def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Return whether ``module:Name`` is ``base`` or certainly a class derived from it."""
+    """Return whether ``module:Name`` is the class ``base`` or is certainly derived from it."""
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
     while queue:
@@ -74,20 +77,20 @@ def derives_from(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> 
     return False
 
 
-def resolve(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
-    """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
+def resolve_name(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """Return the module that defines a name, following imports, and its definition; None if uncertain."""
     return _resolve_name(module, name, trees, set())
 
 
 def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names that a class and its bases in these modules define in their bodies."""
+    """Return the names of the methods and attributes in the bodies of a class and of its bases in these modules."""
     methods: set[str] = set()
     _collect_methods(module, name, trees, methods, set())
     return methods
 
 
 def _find_base_class(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
-    """Return module and name of a base class as its subclass refers to it."""
+    """Return the module and the name of a base class, as the derived class refers to it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
         owner = next((full for alias, full in _list_imported_modules(trees[module]) if alias == owner), owner)
@@ -127,7 +130,10 @@ def _collect_methods(
 def _resolve_name(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
-    """Return the module that defines a name, followed through imports, and its definition; None if it is uncertain."""
+    """Return the module that defines a name, following imports, and its definition; None if uncertain.
+
+    ``seen`` contains the modules and names that were followed already, which end a circle.
+    """
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
@@ -148,7 +154,7 @@ def _resolve_name(
 
 
 def list_bound_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement of a module or class binds."""
+    """Yield the names that a statement in a module or class assigns, defines or imports."""
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
@@ -165,7 +171,7 @@ def list_bound_names(node: ast.stmt) -> Iterator[str]:
 
 
 def _list_imported_modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the local and the full name of each module that a module imports."""
+    """Yield the local name and the full name of each import at the top level of a module."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
@@ -185,7 +191,7 @@ _BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
 
 @dataclass(frozen=True, slots=True)
 class NameUse:
-    """A name and the place where a module uses it."""
+    """A name, and the module and line that use it."""
 
     name: str
     module: str
@@ -193,9 +199,9 @@ class NameUse:
 
 
 def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool) -> Iterator[NameUse]:
-    """Yield the parameters that every trial reads without a default.
+    """Yield the parameters that every trial certainly reads without a default.
 
-    Only the function's body counts, or the bodies of the class's `data` and `model`.
+    Only the function's body counts, or the bodies of the class's methods `data` and `model`.
     """
     module, _, name = trainable.partition(":")
     if is_function:
@@ -208,7 +214,7 @@ def list_certain_reads(trainable: str, trees: Mapping[str, ast.Module], *, is_fu
 
 
 def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[NameUse]:
-    """Yield the modules that importing a module certainly imports, including indirect imports through ``trees``."""
+    """Yield the modules that importing a module certainly imports, also indirectly through the modules in ``trees``."""
     queue = [module]
     seen = {module}
     while queue:
@@ -227,7 +233,7 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
 
 
 def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
-    """Return the text that a module assigns to an environment variable at its top level; None if it does not.
+    """Return the text that a module assigns to an environment variable at its top level; None if it assigns none.
 
     Raises ValueError if the assigned value is not a literal.
     """
@@ -262,7 +268,7 @@ def _find_reads(module: str, function: ast.stmt | None, position: int) -> Iterat
 
 
 def _get_name_read(node: ast.AST, hp: str) -> str | None:
-    """Return the parameter that an expression reads from ``hp`` without a default."""
+    """Return the parameter that an expression reads from ``hp`` without a default; None if it reads none."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
             if owner == hp and reader in _READERS and not node.keywords:
@@ -277,7 +283,7 @@ def _get_name_read(node: ast.AST, hp: str) -> str | None:
 
 
 def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes of statements that are certainly reached, in order."""
+    """Yield the nodes of those statements that are certainly executed, in order."""
     for statement in body:
         if isinstance(statement, _LATER):
             continue
@@ -300,6 +306,7 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
+    """Return the expression of a branch or loop that is evaluated in any case."""
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return [test]
@@ -311,7 +318,7 @@ def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and those of its parts that are evaluated in any case."""
+    """Yield a node and those nodes in it that are evaluated in any case."""
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node
@@ -329,4 +336,5 @@ def _walk_evaluated(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_generator(function: Function) -> bool:
+    """Return whether a function is a generator."""
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))

@@ -1,4 +1,4 @@
-"""The command's side of a keeper: finds it or starts it, and is its terminal while it runs the command."""
+"""The command's side of a keeper: finds or starts the keeper, and passes signals on while it runs the command."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ library's. The folder of sweep comes last, in case it is not installed."""
 def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run a command line in the keeper of the working folder, and return its exit code.
 
-    Returns None if the command must run in this process: it needs no keeper, or the keeper cannot run it, which is
-    said on standard error.
+    Return None if the command must run in this process, because it needs no keeper or the keeper cannot run it. The
+    reason for the latter is written to standard error.
     """
     if not _may_be_kept(arguments):
         return None
@@ -52,17 +52,18 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     try:
         return _run_in_keeper(arguments)
     except KeyboardInterrupt:
-        _say(interruption.NOTHING_STARTED)
+        _print_line(interruption.NOTHING_STARTED)
         return interruption.CODE
 
 
 def _run_in_keeper(arguments: Sequence[str]) -> int | None:
+    """Do what `run_in_keeper` does, for a command line that may need a keeper."""
     from sweep.keeper import place as places
 
     place = places.find_place()
     if place is None:
         if _asks_to_be_kept(arguments):
-            _say("nothing is kept warm: there is no folder that only you can enter for the keeper's socket")
+            _print_line("nothing is kept warm: there is no folder that only you can enter for the keeper's socket")
         return None
     wants = _asks_to_be_kept(arguments) or places.is_page_open(place)
     keeper = Keeper.find(place)
@@ -71,24 +72,27 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
         if refusal is None:
             return keeper.follow()
         if refusal["is_busy"]:
-            _say(f"the warm Ray of this folder is not used: {refusal['reason']}")
+            _print_line(f"the warm Ray of this folder is not used: {refusal['reason']}")
             return None
-        _say(f"the warm Ray of this folder ends: {refusal['reason']}")
+        _print_line(f"the warm Ray of this folder ends: {refusal['reason']}")
         if refusal["process"]:
             _wait_for_end(int(refusal["process"]))
     return _run_in_new_keeper(place, arguments) if wants else None
 
 
 def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
+    """Start a keeper and run a command line in it; return its exit code, or None if no keeper starts."""
     keeper = Keeper.start(place)
     if keeper is None or keeper.request(arguments) is not None:
-        _say(f"nothing is kept warm: the process that would keep it did not start, see {place.with_suffix('.log')}")
+        _print_line(
+            f"nothing is kept warm: the process that would keep it did not start, see {place.with_suffix('.log')}"
+        )
         return None
     return keeper.follow()
 
 
 def stop_keeper() -> str:
-    """End the keeper of the working folder, with its Ray; return what was done, in words.
+    """End the keeper of the working folder and its Ray; return a line that says what was done.
 
     Raises:
         RefusedError: if it runs a sweep.
@@ -110,7 +114,7 @@ def stop_keeper() -> str:
 
 
 def _wait_for_end(process: int) -> bool:
-    """Wait until a process that was asked to end has ended; return whether it has, within `END_S` seconds."""
+    """Wait up to `END_S` seconds for a process to end; return whether it has ended."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
@@ -122,7 +126,7 @@ def _wait_for_end(process: int) -> bool:
 
 
 class Keeper:
-    """A connection to a keeper."""
+    """A command's connection to a keeper."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -131,7 +135,7 @@ class Keeper:
 
     @classmethod
     def find(cls, place: Path) -> Keeper | None:
-        """Connect to the keeper at a place; return None if there is none of this user."""
+        """Connect to the keeper with this socket; return None if there is none, or if it belongs to another user."""
         from sweep.keeper.messages import is_own
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -171,7 +175,10 @@ class Keeper:
         return None
 
     def request(self, arguments: Sequence[str]) -> dict[str, Any] | None:
-        """Ask it to run a command line with the streams of this process; return its refusal, or None."""
+        """Ask the keeper to run a command line with the streams of this process.
+
+        Return None if it does so, otherwise its refusal with the reason.
+        """
         from sweep.keeper import messages, place
 
         request = {
@@ -187,7 +194,7 @@ class Keeper:
         self._connection.settimeout(ANSWER_S)
         try:
             messages.send_request(self._connection, request, (0, 1, 2))
-            answer = self._read()
+            answer = self._read_answer()
         except OSError as error:
             answer = {"reason": str(error) or "it does not answer", "is_busy": True}
         if answer is None:
@@ -199,28 +206,31 @@ class Keeper:
         return None
 
     def ask(self, question: str) -> dict[str, Any] | None:
-        """Ask something else of it, see `keeper_process`, and close; return its answer, None if it has ended."""
+        """Ask the keeper for its state, or with "end" to end, and disconnect.
+
+        Return its answer; None if it has ended.
+        """
         from sweep.keeper import messages
 
         self._connection.settimeout(ANSWER_S)
         try:
             messages.send_request(self._connection, {"question": question}, (0, 1, 2))
-            return self._read()
+            return self._read_answer()
         except OSError:
             return None
         finally:
             self.close()
 
     def close(self) -> None:
-        """Close the connection; the keeper ends the command that it runs for it, saving its trials."""
+        """Disconnect; the keeper then ends the command that it runs for this connection, after saving its trials."""
         self._answers.close()
         self._connection.close()
 
     def follow(self) -> int:
-        """Pass signals on until the command has ended, and return its exit code."""
-        before = [signal.signal(number, self._pass_on) for number in _SIGNALS]
+        """Pass signals on to the keeper until the command has ended; return its exit code."""
+        before = [signal.signal(number, self._forward_signal) for number in _SIGNALS]
         try:
-            answer = self._read()
+            answer = self._read_answer()
         finally:
             for number, handler in zip(_SIGNALS, before, strict=True):
                 signal.signal(number, handler)
@@ -229,15 +239,19 @@ class Keeper:
             return int(answer["exit"])
         if self._signals:
             return interruption.CODE
-        _say("error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status")
+        _print_line(
+            "error: the process that kept Ray warm and ran this command has ended; see the sweep with sweep status"
+        )
         return 1
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+    def _forward_signal(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: send its number to the keeper."""
         self._signals += 1
         with suppress(OSError):
             self._connection.sendall(bytes([number]))
 
-    def _read(self) -> dict[str, Any] | None:
+    def _read_answer(self) -> dict[str, Any] | None:
+        """Return the next answer of the keeper; None if it has ended."""
         line = self._answers.readline()
         if not line.endswith(b"\n"):
             return None
@@ -246,18 +260,19 @@ class Keeper:
 
 
 def _may_be_kept(arguments: Sequence[str]) -> bool:
-    """Return whether a command line may start a local Ray, for which it may need a keeper."""
+    """Return whether a command line may start a local Ray, so that it could use a keeper."""
     if not arguments or arguments[0] not in COMMANDS or "RAY_ADDRESS" in os.environ:
         return False
     return not any(word.partition("=")[0] in ELSEWHERE for word in arguments)
 
 
 def _asks_to_be_kept(arguments: Sequence[str]) -> bool:
+    """Return whether a command line has ``--keep-warm``."""
     return any(word.partition("=")[0] == OPTION for word in arguments)
 
 
 def _list_interpreter_options() -> list[str]:
-    """Return the options with which Python itself was started for this program."""
+    """Return the options with which Python was started for this program, to start the keeper with the same ones."""
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
@@ -270,11 +285,12 @@ def _list_interpreter_options() -> list[str]:
 
 
 def _name_program() -> str:
-    """Return how this program was called, as messages have it."""
+    """Return the name of this program for messages."""
     name = Path(sys.argv[0]).name
     return "python -m sweep" if name == "__main__.py" else name
 
 
-def _say(text: str) -> None:
+def _print_line(text: str) -> None:
+    """Write a line to standard error."""
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))

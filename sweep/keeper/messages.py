@@ -1,4 +1,4 @@
-"""What passes between a command and its keeper, over a local socket.
+"""Sends and receives the messages between a command and its keeper, over a local socket.
 
 The command sends a request: its length together with three open files, then JSON. The keeper answers in lines of JSON.
 While the command runs, each further byte from it is the number of a signal.
@@ -20,14 +20,14 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def send_request(connection: socket.socket, request: dict[str, Any], streams: Sequence[int]) -> None:
-    """Send a request and three streams: standard input, output and error."""
+    """Send a request together with three open files: standard input, output and error."""
     content = json.dumps(request).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(content))], streams)
     connection.sendall(content)
 
 
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Receive a request and its streams; None if it is not whole. The caller closes the streams."""
+    """Receive a request and its streams; return None if it is incomplete. The caller must close the streams."""
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
     size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
     content = _receive(connection, size) if size <= _LARGEST else b""
@@ -43,6 +43,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
+    """Receive this number of bytes; fewer if the connection is closed."""
     parts = []
     while size and (part := connection.recv(min(size, 1 << 16))):
         parts.append(part)
@@ -51,12 +52,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def send_answer(connection: socket.socket, **answer: Any) -> None:
-    """Send a line of JSON."""
+    """Send an answer as a line of JSON."""
     connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Return whether the process at the other end belongs to the same user, where the system can tell."""
+    """Return whether the process at the other end belongs to the same user; True where the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # nobody else can enter the folder of the socket
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

@@ -1,4 +1,4 @@
-"""Where the keeper of a folder listens, who may talk to it, and what must be the same for it to be of use.
+"""Finds the socket of a folder's keeper, and compares what must be the same for a command to use the keeper.
 
 There is one keeper for each user, folder and Python. Its socket is in a folder that only this user can enter.
 """
@@ -32,7 +32,7 @@ LONGEST_PATH = 103
 def find_place(folder: Path | None = None) -> Path | None:
     """Return the path of the socket of a folder's keeper, by default that of the working folder.
 
-    Returns None if there can be no keeper: on a system without such sockets, or if another user owns the place.
+    Return None if there can be no keeper: on a system without such sockets, or if another user owns the place.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -53,9 +53,10 @@ def find_place(folder: Path | None = None) -> Path | None:
 
 
 def describe_installation() -> dict[str, int]:
-    """Return when each folder of the search path and each module of sweep and its trainables has changed, in ns.
+    """Return the time of the last change, in ns, of each folder of the search path and each of our modules.
 
-    An installer changes the folder that it installs to. The first entry of the search path is that of the program.
+    An installer changes the folder that it installs to. The first entry of the search path, that of the program, is
+    left out.
     """
     changed = {}
     home = Path(__file__).parents[2]
@@ -70,7 +71,7 @@ def describe_installation() -> dict[str, int]:
 
 
 def describe_process() -> dict[str, Any]:
-    """Return what a process inherits besides its environment, and the identity of its working folder."""
+    """Return the properties that a process inherits besides its environment, and the identity of its working folder."""
     import resource  # only on systems that have keepers
 
     mask = os.umask(0)
@@ -88,7 +89,7 @@ def describe_process() -> dict[str, Any]:
 
 
 def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return the first environment variable that differs, except those of a terminal; empty if none does."""
+    """Return the name of the first environment variable that differs, except those of a terminal; "" if none does."""
     for name in sorted((before.keys() | now.keys()) - TERMINAL):
         if before.get(name) != now.get(name):
             return name
@@ -97,14 +98,14 @@ def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 @contextmanager
 def opening_page(folder: Path) -> Iterator[None]:
-    """Make the commands of a folder keep their Ray warm inside the block, while a page of it is open."""
+    """Mark a page of a folder as open inside the block, so that commands in this folder keep their Ray warm."""
     import fcntl
 
     place = find_place(folder)
     if place is None:
         yield
         return
-    with _page_file(place).open("a") as file:
+    with _get_page_file(place).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         yield
 
@@ -113,9 +114,9 @@ def is_page_open(place: Path) -> bool:
     """Return whether a page of the keeper's folder is open."""
     import fcntl
 
-    if not _page_file(place).exists():
+    if not _get_page_file(place).exists():
         return False
-    with _page_file(place).open("a") as file:
+    with _get_page_file(place).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -123,5 +124,6 @@ def is_page_open(place: Path) -> bool:
     return False
 
 
-def _page_file(place: Path) -> Path:
+def _get_page_file(place: Path) -> Path:
+    """Return the file that is locked while a page is open."""
     return place.with_suffix(".page")

@@ -22,7 +22,7 @@ STYLES: Mapping[str, str] = {
 
 
 class _Console(Console):
-    """A console that raises BrokenPipeError to its caller; Rich's own console would exit the process."""
+    """A console that lets BrokenPipeError reach its caller; Rich's own console would exit the process."""
 
     def on_broken_pipe(self) -> None:
         """Re-raise the error that is being handled."""
@@ -30,7 +30,7 @@ class _Console(Console):
 
 
 def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool = True) -> Console:
-    """Return a console that prints texts literally, without markup or emoji, and with colour only if supported.
+    """Return a console that prints texts literally, without markup or emoji, and in colour if the terminal has it.
 
     With ``draws=False`` it writes plain lines, as to a file, whatever the terminal supports.
     """
@@ -39,7 +39,7 @@ def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool 
 
 
 def has_blocks(encoding: str) -> bool:
-    """Return whether an encoding has the characters that bars are drawn with."""
+    """Return whether an encoding has the block characters with which bars are drawn."""
     try:
         "▁█".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -48,7 +48,7 @@ def has_blocks(encoding: str) -> bool:
 
 
 def document(*values: object) -> str:
-    """Return records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
+    """Format records, enumerations, paths and plain values as indented JSON; NaN and infinities become texts.
 
     Several records or mappings are merged into one object with all of their fields.
     """
@@ -58,7 +58,10 @@ def document(*values: object) -> str:
 
 
 def as_plain(value: object) -> object:
-    """Convert ``value`` to the types of JSON. Other values remain as they are; `convert_to_json_types` refuses them."""
+    """Convert records, enumerations and paths in ``value`` to types of JSON; return other values unchanged.
+
+    `convert_to_json_types` refuses the ones that JSON does not have.
+    """
     if isinstance(value, Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {key: as_plain(getattr(value, name)) for key, name in names}

@@ -1,4 +1,4 @@
-"""The events of a session as lines of JSON, for a program that reads them while the sweep runs."""
+"""Writes the events of a session as lines of JSON, for a program that reads them while the sweep runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sweep.store.closing import Closing
 
 
 class EventLines(Closing):
-    """A view that writes each event as the log has it, and messages to standard error.
+    """A view that writes each event as a line of JSON, as in the log, and messages to standard error.
 
-    Events of earlier sessions are not written. If the reader has gone, the sweep continues.
+    Events of earlier sessions are not written. If the reader has closed the pipe, the sweep continues.
     """
 
     def __init__(self, outline: Outline, file: IO[str] | None = None, messages: IO[str] | None = None) -> None:
@@ -24,7 +24,7 @@ class EventLines(Closing):
         self._messages = messages
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Process the events of earlier sessions; no trial counts as running afterwards."""
+        """Process the events of earlier sessions without writing them; afterwards no trial counts as running."""
         for event in events:
             self.standing.observe(event)
         self.standing.running.clear()
@@ -35,11 +35,11 @@ class EventLines(Closing):
         self._file = _write_line(self._file, encode(event).decode("ascii"))
 
     def say(self, text: str) -> None:
-        """Write a message for people."""
+        """Write a message to standard error."""
         self._messages = _write_line(self._messages, f"{text}\n")
 
     def step(self, text: str) -> None:
-        """Write what the session does now, for people."""
+        """Write what the session is doing to standard error."""
         self.say(text)
 
     def close(self) -> None:

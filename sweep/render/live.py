@@ -35,7 +35,7 @@ _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 
 class Screen:
-    """Draws frames on a terminal. Not thread-safe."""
+    """Draws frames on a terminal, each in the place of the last one. Not thread-safe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -48,14 +48,14 @@ class Screen:
 
         Raises OSError if the terminal is gone.
         """
-        up = self._rows()
+        up = self._count_rows()
         width = self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
         # otherwise, wrapped rows would be joined when the terminal becomes wider
         if above or width != self._width or not frame:
-            parts += [_erase_rows(up), *(f"{line}\r\n" for line in self._rendered(above))]
+            parts += [_erase_rows(up), *(f"{line}\r\n" for line in self._render_lines(above))]
         parts.append(_NO_WRAP)
-        for line, text in zip(self._rendered(frame), frame, strict=True):
+        for line, text in zip(self._render_lines(frame), frame, strict=True):
             # After a full line, the cursor is still on its last character, which clearing would delete.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW if frame else "", _WRAP]
@@ -63,14 +63,15 @@ class Screen:
         self._drawn = [line.cell_len for line in frame]
         self._width = width
 
-    def _rows(self) -> int:
-        """Return how many rows the last frame takes; in a terminal that became narrower, its lines may have wrapped."""
+    def _count_rows(self) -> int:
+        """Return the number of rows of the last frame; its lines may have wrapped if the terminal was made narrower."""
         width = max(self._console.size.width, 1)
         height = self._console.size.height
         rows = sum(max(-(-cells // width), 1) for cells in self._drawn)
         return min(rows, max(height - 1, 0))
 
-    def _rendered(self, lines: Sequence[Text]) -> list[str]:
+    def _render_lines(self, lines: Sequence[Text]) -> list[str]:
+        """Return lines as texts with the codes of their styles."""
         with self._console.capture() as captured:
             for line in lines:
                 self._console.print(line, soft_wrap=True)
@@ -78,22 +79,22 @@ class Screen:
 
 
 def _write_text(file: IO[str], text: str) -> None:
-    """Write and flush; characters that the file's encoding lacks become ``?``."""
+    """Write and flush a text; characters that the file's encoding lacks become ``?``."""
     encoding = getattr(file, "encoding", None) or sys.getdefaultencoding()
     file.write(text.encode(encoding, "replace").decode(encoding))
     file.flush()
 
 
 def _erase_rows(up: int) -> str:
-    """Return codes that clear ``up`` rows from the cursor down and the row below them, without moving the cursor.
+    """Return the codes that clear ``up`` rows from the cursor down and the row below them, without moving the cursor.
 
-    They clear row by row: some terminals move what is cleared at once from their first row into the scrollback.
+    They clear row by row, because some terminals move what is cleared at once from their first row into the scrollback.
     """
     return "\x1b[2K\x1b[B" * up + "\x1b[2K" + (f"\x1b[{up}A" if up else "")
 
 
 class Above(io.TextIOBase):
-    """Replaces standard output while frames are drawn: passes each line on, to be written above the frame."""
+    """Replaces standard output while frames are drawn, so that printed lines appear above the frame."""
 
     def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
         self.rich_proxied_file = file  # Rich's consoles write to this instead
@@ -107,7 +108,7 @@ class Above(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing; an unfinished line is kept until it ends."""
+        """Do nothing: an unfinished line is kept until it ends."""
 
     def isatty(self) -> bool:
         return self.rich_proxied_file.isatty()
@@ -125,7 +126,7 @@ class Above(io.TextIOBase):
             sys.stdout = self
 
     def give_back(self) -> None:
-        """Restore standard output; pass on an unfinished line."""
+        """Restore standard output, and show an unfinished line."""
         if sys.stdout is self:
             sys.stdout = self.rich_proxied_file
         if self._unfinished:
@@ -133,7 +134,7 @@ class Above(io.TextIOBase):
 
 
 def is_plain(encoding: str, environ: dict[str, str]) -> bool:
-    """Return whether a terminal shows only ASCII, according to its encoding and locale.
+    """Return whether a terminal shows only ASCII, by its encoding and locale.
 
     In the locale C, Python uses UTF-8, but its users have asked for ASCII.
     """
@@ -150,7 +151,7 @@ ALIKE = 3  # number of failures of one kind that are shown
 
 
 class LiveView(Closing):
-    """Follows the events of a sweep and shows its progress; a thread draws it, independently of the events.
+    """Shows the progress of a sweep from its events; a thread draws it, independently of the events.
 
     With ``quiet``, nothing is shown. The best is chosen among completed trials only.
     """
@@ -176,7 +177,7 @@ class LiveView(Closing):
         return self
 
     def close(self) -> None:
-        """Remove the picture, so that later output starts on a clean line."""
+        """Erase the picture, so that later output starts on a clean line."""
         self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
         self._stdout.give_back()
@@ -184,14 +185,14 @@ class LiveView(Closing):
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """Show a message about the session."""
+        """Print a message about the session."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
             self._write(text)
 
     def step(self, text: str) -> None:
-        """Show what the session does now: in the picture until the first epoch is reported, or as a line."""
+        """Show what the session is doing: in the picture until the first epoch is reported, or as a line."""
         if self._lines:
             self._write(text)
         else:
@@ -199,7 +200,7 @@ class LiveView(Closing):
             self.start()
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Process the events of earlier sessions without printing lines; no trial counts as running afterwards."""
+        """Process the events of earlier sessions without printing lines; afterwards no trial counts as running."""
         self.observe(events)
         self.standing.running.clear()
 
@@ -210,7 +211,7 @@ class LiveView(Closing):
                 self.standing.observe(event)
 
     def forget(self) -> None:
-        """Discard all events; the next one is taken as the first."""
+        """Discard all events, to start again with the first event of a log."""
         with self._lock:
             self.standing = Standing(self.standing.outline)
 
@@ -237,7 +238,7 @@ class LiveView(Closing):
         return self.standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
-        """Return the current picture; for a sweep that is not running, the picture at its last event."""
+        """Return the present picture; for a sweep that is not running, the picture at its last event."""
         with self._lock:
             last = self.standing.last
             if running or last is None:
@@ -255,6 +256,7 @@ class LiveView(Closing):
         self._thread.start()
 
     def _draw(self, screen: Screen) -> None:
+        """Draw the picture repeatedly until the view is closed."""
         try:
             while True:
                 over = self._over.is_set()
@@ -271,7 +273,7 @@ class LiveView(Closing):
             return
 
     def _tell(self, text: str, style: str = "") -> None:
-        """Queue a line to be written above the picture."""
+        """Queue a line, to be written above the picture."""
         plain = printable(text)
         line = Text(plain.encode("ascii", "replace").decode() if self.ascii_only else plain, style)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Plans, histograms, learning-rate range tests and throughput measurements, as text or plain data."""
+"""Formats plans, histograms, learning-rate range tests and throughput measurements as text or plain data."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
+    """Return a learning-rate range test as plain data."""
     return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
 def rates_lines(curve: RateCurve) -> list[str]:
-    """Draw the curve of a learning-rate range test as text: smoothed losses over the logarithm of the rate.
+    """Draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
-    The last two lines give the suggestions.
+    The last two lines have the suggested rates.
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -45,6 +46,7 @@ def rates_lines(curve: RateCurve) -> list[str]:
 
 
 def _draw_curve(curve: RateCurve) -> list[str]:
+    """Return the rows of the chart, with marks for the suggested rates below it."""
     first = math.log10(curve.rates[0])
     last = math.log10(curve.diverged or curve.rates[-1])
     low = min(curve.smoothed)
@@ -53,7 +55,7 @@ def _draw_curve(curve: RateCurve) -> list[str]:
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for rate, loss in zip(curve.rates, curve.smoothed, strict=True):
         row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
-        grid[HEIGHT - 1 - row][_find_chart_column(rate, first, last)] = "•"
+        grid[HEIGHT - 1 - row][_compute_chart_column(rate, first, last)] = "•"
     labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
     rows = []
     for i, line in enumerate(grid):
@@ -62,7 +64,7 @@ def _draw_curve(curve: RateCurve) -> list[str]:
     for name, mark in MARKS.items():
         rate = getattr(curve, name)
         if rate is not None:
-            marks[_find_chart_column(rate, first, last)] = mark
+            marks[_compute_chart_column(rate, first, last)] = mark
     axis = "─" * WIDTH
     left_end = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8)
     right_end = f"{10**last:.0e}".rjust(8)
@@ -70,7 +72,8 @@ def _draw_curve(curve: RateCurve) -> list[str]:
     return [*rows, f"{'':>10} └{axis}", indent + "".join(marks).rstrip(), f"{indent}{left_end}{right_end}"]
 
 
-def _find_chart_column(rate: float, first: float, last: float) -> int:
+def _compute_chart_column(rate: float, first: float, last: float) -> int:
+    """Return the column of a rate in the chart; ``first`` and ``last`` are logarithms."""
     share = (math.log10(rate) - first) / max(last - first, 1e-9)
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
@@ -92,7 +95,7 @@ _MANY_RUNGS = 8
 
 
 def throughput_as_dict(found: Throughput) -> dict[str, Value]:
-    """Return the measurements for JSON: all settings in the order in which they were tried, and the fastest."""
+    """Return the measurements as plain data: all settings in the order of their measurement, and the fastest one."""
     return {"tried": [_measured_as_dict(one) for one in found.tried], "fastest": _measured_as_dict(found.fastest)}
 
 
@@ -103,17 +106,17 @@ def _measured_as_dict(one: Measured) -> dict[str, Value]:
 
 
 def show_throughput(found: Throughput, params: Params, target: Console) -> None:
-    """Print the settings that were tried, and what to write in the file for the fastest one."""
+    """Print the measured settings, and what to write in the sweep file to get the fastest one."""
     file, fastest = found.tried[0], found.fastest
     target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
     names = ("batch_size", "precision", "micro_batches", "replicas", "examples_per_s", "times", "memory")
-    print_table(Grid(names, tuple(_measured_row(one, file) for one in found.tried)), target)
+    print_table(Grid(names, tuple(_make_measured_row(one, file) for one in found.tried)), target)
     for line in _list_advice(file.way, fastest.way, found.times, params):
         target.print(line, soft_wrap=True)
 
 
-def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
-    """Return the cells of a setting; ``file`` is what the sweep file says, to which its speed is compared."""
+def _make_measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
+    """Return the cells of a measured setting; its speed is compared to ``file``, the setting of the sweep file."""
     way = measured.way
     speed = measured.failed
     times = ""
@@ -130,6 +133,7 @@ def _measured_row(measured: Measured, file: Measured) -> tuple[str, ...]:
 def _list_advice(
     file: SettingsCombination, fastest: SettingsCombination, times: float, params: Params
 ) -> Iterator[str]:
+    """Yield lines that say what to write in the sweep file to get the fastest setting."""
     if fastest == file:
         yield "fastest  what the file says"
         return
@@ -231,6 +235,7 @@ def price_line(plan: Plan) -> str:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
+    """Return a plan as plain data."""
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
@@ -391,7 +396,7 @@ def _format_share(rung: ExpectedRung) -> str:
 
 
 def _describe_limits(spec: Spec) -> str:
-    """Describe the limits that may end the sweep before all trials have ended."""
+    """Describe the limits that may end the sweep before all trials have been trained."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = (
         (budget.hours, "hours"),
@@ -411,7 +416,7 @@ def _describe_limits(spec: Spec) -> str:
 
 
 def _describe_stop(when: StopWhen) -> list[str]:
-    """Describe when the search is no longer worth its cost."""
+    """Describe the conditions of `stop_when`, under which the search ends early."""
     reasons = []
     if when.no_improvement is not None:
         reasons.append(f"after {when.no_improvement} trials without a better one")
@@ -447,7 +452,7 @@ def _describe_hours(plan: Plan) -> str:
 
 
 def _describe_cost(plan: Plan) -> str:
-    """Describe the cost of the GPUs; "" if they have no price."""
+    """Describe the cost of the GPUs; "" if no price is set."""
     price = plan.spec.resources.price
     hours = plan.gpu_hours
     if price is None or not plan.devices.gpus:
@@ -494,7 +499,7 @@ def _describe_baseline(plan: Plan) -> str:
 
 
 def _describe_confirmation(plan: Plan) -> str:
-    """Describe the most that the fresh seeds of the finalists take."""
+    """Describe the largest confirmation that the budget allows: trials, epochs, time, finalists and seeds."""
     allowed = plan.confirming
     confirm = plan.spec.confirm
     if allowed is None or confirm is None:
@@ -519,7 +524,7 @@ def _describe_confirmation(plan: Plan) -> str:
 
 
 def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
-    """Describe what `confirm` will train at most, and what that takes, in one line."""
+    """Describe in one line what `confirm` will train at most, and the time and epochs for it."""
     if not plan.trials:
         return f"{name}: nothing to train: {plan.over}"
     if plan.minutes is None:
@@ -565,7 +570,10 @@ def _describe_detectable(one: Detectable) -> str:
 
 
 def _describe_held_out(one: Detectable) -> str:
-    """Describe which differences are within the error of the validation examples, however many seeds are used."""
+    """Describe the differences that are within the error from the number of validation examples.
+
+    More seeds do not make this error smaller.
+    """
     if one.examples is None or one.known is None:
         return ""
     found = one.examples
@@ -580,6 +588,7 @@ def _describe_held_out(one: Detectable) -> str:
 
 
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool, ascii_only: bool) -> Iterator[str]:
+    """Yield a line for each parameter: bars for a range, shares for a choice."""
     width = max(cell_len(one.name) for one in found)
     for one in found:
         if one.bins[0].high is None:

@@ -1,7 +1,7 @@
-"""The progress of a sweep as lines of text, for the live view, `status --watch` and notebooks.
+"""Formats the progress of a sweep as lines of text, for the live view, `status --watch` and notebooks.
 
-A pure function of the standing (`Standing`, all counts and times of the sweep), the time and the size of the terminal.
-It never returns more or longer lines than fit.
+The result depends only on the standing (`Standing`, all counts and times of the sweep), the time and the size of the
+terminal. It never has more or longer lines than fit.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
     span = high / 2 - low / 2
 
     def level(value: float) -> str:
+        """Return the character for one value."""
         if not math.isfinite(value):
             return _NOT_A_NUMBER
         if span:
@@ -44,7 +45,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is between 0 and 1."""
+    """Return the filled and the empty part of a bar with ``width`` characters; ``share`` is between 0 and 1."""
     if math.isfinite(share):
         share = min(max(share, 0.0), 1.0)
     else:
@@ -80,18 +81,18 @@ class Frame:
 def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
     """Return the lines of the picture; if they do not all fit, the most important ones.
 
-    ``now`` is in seconds since 1970. ``state`` replaces the state after the name that follows from the events. For a
-    sweep that is not ``running``, no rate and no remaining time are shown, even if its end was not logged.
+    ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events. For a sweep that is not
+    ``running``, no rate and no remaining time are shown, even if its end was not logged.
     """
     if frame.height < 1 or frame.width < 1:
         return []
     heads = (  # in display order, each with its priority: low numbers are kept first
-        (3, _title(standing, state)),
-        (0, _progress(standing, now, frame, running=running)),
-        (2, _flow("", _counts(standing, now, running=running), frame)),
-        (1, _flow("best", _format_best(standing), frame)),
-        (4, _flow("rungs", _format_rungs(standing), frame)),
-        (5, _flow("use", _format_usage(standing) if running else [], frame)),
+        (3, _format_title(standing, state)),
+        (0, _format_progress(standing, now, frame, running=running)),
+        (2, _arrange_parts("", _format_counts(standing, now, running=running), frame)),
+        (1, _arrange_parts("best", _format_best(standing), frame)),
+        (4, _arrange_parts("rungs", _format_rungs(standing), frame)),
+        (5, _arrange_parts("use", _format_usage(standing) if running else [], frame)),
     )
     lines = [(weight, line) for weight, head in heads for line in head]
     by_priority = sorted(range(len(lines)), key=lambda at: lines[at][0])
@@ -102,7 +103,8 @@ def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", ru
     return [_format_line(parts, frame) for parts in shown]
 
 
-def _title(standing: Standing, state: str) -> list[list[_Part]]:
+def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
+    """Return the line with the name and the state of the sweep; none if it has no name."""
     name = standing.outline.name
     if not name:
         return []
@@ -111,7 +113,8 @@ def _title(standing: Standing, state: str) -> list[list[_Part]]:
     return [[(name, "bold"), (f"{GAP}{state}", STYLES.get(state, ""))]]
 
 
-def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
+def _format_progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
+    """Return the line with the bar, the number of ended trials and the times; two lines if one is too narrow."""
     total = standing.total
     done = standing.finished
     times = [duration(standing.active_s(now))]
@@ -137,7 +140,8 @@ def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) ->
     return [first, [(GAP.join(times), "")]]
 
 
-def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
+def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
+    """Return the numbers of trials by status, the rate and the cost."""
     at_work = len(standing.running) if running else 0
     counts: list[_Part] = [(f"{at_work} running", "")]
     for status, count in standing.ended.items():
@@ -165,6 +169,7 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
 
 
 def _format_best(standing: Standing) -> list[_Part]:
+    """Return the best score, its trials and its parameters."""
     best = standing.best
     outline = standing.outline
     if best is None:
@@ -187,6 +192,7 @@ def _format_best(standing: Standing) -> list[_Part]:
 
 
 def _format_rungs(standing: Standing) -> list[_Part]:
+    """Return the numbers of trials that were pruned at the last rungs."""
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
@@ -202,6 +208,7 @@ def _format_rungs(standing: Standing) -> list[_Part]:
 
 
 def _format_usage(standing: Standing) -> list[_Part]:
+    """Return the use of CPUs, GPUs and memory."""
     if standing.over is not None:
         return []
     usage = standing.usage()
@@ -217,8 +224,8 @@ def _format_usage(standing: Standing) -> list[_Part]:
     return [(text, "") for text in texts]
 
 
-def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
-    """Arrange parts on one line, or on two if the frame is tall enough; what does not fit is cut off."""
+def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
+    """Arrange parts on one line, or on two if the frame is tall enough; cut off what does not fit."""
     if not parts:
         return []
     indent = f"{label:<{LABEL}}" if label else ""
@@ -257,12 +264,13 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
     of_running = min(len(at_work), room)
     of_ended = ended[: min(ENDED, room - of_running)]
     blank: list[list[_Part]] = [[]]
-    lines = _running(standing, at_work, frame, of_running) + of_failures
-    lines += [_ended_line(standing, one) for one in of_ended]
+    lines = _format_running_trials(standing, at_work, frame, of_running) + of_failures
+    lines += [_format_ended_trial(standing, one) for one in of_ended]
     return blank + lines if lines else []
 
 
-def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
+def _format_running_trials(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
+    """Return a line for each running trial, as many as fit in ``room``."""
     hidden = len(running) - room
     if hidden > 0 and room > 1:
         shown = running[: room - 1]
@@ -292,6 +300,7 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
 
 
 def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
+    """Return a line for each kind of failure."""
     lines: list[list[_Part]] = []
     # FAILED first, then by count
     for (status, kind), failure in sorted(
@@ -308,7 +317,8 @@ def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[lis
     return lines
 
 
-def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
+def _format_ended_trial(standing: Standing, ended: FinishedTrial) -> list[_Part]:
+    """Return the line for a trial that has ended."""
     if ended.value is None:
         value = ""
     else:
@@ -323,6 +333,7 @@ def _ended_line(standing: Standing, ended: FinishedTrial) -> list[_Part]:
 
 
 def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
+    """Join the parts of a line, and cut it to the width of the frame."""
     line = Text(no_wrap=True)
     for text, style in parts:
         line.append(_make_printable(text, ascii_only=frame.ascii_only), style)

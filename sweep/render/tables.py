@@ -1,4 +1,4 @@
-"""Results as tables and lines of text.
+"""Formats results as tables and lines of text.
 
 Tables: rankings, finalists, lists of sweeps, configurations of a plan. Lines: costs, the efficiency of a search,
 replays.
@@ -50,7 +50,7 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table as texts by column, before it is laid out."""
+    """The names of a table's columns and the texts of its cells, without a layout."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -61,9 +61,9 @@ def print_table(grid: Grid, target: Console) -> None:
 
     Empty columns are left out.
     """
-    grid = _printable(remove_empty_columns(grid))
+    grid = _escape_unprintable(remove_empty_columns(grid))
     columns = range(len(grid.columns))
-    widths = [_column_width(grid, at) for at in columns]
+    widths = [_compute_column_width(grid, at) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
         lines = _format_blocks(grid, columns)
     else:
@@ -73,7 +73,7 @@ def print_table(grid: Grid, target: Console) -> None:
 
 
 def remove_empty_columns(grid: Grid) -> Grid:
-    """Return the table without its empty columns."""
+    """Return the table without columns whose cells are all empty."""
     columns = []
     for at in range(len(grid.columns)):
         if _has_text(grid, at):
@@ -90,19 +90,22 @@ def _has_text(grid: Grid, column: int) -> bool:
 
 
 def _is_numeric(grid: Grid, column: int) -> bool:
+    """Return whether all cells of a column begin as numbers do, so that the column is aligned to the right."""
     return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
 
 
-def _column_width(grid: Grid, column: int) -> int:
+def _compute_column_width(grid: Grid, column: int) -> int:
     return max(cell_len(row[column]) for row in (grid.columns, *grid.rows))
 
 
-def _printable(grid: Grid) -> Grid:
+def _escape_unprintable(grid: Grid) -> Grid:
+    """Return the table with unprintable characters escaped."""
     rows = [tuple(map(printable, row)) for row in grid.rows]
     return Grid(tuple(map(printable, grid.columns)), tuple(rows))
 
 
 def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
+    """Yield the rows with aligned columns, the names of the columns first."""
     numeric = [_is_numeric(grid, at) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
@@ -119,6 +122,7 @@ def _align_rows(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> It
 
 
 def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
+    """Yield each row as a block of ``name  value`` lines."""
     width = max(cell_len(grid.columns[at]) for at in columns)
     for row in grid.rows:
         yield Text()
@@ -138,31 +142,33 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         "rank": [str(row.rank) for row in rows],
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
-        **_marks([row.trials for row in rows]),
-        "status": [_status(row) for row in rows],
+        **_collect_mark_columns([row.trials for row in rows]),
+        "status": [_format_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_format_parts(row) for row in rows],
-        "front": [_optional(row.front) for row in rows],
+        "front": [_format_optional(row.front) for row in rows],
     }
     for at, (metric, _) in enumerate(ranking.objectives):
-        scores = [_score(row, at) for row in rows]
+        scores = [_get_score(row, at) for row in rows]
         columns[metric] = [_format_mean(one) for one in scores]
         if at:
             interval_column = f"95 % of {metric}"
         else:
             interval_column = "95 %"
         columns[interval_column] = [_format_interval(one) for one in scores]
-    return _with_params(columns | _verdicts(rows, ranking), [row.params for row in rows], ranking.varying)
+    return _add_parameter_columns(
+        columns | _collect_verdict_columns(rows, ranking), [row.params for row in rows], ranking.varying
+    )
 
 
 NOTE_LENGTH = 40
 """Number of characters of a note in a table."""
 
 
-def _marks(rows: Sequence[Sequence[Trial]]) -> dict[str, list[str]]:
-    """Return the columns with stars, notes and who has added each configuration, of the trials of each row.
+def _collect_mark_columns(rows: Sequence[Sequence[Trial]]) -> dict[str, list[str]]:
+    """Return columns with the star, the note, the person who added it, and the space version of each row.
 
-    A column is left out if nothing stands in it. The space is numbered by how often it had been changed.
+    Columns without any text are left out.
     """
     columns = {
         "star": [_format_star(trials) for trials in rows],
@@ -179,6 +185,7 @@ def _format_star(trials: Sequence[Trial]) -> str:
 
 
 def _format_adder(trials: Sequence[Trial]) -> str:
+    """Return the name of the person who has added the configuration; "" if sweep has chosen it."""
     return next((trial.enqueued_by for trial in trials if trial.enqueued_by), "")
 
 
@@ -188,16 +195,17 @@ def _format_notes(trials: Sequence[Trial]) -> str:
 
 
 def _format_space_version(trials: Sequence[Trial]) -> str:
-    """Return the number of the space from which a configuration was drawn; "" for the first one."""
+    """Return how often the space had been changed when the configuration was chosen; "" for never."""
     version = min((trial.space_version for trial in trials), default=0)
     return str(version) if version else ""
 
 
-def _optional(value: object) -> str:
+def _format_optional(value: object) -> str:
+    """Return a value as text; "" for None."""
     return "" if value is None else str(value)
 
 
-def _score(row: RankedConfiguration, at: int) -> Score | None:
+def _get_score(row: RankedConfiguration, at: int) -> Score | None:
     """Return the score of a configuration in objective ``at``; None if it has none."""
     return row.scores[at] if row.scores else None
 
@@ -207,30 +215,31 @@ def _format_trial_numbers(row: RankedConfiguration) -> str:
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
-    """Yield the lines below a ranking: how verdicts were reached, and the answer."""
+    """Yield the lines below a ranking: how the verdicts were reached, and which configuration is best."""
     if ranking.method:
         yield f"method   {ranking.method}"
     yield f"answer   {answer}"
 
 
-def _verdicts(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
-    """Return the columns with the verdicts; none if each configuration was trained only once."""
+def _collect_verdict_columns(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
+    """Return the columns with verdicts; none if each configuration was trained only once."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
-        "to the best": [_difference(row) for row in rows],
-        "p": [_p_value(row) for row in rows],
+        "to the best": [_format_difference(row) for row in rows],
+        "p": [_format_p_value(row) for row in rows],
         "verdict": [verdict.describe_verdict(row, ranking) for row in rows],
     }
 
 
-def _p_value(row: RankedConfiguration) -> str:
+def _format_p_value(row: RankedConfiguration) -> str:
     if row.p_adjusted is None:
         return ""
     return f"{row.p_adjusted:.2g}"
 
 
-def _difference(row: RankedConfiguration) -> str:
+def _format_difference(row: RankedConfiguration) -> str:
+    """Format the difference to the best configuration, with its interval if it has one."""
     if row.difference is None:
         return ""
     low = row.difference_low
@@ -244,15 +253,15 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
     """Tabulate trials in the order of their start, with the parameters in which they differ."""
     columns = {
         "trial": [str(trial.trial) for trial in trials],
-        **_marks([(trial,) for trial in trials]),
+        **_collect_mark_columns([(trial,) for trial in trials]),
         "status": [trial.status.value for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
         metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
-        "took": [_duration(trial.duration_s) for trial in trials],
+        "took": [_format_duration(trial.duration_s) for trial in trials],
         "reason": [shortened(trial.status_reason, 60) for trial in trials],
     }
     configurations = [trial.params for trial in trials]
-    return _with_params(columns, configurations, list_varying_parameters(configurations))
+    return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
 
 def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
@@ -265,20 +274,20 @@ def sweeps_grid(listed: Iterable[SweepSummary]) -> Grid:
             "trials": [counted_by(row.trials) for row in rows],
             "metric": [row.metric or "" for row in rows],
             "best": [score(row.best) for row in rows],
-            "by trial": [_optional(row.best_trial) for row in rows],
-            "started": [_moment(row.started) for row in rows],
-            "took": [_duration(row.duration_s) for row in rows],
+            "by trial": [_format_optional(row.best_trial) for row in rows],
+            "started": [_format_moment(row.started) for row in rows],
+            "took": [_format_duration(row.duration_s) for row in rows],
             "note": [shortened(row.note, NOTE_LENGTH) for row in rows],
             "reason": [row.reason for row in rows],
         }
     )
 
 
-def _moment(time: float | None) -> str:
+def _format_moment(time: float | None) -> str:
     return "" if time is None else moment(time)
 
 
-def _duration(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return duration(seconds)
@@ -289,27 +298,32 @@ def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
     names = ("sweep", "job is", "job", "started", "results")
     rows = []
     for sweep, state, job, started, results in jobs:
-        rows.append((sweep, state, job, _moment(started), results))
+        rows.append((sweep, state, job, _format_moment(started), results))
     return Grid(names, tuple(rows))
 
 
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
-    """Tabulate numbered configurations of a plan, with the parameters in which they differ."""
+    """Tabulate the configurations of a plan with their numbers, and the parameters in which they differ."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}
-    return _with_params(columns, configurations, list_varying_parameters(configurations))
+    return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
 
-def _with_params(columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]) -> Grid:
-    """Append the parameters as columns; a parameter with the name of another column is prefixed with ``param.``."""
+def _add_parameter_columns(
+    columns: dict[str, list[str]], configurations: Sequence[Params], names: Iterable[str]
+) -> Grid:
+    """Return the table with a column added for each parameter.
+
+    A parameter with the name of another column is prefixed with ``param.``.
+    """
     for name in names:
         cells = []
         for params in configurations:
-            cells.append(_setting_or(params, name, ""))
+            cells.append(_format_setting_or(params, name, ""))
         columns[f"param.{name}" if name in columns else name] = cells
     return grid_of(columns)
 
 
-def _setting_or(params: Params, name: str, absent: str) -> str:
+def _format_setting_or(params: Params, name: str, absent: str) -> str:
     """Format the value of a parameter, or return ``absent`` if the configuration lacks it."""
     if name in params:
         return format_setting(params[name])
@@ -317,12 +331,12 @@ def _setting_or(params: Params, name: str, absent: str) -> str:
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
-    """Make a table from its columns."""
+    """Create a table from the cells of its columns, by name."""
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
-def _status(row: RankedConfiguration) -> str:
-    """Return the status of a configuration; if its repeats differ, the count of each status."""
+def _format_status(row: RankedConfiguration) -> str:
+    """Return the status of a configuration; if its repeats differ, the number of trials for each status."""
     counts = Counter(trial.status for trial in row.trials)
     if list(counts) == [row.status]:
         return row.status.value
@@ -330,9 +344,9 @@ def _status(row: RankedConfiguration) -> str:
 
 
 def _format_parts(row: RankedConfiguration) -> str:
-    """Return into how many parts batches were split to fit into memory.
+    """Return the number of micro-batches that batches were split into to fit into memory; "" if they were not split.
 
-    It is shown because batch statistics are computed per part.
+    It is shown because batch statistics are computed for each micro-batch.
     """
     counts = {trial.accumulate or 1 for trial in row.trials}
     return ", ".join(str(count) for count in sorted(counts - {1}))
@@ -344,6 +358,7 @@ def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
 
 
 def _format_mean(one: Score | None) -> str:
+    """Format the mean of a score, with the standard deviation over seeds if there are several."""
     if one is None:
         return ""
     if one.std is None:
@@ -361,7 +376,7 @@ def _format_interval(one: Score | None) -> str:
 
 
 def show_finalists(ranking: Ranking, target: Console) -> None:
-    """Print the finalists with their scores in the search and with fresh seeds; nothing if no seeds were added."""
+    """Print the finalists with their scores in the search and with fresh seeds; nothing without a confirmation."""
     if ranking.confirmed is not None:
         target.print()
         print_table(finalists_grid(ranking.confirmed), target)
@@ -372,7 +387,7 @@ def finalists_grid(confirmation: Confirmation) -> Grid:
     rows = confirmation.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],
-        "finalist": [_finalist(row) for row in rows],
+        "finalist": [_format_finalist(row) for row in rows],
         "verdict": [row.verdict for row in rows],
         "fresh seeds": [str(row.seeds) for row in rows],
         confirmation.metric: [score(row.mean) for row in rows],
@@ -381,10 +396,11 @@ def finalists_grid(confirmation: Confirmation) -> Grid:
     for name in dict.fromkeys(name for row in rows for name in row.tested):
         columns[f"test.{name}"] = [score(row.tested.get(name)) for row in rows]
     configurations = [row.params for row in rows]
-    return _with_params(columns, configurations, list_varying_parameters(configurations))
+    return _add_parameter_columns(columns, configurations, list_varying_parameters(configurations))
 
 
-def _finalist(row: Confirmed) -> str:
+def _format_finalist(row: Confirmed) -> str:
+    """Return "baseline" for the baseline, otherwise ""."""
     return "baseline" if row.is_baseline else ""
 
 
@@ -420,7 +436,7 @@ FEW = 5  # with fewer configurations, no correlation is shown
 def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
     """Yield lines about the efficiency of searches.
 
-    For each sweep: what part of the budget would have found, how the leader after epoch 1 ended, and how well the
+    For each sweep: what a part of the budget would have found, how the leader after epoch 1 ended, and how well the
     scores at early epochs predicted the final ones.
     """
     in_epochs = []
@@ -451,7 +467,7 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
 
 
 def space_lines(ranking: Ranking) -> Iterator[str]:
-    """Yield what a change of the space means for the lines of `efficiency_lines`; nothing if it was not changed."""
+    """Yield what `efficiency_lines` means after a change of the space; nothing if the space was not changed."""
     if ranking.other_space:
         yield (
             "the space was changed: the random orders mix configurations of different spaces, and do not show what a "
@@ -460,7 +476,10 @@ def space_lines(ranking: Ranking) -> Iterator[str]:
 
 
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
-    """Yield how well the rungs of a sweep rank: a line for each objective, and one where a rung ranks poorly."""
+    """Yield how well the ranks at the rungs of a sweep predict the final ranks: a line for each objective.
+
+    Another line follows if the ranks at a rung say little.
+    """
     for metric in dict.fromkeys(one.metric for one in ranks):
         known = []
         for one in ranks:
@@ -484,7 +503,7 @@ def _name_rung(one: RungRanks) -> str:
 
 
 def held_out_lines(one: SamplingError | None) -> Iterator[str]:
-    """Yield the margin of error that comes from the limited number of validation examples."""
+    """Yield the margin of error of a score that is due to the limited number of validation examples."""
     if one is not None:
         yield (
             f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
@@ -494,6 +513,7 @@ def held_out_lines(one: SamplingError | None) -> Iterator[str]:
 
 
 def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: float) -> str:
+    """Describe the best score that a part of the budget has found, compared to configurations in random order."""
     at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
     if math.isnan(spent.expected[at]):
@@ -510,13 +530,15 @@ def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: 
 
 
 def _describe_rung(rung: RungPrediction) -> str:
-    place = f"{_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
+    """Describe the rank that the final best trial had after an epoch."""
+    place = f"{_format_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
     return f"{place} (rank correlation with the end {rung.correlation.value:.2f})"
 
 
-def _ordinal(number: int) -> str:
+def _format_ordinal(number: int) -> str:
+    """Format a number as an ordinal: "3rd"."""
     if number % 100 in (11, 12, 13):
         return f"{number}th"
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -524,7 +546,7 @@ def _ordinal(number: int) -> str:
 
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
-    """Describe what a stopping rule would have done."""
+    """Describe the effect that another stopping rule would have had: epochs saved, winner kept or lost."""
     named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
     if replay.run_cap is None:
         capped = ""
@@ -559,6 +581,7 @@ def replay_lines(replay: Replay, metric: str) -> list[str]:
 
 
 def _describe_extreme(extreme: Extreme, replay: Replay, metric: str) -> str:
+    """Describe the result of a replay under one assumption on the unknown rest of the curves."""
     if replay.whole_epochs:
         saved = 100 * (1 - extreme.epochs.median / replay.whole_epochs)
     else:
@@ -586,7 +609,7 @@ def _format_count(value: float) -> str:
 
 
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
-    """Describe which trials trained the epochs of the best trial, with which parameters; empty if it is no copy."""
+    """Describe which trials trained the epochs of the best trial, with which parameters; [] if it is no copy."""
     if len(steps) < 2:
         return []
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
@@ -594,6 +617,6 @@ def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
     for name in list_varying_parameters([step.params for step in steps]):
         values = []
         for step in steps:
-            values.append(_setting_or(step.params, name, "-"))
+            values.append(_format_setting_or(step.params, name, "-"))
         schedules.append(f"{name} {', '.join(values)}")
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -52,7 +52,7 @@ def adapt_to_source(spec: Spec, source: Source) -> Spec:
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
     if not was_chosen or not isinstance(rule, AshaPromotion) or not source.is_function:
         return spec
-    if "restored" not in source.reads_of_its_trial_not(["restored"]):
+    if "restored" not in source.list_unread_trial_facts(["restored"]):
         return spec
     stopping, line = stop_instead_of_pausing(rule)
     return replace(spec, early_terminate=stopping, chosen=(spec.chosen[0], line))
@@ -187,7 +187,7 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
         given.append(("baseline", spec.baseline))
     for place, params in given:
         for name, value in params.items():
-            if name in bound and not bound[name].takes(value):
+            if name in bound and not bound[name].accepts(value):
                 path = f"{place}.{name}"
                 what = f"{describe_value(value)}, expected {standard_hyperparameters.expected(bound[name])}"
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
@@ -197,7 +197,7 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
     """Yield a problem for each parameter that every trial reads without a default, and that the file lacks."""
     there = spec.space.names
     first: dict[str, NameUse] = {}
-    for place in source.reads_surely():
+    for place in source.list_certain_reads():
         if place.name not in standard_hyperparameters.LENGTHS:
             first.setdefault(place.name, place)
     for place in first.values():
@@ -209,7 +209,7 @@ def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator
 
 def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
     """Yield a problem for each module that the trainable imports and that is not installed."""
-    for place in source.not_found():
+    for place in source.list_missing_imports():
         what = f"imports {place.name!r}, and no such module is here"
         yield Problem(source.where(place), what, "install it, or leave it out")
 
@@ -217,7 +217,7 @@ def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
 def _is_bound(name: str, source: Source) -> bool:
     """Return whether a parameter has its standard meaning: `KerasTrainable` reads it, and the author does not."""
     return name in standard_hyperparameters.FRAME or (
-        standard_hyperparameters.is_standard(name) and not source.author_reads(name)
+        standard_hyperparameters.is_standard(name) and not source.author_reads_parameter(name)
     )
 
 
@@ -228,21 +228,22 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
             return None
         case Constant() | Categorical():
             return next(
-                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.takes(value)), None
+                (describe_value(value) for value in domains.list_choices(domain) or () if not bounds.accepts(value)),
+                None,
             )
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
-    if bounds.takes(low) and bounds.takes(high):
+    if bounds.accepts(low) and bounds.accepts(high):
         return None
     return f"numbers from {low:g} to {high:g}"
 
 
 def _check_fused(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield a problem if trials are to be fused, but the trainable trains one at a time."""
-    if spec.together == 1 or not source.lacks("group"):
+    if spec.together == 1 or not source.list_lacking_methods("group"):
         return
     what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
     if source.is_function:
@@ -257,7 +258,7 @@ def _check_workers(spec: Spec, source: Source) -> Iterator[Problem]:
     """Yield a problem if trials have several workers, but the trainable trains in one process."""
     workers = spec.resources.workers
     if workers > 1:
-        missing = source.lacks(*RANKED_METHODS)
+        missing = source.list_lacking_methods(*RANKED_METHODS)
     else:
         missing = ()
     if not missing:

@@ -19,7 +19,7 @@ from msgspec import structs
 from sweep.analysis.numbering import Numbering
 from sweep.errors import InputError, Problem, StoreError, SweepError, in_short, refuse
 from sweep.events import JUDGED, EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.functions import load_part
+from sweep.functions import load_extension
 from sweep.progress import UnitReports
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build_scheduler
@@ -407,7 +407,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: Numbering | int = 1) 
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.Searcher"
-        own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
+        own = load_extension(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
         method = _wrap_factory("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
 
@@ -417,7 +417,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.Scheduler"
-        found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
+        found = load_extension(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
         own = _wrap_factory("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.length, own)
 

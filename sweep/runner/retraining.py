@@ -61,7 +61,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     if epochs is not None and epochs > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{epochs:,}, expected at most {MAX_EPOCHS:,}")
     name = wanted.name or free_name(folder.path.parent, f"{folder.name[:LONGEST]}-retrain")
-    keys = resolved.trial_file(sweep.spec, started.params, started.seed, name)
+    keys = resolved.make_trial_file(sweep.spec, started.params, started.seed, name)
     length = _set_length(keys, sweep.spec, started.params, epochs)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length}"
@@ -74,7 +74,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length}, {times}."]
     if all_data:
         comments.append("Trained on all data: no data is held out.")
-    text = resolved.file_text(keys, comments)
+    text = resolved.format_sweep_file(keys, comments)
     spec = parse_spec(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
         "command": "retrain",

@@ -202,7 +202,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
         if isinstance(plain, dict):
             known.append(plain)
         else:
-            document.mistake((index,), f"{describe_value(one)}, expected a mapping of parameters")
+            document.add_mistake((index,), f"{describe_value(one)}, expected a mapping of parameters")
     found = read_configurations(known, spec.space, (), document, numbered=source != COMMAND)
     document.check()
     refuse(_list_reasons(found, sweep), RefusedError)

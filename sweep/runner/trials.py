@@ -515,7 +515,7 @@ class Upcoming:
 
 def fits_structure(params: Params, structure: str) -> bool:
     """Return whether a trial with these parameters would build this structure."""
-    return Hyperparameters(params).agree(_parse_reads(structure))
+    return Hyperparameters(params).matches_reads(_parse_reads(structure))
 
 
 @lru_cache(maxsize=1024)

@@ -29,7 +29,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
         kind, report = "is a function", "report"
     else:
         kind, report = "is not a KerasTrainable", "assignment"
-    if spec.folds and source.reads_of_its_trial_not(["fold"]):
+    if spec.folds and source.list_unread_trial_facts(["fold"]):
         what = f"{spec.folds}, but {spec.trainable} {kind} and does not read {report}.fold: all folds would be alike"
         hint = f"leave fold {report}.fold out of training and validate with it, or write repeats in place of folds"
         yield Problem("folds", what, hint)
@@ -41,7 +41,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
     for name in list_changed_settings(spec):
         if name not in elsewhere:
             asked.append(name)
-    for name in source.reads_of_its_trial_not(asked, "training"):
+    for name in source.list_unread_trial_facts(asked, "training"):
         value = format_setting(spec.training[name])
         what = f"{value}, but {spec.trainable} {kind} and does not read {report}.training"
         hint = f"leave it out, or read {report}.training[{name!r}] and do what it says"
@@ -50,7 +50,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each standard hyperparameter without effect with the author's own methods or model."""
-    why = source.idle()
+    why = source.find_idle_hyperparameters()
     for name in spec.space.names:
         if name in why:
             known = name
@@ -96,8 +96,8 @@ def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
     except ValueError:  # only importing it would show the value, which the first trial does
         return
     if not backend:
-        backend, setting = keras_backend.configured(os.environ)
-    if what := keras_backend.misfit(backend):
+        backend, setting = keras_backend.find_backend(os.environ)
+    if what := keras_backend.explain_wrong_backend(backend):
         yield Problem(
             f"{where}: trainable", f"{source.trainable} is a KerasTrainable, and {what} ({setting})", keras_backend.HINT
         )

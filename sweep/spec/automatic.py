@@ -21,7 +21,10 @@ MIN_COMPLETED = 3
 
 @dataclass(frozen=True, slots=True)
 class Automatic:
-    """A method, a rule (None: that of the file), and a line of explanation for each; empty if the file names it."""
+    """The choice of `method: auto`: a method, a rule for early stopping, and a line of explanation for each.
+
+    The rule is None, and its line empty, if the sweep file names a rule itself.
+    """
 
     method: str
     rule: EarlyTermination | None
@@ -29,9 +32,9 @@ class Automatic:
 
 
 def stop_instead_of_pausing(rule: AshaPromotion) -> tuple[Asha, str]:
-    """Return the rule for trials that cannot go on from a checkpoint, in place of the one that was chosen, and why.
+    """Return a rule that stops trials for good at the rungs where the chosen rule would pause them, and the reason.
 
-    A trial that paused would train again from its first epoch, so at the same rungs it is stopped for good.
+    It is used if trials cannot continue from a checkpoint: a trial that paused would start again from its first epoch.
     """
     stopping = Asha(min_iter=rule.min_iter, max_iter=rule.max_iter, eta=rule.eta)
     why = "the function does not read report.restored, so that a trial that pauses would begin again"
@@ -48,11 +51,12 @@ def choose_automatically(
     lengths_differ: bool = False,
     budget_epochs: int | None = None,
 ) -> Automatic:
-    """Return a method and a rule; ``epochs`` is the length of a trial or, with ``minutes``, hundredths of these.
+    """Choose a method, and a rule for early stopping unless the file names one.
 
-    ``has_rule`` says that the file has a rule, ``has_prior`` that it says where its author believes the best to be,
-    ``lengths_differ`` that trials train for different numbers of epochs, and ``budget_epochs`` how many epochs all
-    trials train together, if that is bounded.
+    ``epochs`` is the length of a trial or, with ``minutes``, 100: rungs are then in hundredths of the minutes.
+    ``has_rule`` says that the file names a rule, ``has_prior`` that it has a `prior`, and ``lengths_differ`` that
+    trials train for different numbers of epochs. ``budget_epochs`` is the number of epochs of all trials together, if
+    the file bounds it.
     """
     if objectives > 1:
         reason = f"tpe, chosen by auto: {objectives} metrics, and gp optimizes one"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from sweep.contract import Devices, aside
+from sweep.contract import Devices, count_nontraining_processes
 from sweep.events import Value
 from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
@@ -28,14 +28,14 @@ LATER = frozenset(
 
 
 class Block(BaseModel):
-    """A mapping in the file with a closed set of keys; values are not converted."""
+    """Base class of the blocks of a sweep file: mappings with a fixed set of keys, whose values are not converted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    def described(self) -> dict[str, Value]:
-        """Return all keys as plain data.
+    def to_plain_data(self) -> dict[str, Value]:
+        """Return all keys with their values, as plain data.
 
-        Keys in `LATER` are included only if used, so that older sweeps stay unchanged.
+        Keys in `LATER` are left out if they have their default, so that the files of older sweeps stay unchanged.
         """
         fields = type(self).model_fields
         unused = set()
@@ -52,7 +52,8 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[float, Field(gt=0)]
 
 
-def _some_share(text: str) -> str:
+def _check_share(text: str) -> str:
+    """Return a share such as 20%. Raises ValueError for 0%."""
     if not parse_percent(text):
         raise ValueError("a share above 0%")
     return text
@@ -61,17 +62,19 @@ def _some_share(text: str) -> str:
 Share: TypeAlias = Annotated[
     str,
     Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?%$", json_schema_extra={"expected": "a share such as 20%"}),
-    AfterValidator(_some_share),
+    AfterValidator(_check_share),
 ]
 
 
-def _share_or_whole(gpus: float) -> float:
+def _check_gpus(gpus: float) -> float:
+    """Return a number of GPUs. Raises ValueError for a fraction above 1."""
     if gpus > 1 and gpus != int(gpus):
         raise ValueError("a whole number of GPUs, or a share of one below 1")
     return gpus
 
 
-def _one_for_all(amount: object) -> object:
+def _refuse_list(amount: object) -> object:
+    """Return a number of CPUs or GPUs. Raises ValueError for a list, as all workers have the same number."""
     if isinstance(amount, list):
         raise ValueError("one number, for all workers of a trial get the same")
     return amount
@@ -85,7 +88,7 @@ class Markets(Block):
 
     @property
     def prices(self) -> Mapping[Market, float]:
-        """The prices that are set."""
+        """The prices that are set, by market."""
         both: dict[Market, float | None] = {"on_demand": self.on_demand, "spot": self.spot}
         prices = {}
         for market, price in both.items():
@@ -97,8 +100,8 @@ class Markets(Block):
 OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
 
-def _some_price(given: object) -> object:
-    """Refuse a mapping without a price: none for any kind of node, or a kind of which no market has one."""
+def _check_prices(given: object) -> object:
+    """Return prices of nodes. Raises ValueError for a mapping without any price."""
     if not isinstance(given, dict):
         return given
     for each in (given, *given.values()):
@@ -107,7 +110,7 @@ def _some_price(given: object) -> object:
     return given
 
 
-ForAll: TypeAlias = Annotated[float, BeforeValidator(_one_for_all)]
+ForAll: TypeAlias = Annotated[float, BeforeValidator(_refuse_list)]
 
 
 class Metric(Block):
@@ -172,7 +175,7 @@ class Resources(Block):
     """What each trial is given."""
 
     cpus: Annotated[ForAll, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
-    gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_share_or_whole)] | Literal["auto"] = Field(
+    gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_check_gpus)] | Literal["auto"] = Field(
         0.0,
         description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them; auto: one, "
         "shared by as many trials as fit into its memory and make it faster, as measured.",
@@ -200,7 +203,7 @@ class Resources(Block):
         None, description="Grams of CO2 of a kilowatt-hour where it runs, for the column co2_g."
     )
 
-    price_per_gpu_hour: Annotated[OnePrice | dict[str, OnePrice | Markets] | None, BeforeValidator(_some_price)] = (
+    price_per_gpu_hour: Annotated[OnePrice | dict[str, OnePrice | Markets] | None, BeforeValidator(_check_prices)] = (
         Field(
             None,
             description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's "
@@ -210,7 +213,7 @@ class Resources(Block):
 
     @property
     def price(self) -> Price | None:
-        """The price of a GPU-hour."""
+        """The price of a GPU-hour as plain data, without markets that have no price; None if none is set."""
         given = self.price_per_gpu_hour
         if not isinstance(given, dict):
             return given
@@ -221,22 +224,22 @@ class Resources(Block):
 
     @property
     def processes(self) -> int:
-        """The number of processes of a trial: its workers and, with servers, also these and a coordinator."""
-        return self.workers + aside(self.servers)
+        """Number of processes of a trial: its workers and, with parameter servers, the servers and a coordinator."""
+        return self.workers + count_nontraining_processes(self.servers)
 
     @property
     def most_gpus(self) -> float:
-        """GPUs of a worker; 1 for a trial that shares a GPU as measured."""
+        """Number of GPUs of a worker; 1 for ``gpus: auto``, where trials share a GPU."""
         return 1.0 if self.gpus == "auto" else self.gpus
 
     def devices(self, simulated_gpus: int | None) -> Devices:
-        """Return the devices of each worker; ``simulated_gpus`` CPU devices stand in for GPUs, unless it is None."""
+        """Return the devices of each worker; CPU devices stand in for GPUs unless ``simulated_gpus`` is None."""
         gpus = self.most_gpus
         return Devices(self.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 
     @property
     def trial_gpus(self) -> float:
-        """GPUs of all workers of a trial."""
+        """Number of GPUs of a trial, over all its workers."""
         return self.most_gpus * self.workers
 
 
@@ -251,7 +254,7 @@ class Budget(Block):
 
     @property
     def bounds_time(self) -> bool:
-        """Whether it ends a sweep with any number of trials."""
+        """Whether the budget ends a sweep whose number of trials is not limited."""
         return bool(self.hours or self.gpu_hours or self.epochs or self.money)
 
 
@@ -270,7 +273,7 @@ class StopWhen(Block):
 
     @property
     def asks_for_gain(self) -> bool:
-        """Whether a model is asked what further configurations promise."""
+        """Whether the sweep ends by the gain that a model expects from further configurations."""
         return self.gain is not None or self.gain_per_hour is not None
 
 
@@ -314,7 +317,7 @@ class Confirm(Block):
     )
 
     def share(self) -> float | None:
-        """Return the budget as a fraction of 1; None without a budget."""
+        """Return the budget as a fraction of the epochs of the search, such as 0.2; None without a budget."""
         if self.budget is None:
             return None
         return parse_percent(self.budget)
@@ -355,14 +358,14 @@ class Notify(Block):
 
     @property
     def kinds(self) -> tuple[NoticeKind, ...]:
-        """The kinds of notices that it receives."""
+        """The kinds of notices that are sent to this receiver."""
         if self.on is None:
             return ("finished", "failed", "budget", "verdict", "worker_lost")
         return self.on
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment variables that it needs, by key."""
+        """The names of the environment variables that hold this receiver's secrets, by key."""
         named = {"token": self.token, "slack": self.slack, "password": self.password}
         variables = {}
         for key, variable in named.items():
@@ -372,7 +375,7 @@ class Notify(Block):
 
 
 def find_notify_mistakes(one: Notify) -> list[tuple[str, str, str]]:
-    """Return the key, the mistake and a hint for keys of a receiver that do not go together."""
+    """Return the key, the mistake and a hint for each key of a receiver that cannot be combined with its other keys."""
     ways = []
     for key in ("command", "webhook", "slack", "mail"):
         if getattr(one, key) is not None:

@@ -51,7 +51,7 @@ BETWEEN_SESSIONS = ("metric.target", "confirm", "notify", "checkpoint", "resourc
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A key whose values differ in two resolved sweep files; None stands for a missing key."""
+    """A key of the resolved sweep file with its values before and after a change; None stands for a missing key."""
 
     keys: tuple[str | int, ...]
     before: Value
@@ -59,27 +59,27 @@ class Difference:
 
     @property
     def path(self) -> str:
-        """The key as `--set` accepts it."""
+        """The key as the user writes it for `--set`."""
         return re.sub(r"^metrics\.0\.", "metric.", ".".join(map(str, self.keys)))
 
     @property
     def is_changeable(self) -> bool:
-        """True if a sweep that has begun can continue with the change."""
+        """Whether this key can be changed after a sweep has begun."""
         return self.is_one_of(CHANGEABLE)
 
     def is_one_of(self, keys: Iterable[str]) -> bool:
-        """Return whether it is one of these keys, or within one."""
+        """Return whether the key is one of ``keys``, or lies within the block of one."""
         return any(self.path == known or self.path.startswith(f"{known}.") for known in keys)
 
     def describe(self) -> str:
-        """Return the change in words."""
+        """Describe the change in words: the new and the earlier value."""
         return f"{self.path} is {format_value(self.after)} from now on; it was {format_value(self.before)}"
 
 
 def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = ()) -> Iterator[Difference]:
-    """Yield the differences of two resolved sweep files.
+    """Yield the keys in which two resolved sweep files differ.
 
-    Mappings are compared key by key, and lists of equally many mappings item by item.
+    Mappings are compared key by key, and lists of mappings item by item if they have the same length.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         for name in dict.fromkeys([*before, *after]):
@@ -92,6 +92,7 @@ def find_differences(before: Value, after: Value, keys: tuple[str | int, ...] = 
 
 
 def _are_blocks(value: Value) -> TypeGuard[list[Value]]:
+    """Return whether a value is a list of mappings."""
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
@@ -103,7 +104,7 @@ def format_value(value: Value) -> str:
 
 
 def list_differences(before: Spec, after: Spec) -> list[Difference]:
-    """Return the differences of two sweeps."""
+    """Return the keys in which two sweeps differ."""
     return list(find_differences(before.to_json_dict(), after.to_json_dict()))
 
 
@@ -111,9 +112,9 @@ def list_differences(before: Spec, after: Spec) -> list[Difference]:
 
 
 def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spec:
-    """Return a sweep with assignments as those of ``--set``.
+    """Return a copy of a sweep with values changed by assignments, written as for ``--set``.
 
-    Starting points that do not lie in the new space are left out. Raises `InputError` with all mistakes.
+    Starting configurations outside of the new space are left out. Raises `InputError` with all mistakes.
     """
     content = spec.to_json_dict()
     typed = []
@@ -124,20 +125,20 @@ def with_assignments(spec: Spec, assignments: Sequence[str], source: str) -> Spe
     changed = parse_spec(_as_text({**content, "start_with": []}), source, typed)
     kept: list[Value] = []
     for start in spec.start_with:
-        if _lies_in(start, changed):
+        if _is_valid_start(start, changed):
             kept.append(dict(start))
     return parse_spec(_as_text({**content, "start_with": kept}), source, typed)
 
 
-def _lies_in(start: Mapping[str, Value], spec: Spec) -> bool:
-    """Return whether a starting point is a valid one of a sweep."""
+def _is_valid_start(start: Mapping[str, Value], spec: Spec) -> bool:
+    """Return whether a starting configuration lies in a sweep's space."""
     document = Document("")
     read_start_with([start], spec.space, (), document)
     return not document.found
 
 
 def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
-    """Return the new values of the top-level keys in which two sweeps differ; None for a key that is gone."""
+    """Return the new values of the top-level keys in which two sweeps differ; None for a removed key."""
     old = before.to_json_dict()
     new = after.to_json_dict()
     settings: dict[str, Value] = {}
@@ -148,12 +149,12 @@ def make_settings(before: Spec, after: Spec) -> dict[str, Value]:
 
 
 def apply_settings(spec: Spec, settings: Mapping[str, Value], source: str = "") -> Spec:
-    """Return a sweep with the settings of a change."""
+    """Return a copy of a sweep with new values of top-level keys."""
     return parse_spec(_as_text({**spec.to_json_dict(), **settings}), source)
 
 
 def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = "") -> Spec:
-    """Return the present sweep from the one that it began with and the settings of all changes, in their order."""
+    """Return a copy of the sweep as it began with all changes applied in order."""
     settings: dict[str, Value] = {}
     for one in changes:
         settings |= one
@@ -163,7 +164,7 @@ def apply_all(spec: Spec, changes: Iterable[Mapping[str, Value]], source: str = 
 
 
 def _as_text(content: Mapping[str, Value]) -> str:
-    """Return a resolved sweep file as JSON, which is YAML. Keys that are null stand for their defaults."""
+    """Return a resolved sweep file as text in JSON, which is also YAML; keys with the value None are left out."""
     return json.dumps({name: value for name, value in content.items() if value is not None})
 
 
@@ -171,17 +172,17 @@ def _as_text(content: Mapping[str, Value]) -> str:
 
 
 def check_change(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> None:
-    """Raise `RefusedError` with all differences of two sweeps that a sweep which has begun cannot take over.
+    """Raise `RefusedError` if a sweep that has begun cannot be changed from ``before`` to ``after``; list all reasons.
 
     Arguments:
-        where: what stands in front of each key, such as ``--set ``.
-        searcher_changes: whether a searcher of the user's own can go on in another space.
+        where: text in front of each key in the messages, such as ``--set ``.
+        searcher_changes: whether a searcher of the user's own can continue in another space.
     """
     refuse(list_refusals(before, after, where, searcher_changes=searcher_changes), RefusedError)
 
 
 def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_changes: bool = True) -> list[Problem]:
-    """Return a problem for each change that is not possible; see `check_change`."""
+    """Return a problem for each difference that a sweep which has begun cannot adopt; see `check_change`."""
     found = list_differences(before, after)
     if _leaves_out_starts(before, after):
         found = [one for one in found if one.keys[0] != "start_with"]
@@ -195,18 +196,18 @@ def list_refusals(before: Spec, after: Spec, where: str = "", *, searcher_change
 
 
 def _leaves_out_starts(before: Spec, after: Spec) -> bool:
-    """Return whether another space leaves out starting points, and nothing else happens to these."""
+    """Return whether the space has changed, and the starting configurations only by some being left out."""
     known = {key(start) for start in before.start_with}
     left = {key(start) for start in after.start_with}
     return before.space != after.space and left <= known
 
 
 def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str = "") -> None:
-    """Raise `RefusedError` for changes that must wait until no process runs the sweep.
+    """Raise `RefusedError` for changes that are not possible while a process runs the sweep.
 
     Arguments:
-        began: the sweep as it was when the process began to run it.
-        stop: the command that stops it.
+        began: the sweep as it was when that process started to run it.
+        stop: the command line that stops the process, for the hint.
     """
     problems = []
     for one in list_differences(before, after):
@@ -220,7 +221,7 @@ def check_running(before: Spec, after: Spec, began: Spec, stop: str, where: str 
 
 
 def list_fixed_keys(found: Iterable[Difference], where: str) -> Iterator[Problem]:
-    """Yield a problem for each key that never changes; the last one has the hint."""
+    """Yield a problem for each changed key that must not change after a sweep has begun; the last one has the hint."""
     wrong = [one for one in found if not one.is_changeable]
     for at, one in enumerate(wrong, start=1):
         if one.path in INSTEAD and wrong == [one]:
@@ -239,7 +240,7 @@ ANOTHER_SWEEP = "run it under another --name, with warm_start"
 
 
 def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_changes: bool) -> tuple[str, str] | None:
-    """Return why a sweep cannot take over a difference, and what to do instead; None if it can."""
+    """Return why a sweep cannot adopt a changed key of the search, and what to do instead; None if it can."""
     if not one.is_one_of(SEARCH):
         return None
     if before.population is not None:
@@ -255,6 +256,7 @@ def _explain_refusal(one: Difference, before: Spec, after: Spec, *, searcher_cha
 
 
 def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
+    """Return why a sweep cannot adopt another rule for early stopping, and what to do instead; None if it can."""
     rules = (before.early_terminate, after.early_terminate)
     if any(isinstance(rule, Own) for rule in rules):
         return "a rule of your own begins with its sweep", ANOTHER_SWEEP
@@ -264,7 +266,10 @@ def _explain_rule(before: Spec, after: Spec) -> tuple[str, str] | None:
 
 
 def _explain_parameter(one: Difference, before: Spec, after: Spec) -> tuple[str, str] | None:
-    """Return why a difference in the parameters is not possible; None for ranges, choices and distributions."""
+    """Return why a sweep cannot adopt a changed parameter, and what to do instead; None if it can.
+
+    Ranges, choices and distributions can always be changed.
+    """
     if not one.is_one_of(("parameters",)):
         return None
     name = str(one.keys[1])

@@ -39,9 +39,9 @@ TRIED = 100
 def read_constraints(
     data: Value, names: Sequence[str], objectives: Sequence[str], path: KeyPath, document: Document
 ) -> dict[str, Expression]:
-    """Return the constraints by their text, over parameters or over metrics; note invalid ones.
+    """Parse the constraints; return them by their text, and add mistakes to the document.
 
-    Apart from the ``objectives``, only the trainable knows its metrics. So an unknown name counts as a mistake if the
+    Only the trainable knows its metrics, except for the ``objectives``. So an unknown name is a mistake only if the
     constraint also names a parameter, or if it resembles a parameter's name. An objective such as ``val/loss`` without
     backquotes, which would be parsed as a division, is a mistake, too.
     """
@@ -49,30 +49,30 @@ def read_constraints(
     for index, text in enumerate(data if isinstance(data, list) else []):
         if not isinstance(text, str) or not text:  # the model has noted it
             continue
-        torn = next((name for name in objectives if _is_torn(name, text)), None)
+        torn = next((name for name in objectives if _lacks_backquotes(name, text)), None)
         if torn is not None:
             what = f"{torn!r} in {text!r} is read as a calculation"
-            document.mistake((*path, index), what, f"put the name in backquotes: `{torn}`")
+            document.add_mistake((*path, index), what, f"put the name in backquotes: `{torn}`")
             continue
         try:
             constraint = Expression.parse(text)
         except ExpressionError as error:
-            note(error, (*path, index), document)
+            add_expression_mistake(error, (*path, index), document)
             continue
         unknown = sorted(constraint.names - set(names))
         if set(unknown) < constraint.names or any(nearest(name, names) for name in unknown):
             for name in unknown:
-                document.mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
+                document.add_mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
         if not constraint.names:
-            document.mistake((*path, index), f"{text!r} names no parameter")
+            document.add_mistake((*path, index), f"{text!r} names no parameter")
         if text in constraints:
-            document.mistake((*path, index), f"{text!r} appears twice")
+            document.add_mistake((*path, index), f"{text!r} appears twice")
         constraints[text] = constraint
     return constraints
 
 
-def _is_torn(name: str, text: str) -> bool:
-    """Return whether a name that needs backquotes appears in an expression without them."""
+def _lacks_backquotes(name: str, text: str) -> bool:
+    """Return whether a name that needs backquotes is written without them, so that it is parsed as a calculation."""
     bare = re.sub("`[^`]*`", "", text)
     return (
         not name.replace(".", "_").isidentifier()
@@ -80,50 +80,55 @@ def _is_torn(name: str, text: str) -> bool:
     )
 
 
-def note(error: ExpressionError, path: KeyPath, document: Document) -> None:
-    """Note the mistake in an expression."""
-    document.mistake(path, f"{error.text!r}, column {error.column}: {error.message}")
+def add_expression_mistake(error: ExpressionError, path: KeyPath, document: Document) -> None:
+    """Add an error in an expression to the mistakes of the document."""
+    document.add_mistake(path, f"{error.text!r}, column {error.column}: {error.message}")
 
 
 def check_satisfiable(
     space: Space, places: Mapping[str, KeyPath], path: KeyPath, document: Document, *, grid: bool
 ) -> None:
-    """Note constraints that no point of the space meets, and expressions that do not fit the parameters' values.
+    """Add mistakes for constraints that no point of the space meets, and for expressions with unsuitable results.
 
-    ``places`` maps the text of each expression to its place in the file. Finite spaces are counted, others are sampled.
+    ``places`` maps the text of each expression to its place in the file. The points of a finite space are counted; an
+    infinite space is sampled.
     """
     if not places:
         return
     try:
-        _check_truth(space, places, document)
+        _check_are_comparisons(space, places, document)
         if _count_points(space, grid=grid):
             return
         if not _count_points(Space(space.parameters), grid=grid):
-            document.mistake(next(iter(places.values())), "tied values without a result at any point")
+            document.add_mistake(next(iter(places.values())), "tied values without a result at any point")
             return
         alone = [c for c in space.constraints if not _count_points(Space(space.parameters, (c,)), grid=grid)]
         for constraint in alone:
-            document.mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
+            document.add_mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
         if not alone:
-            document.mistake(path, "each holds somewhere, but no point meets all of them")
+            document.add_mistake(path, "each holds somewhere, but no point meets all of them")
     except ExpressionError as error:
-        note(error, places.get(error.text, path), document)
+        add_expression_mistake(error, places.get(error.text, path), document)
     except InputError as error:
         for problem in error.problems:
-            document.mistake(("parameters",), problem.what, problem.hint)
+            document.add_mistake(("parameters",), problem.what, problem.hint)
 
 
 def _count_points(space: Space, *, grid: bool) -> int:
-    """Return the number of points that meet the constraints; of an infinite space, 1 if any was found, else 0."""
+    """Return the number of points that meet the constraints.
+
+    For an infinite space, return 1 if such a point was found, otherwise 0.
+    """
     size = space.grid_size() if grid else space.cardinality
     if size is None:
         return int(find_feasible_point(space) is not None)
     return size
 
 
-def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
+def _check_are_comparisons(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
+    """Add a mistake for each constraint whose value is not true or false, at random points of the space."""
     numbers: dict[str, Value] = {}
-    for params in _draws(space, TRIED):
+    for params in _draw_points(space, TRIED):
         for constraint in space.constraints:
             if constraint.names <= params.keys():
                 with suppress(UndefinedError):
@@ -135,11 +140,11 @@ def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document
             else:
                 kind = "no number"
             what = f"{text!r} is {kind}, expected a comparison"
-            document.mistake(places[text], what, f"such as {text} < 1")
+            document.add_mistake(places[text], what, f"such as {text} < 1")
 
 
-def _draws(space: Space, count: int) -> Iterator[dict[str, Value]]:
-    """Yield random points whose tied values have results, the same ones every time."""
+def _draw_points(space: Space, count: int) -> Iterator[dict[str, Value]]:
+    """Yield random points of the space, the same ones in each call, except those with an undefined tied value."""
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
     for _ in range(count):
         with suppress(UndefinedError):
@@ -152,7 +157,7 @@ LISTED = 10  # maximum number of values that a message lists
 def read_start_with(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
 ) -> tuple[Params, ...]:
-    """Return the starting configurations with values as searchers choose them; note those outside the space."""
+    """Return the starting configurations in the form that searchers use; add mistakes for those outside the space."""
     parameters = {}
     for parameter in space.parameters:
         parameters[parameter.name] = parameter
@@ -162,22 +167,22 @@ def read_start_with(
         for name, value in start.items():
             place = (*path, index, name)
             if name not in parameters:
-                document.mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+                document.add_mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
             else:
                 _check_value(parameters[name], value, start, place, document)
         if document.found > before:
             continue
         known = {}
         for name, value in start.items():
-            known[name] = as_drawn(parameters[name].domain, value)
+            known[name] = convert_to_drawn_form(parameters[name].domain, value)
         found = find_feasible_point(space.fixed(known))
         if found is None:
-            document.mistake((*path, index), "no configuration with these values meets the constraints")
+            document.add_mistake((*path, index), "no configuration with these values meets the constraints")
         elif missing := [name for name in known if name not in found]:
             what = f"{missing[0]!r} does not apply with the other values"
-            document.mistake((*path, index, missing[0]), what, "remove it", at_key=True)
+            document.add_mistake((*path, index, missing[0]), what, "remove it", at_key=True)
         elif key(known) in map(key, starts):
-            document.mistake((*path, index), "stands there already, expected different configurations")
+            document.add_mistake((*path, index), "stands there already, expected different configurations")
         starts.append(known)
     return tuple(starts)
 
@@ -185,10 +190,10 @@ def read_start_with(
 def read_configurations(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document, *, numbered: bool = True
 ) -> tuple[Params, ...]:
-    """Return whole configurations with values as searchers choose them; note those that are not in the space.
+    """Return complete configurations in the form that searchers use; add mistakes for those not in the space.
 
-    Fixed and tied parameters may be left out, and so must those that do not apply. Unless they are ``numbered``, there
-    is only one, and ``path`` is its place.
+    Fixed and tied parameters may be left out, and parameters that do not apply must be. ``path`` is the place of the
+    list or, unless ``numbered``, of the single configuration.
     """
     found: list[Params] = []
     for index, one in enumerate(given):
@@ -197,41 +202,41 @@ def read_configurations(
         if params is None:
             continue
         if key(params) in map(key, found):
-            document.mistake(place, "stands there already, expected different configurations")
+            document.add_mistake(place, "stands there already, expected different configurations")
         found.append(params)
     return tuple(found)
 
 
 def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath, document: Document) -> Params | None:
-    """Return a whole configuration, or None after noting all mistakes in it."""
+    """Return one complete configuration; None after adding its mistakes to the document."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
     before = document.found
     for name, value in given.items():
         if name not in parameters:
-            document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+            document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
         else:
             _check_value(parameters[name], value, parameters, (*path, name), document)
     params = _complete_baseline(given, space)
     for name in given:
         if name in parameters and name not in params and document.found == before:
-            document.mistake((*path, name), "does not apply with the other values", "remove it", at_key=True)
+            document.add_mistake((*path, name), "does not apply with the other values", "remove it", at_key=True)
     missing = [one.name for one in space.parameters if one.name not in params and _must_be_given(one, params)]
     if missing:
         what = f"lacks {join_words(missing, 'and')}, expected a value for each parameter that varies"
-        document.mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
+        document.add_mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
     if document.found > before:
         return None
     for text in space.violated(params):
-        document.mistake(path, f"does not meet the constraint {text!r}")
+        document.add_mistake(path, f"does not meet the constraint {text!r}")
     if document.found == before and not space.has(params):
-        document.mistake(path, "is not in the space")
+        document.add_mistake(path, "is not in the space")
     if document.found > before:
         return None
     return {name: params[name] for name in space.names if name in params}
 
 
 def _must_be_given(parameter: Parameter, params: Params) -> bool:
-    """Return whether a parameter is searched and applies; one whose condition is not decided does not count."""
+    """Return whether a configuration must have a value for this parameter: it is searched, and its condition holds."""
     if not parameter.drawn:
         return False
     when = parameter.when
@@ -241,7 +246,7 @@ def _must_be_given(parameter: Parameter, params: Params) -> bool:
 def read_prior(
     given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
 ) -> dict[str, Belief]:
-    """Return the author's beliefs by parameter; note invalid ones."""
+    """Return the author's beliefs (`prior`) by parameter; add invalid ones to the mistakes of the document."""
     known = {}
     for parameter in parameters:
         known[parameter.name] = parameter
@@ -255,35 +260,38 @@ def read_prior(
         value = said if block is None else block["value"]
         confidence = "medium" if block is None else block.get("confidence", "medium")
         if name not in known:
-            document.mistake(place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True)
+            document.add_mistake(place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True)
             continue
         if not known[name].drawn:
-            document.mistake(place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True)
+            document.add_mistake(
+                place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True
+            )
             continue
         _check_value(known[name], value, known, place, document)
         sure = next((one for one in CONFIDENCES if one == confidence), None)
         if sure is None:
-            document.mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
+            document.add_mistake((*place, "confidence"), f"{describe_value(confidence)}, expected low, medium or high")
         elif document.found == before:
-            found[name] = Belief(as_drawn(known[name].domain, value), sure)
+            found[name] = Belief(convert_to_drawn_form(known[name].domain, value), sure)
     return found
 
 
 def _check_value(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
+    """Add a mistake if a value is not possible for a parameter, or if the parameters of its condition are missing."""
     domain = parameter.domain
     if isinstance(domain, Tied):
-        document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
+        document.add_mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
     elif not contains(domain, value):
-        document.mistake(path, f"{describe_value(value)}, expected {_describe_possible(domain)}")
+        document.add_mistake(path, f"{describe_value(value)}, expected {_describe_possible(domain)}")
     elif parameter.when is not None:
         missing = sorted(name for name in parameter.when.names if name not in start)
         if missing:
             what = f"exists for some values of {missing[0]!r} alone, which is not given"
-            document.mistake(path, what, f"give {missing[0]!r} as well", at_key=True)
+            document.add_mistake(path, what, f"give {missing[0]!r} as well", at_key=True)
 
 
 def _describe_possible(domain: Domain) -> str:
-    """Describe the values that a parameter can have."""
+    """Describe the possible values of a parameter, such as "a whole number from 1 to 8"."""
     match domain:
         case Constant(value):
             return flow(value)
@@ -307,8 +315,8 @@ def _describe_possible(domain: Domain) -> str:
             return f"{number} from {low:g} to {high:g}"
 
 
-def as_drawn(domain: Domain, value: Value) -> Value:
-    """Convert a value of a domain to the form in which searchers choose it."""
+def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
+    """Return a value of a domain in the form that searchers use, such as a float for a continuous range."""
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if quantum(domain) is None else value)
@@ -317,10 +325,10 @@ def as_drawn(domain: Domain, value: Value) -> Value:
 def read_baseline(
     given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
 ) -> Params | None:
-    """Return the baseline in the order of the parameters, None without one; note mistakes in the document.
+    """Return the complete baseline, or None without one; add mistakes to the document.
 
-    Constants that it does not set have their value, and tied parameters are computed. Parameters that remain unset are
-    listed in ``notes``.
+    Constants and tied parameters that it does not set get their value. Parameters that remain unset are listed in
+    ``notes``.
     """
     if given is None:
         return None
@@ -334,7 +342,7 @@ def read_baseline(
     for name in given:
         if name not in baseline:
             what = f"{name!r} does not apply with the other values"
-            document.mistake((*path, name), what, "remove it", at_key=True)
+            document.add_mistake((*path, name), what, "remove it", at_key=True)
     if document.found > before:
         return None
     missing = []
@@ -349,17 +357,17 @@ def read_baseline(
 def _check_baseline_value(
     parameters: Mapping[str, Parameter], name: str, value: Value, path: KeyPath, document: Document
 ) -> None:
-    """Note a mistake if there is no such parameter, or if its values are of another kind."""
+    """Add a mistake if there is no such parameter, or if its values are of another kind, such as texts."""
     if name not in parameters:
-        document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+        document.add_mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
         return
     expected = _find_expected_kind(parameters[name], value)
     if expected:
-        document.mistake((*path, name), f"{describe_value(value)}, expected {expected}")
+        document.add_mistake((*path, name), f"{describe_value(value)}, expected {expected}")
 
 
 def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Value]:
-    """Return the given values that apply, with constants and tied parameters."""
+    """Return the given values of parameters that apply, completed by constants and tied parameters."""
     baseline: dict[str, Value] = {}
     known = -1
     while len(baseline) > known:  # conditions and ties may refer to later parameters
@@ -370,6 +378,7 @@ def _complete_baseline(given: Mapping[str, Value], space: Space) -> dict[str, Va
 
 
 def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[str, Value]) -> None:
+    """Add a parameter's value to the baseline, if it applies and can be determined already."""
     name = parameter.name
     domain = parameter.domain
     if name in baseline:
@@ -380,7 +389,7 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
     if name in given:
         value = given[name]
         if contains(domain, value):
-            baseline[name] = as_drawn(domain, value)
+            baseline[name] = convert_to_drawn_form(domain, value)
         else:
             baseline[name] = value
     elif isinstance(domain, Constant):
@@ -391,7 +400,7 @@ def _add_value(parameter: Parameter, given: Mapping[str, Value], baseline: dict[
 
 
 def _find_expected_kind(parameter: Parameter, value: Value) -> str | None:
-    """Return the expected kind if a value is of another kind than all values of the search; None if it fits."""
+    """Return the kind of a parameter's values if ``value`` is of another kind; None if it fits."""
     domain = parameter.domain
     if parameter.name == "epochs":
         is_whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1

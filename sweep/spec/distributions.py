@@ -46,6 +46,7 @@ class Bounds(Block):
 
 
 def _check_order(bounds: Bounds) -> Bounds:
+    """Return the bounds. Raises ValueError if both are missing or ``min`` is above ``max``."""
     if bounds.min is None:
         low = -math.inf
     else:
@@ -68,8 +69,8 @@ Test: TypeAlias = (
 When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"optimizer": "sgd"}])]
 
 
-def condition_of(when: Mapping[str, Test]) -> Condition:
-    """Return the `when` block as a condition that a space can check."""
+def make_condition(when: Mapping[str, Test]) -> Condition:
+    """Convert a `when` block to a condition of the search space."""
     tests: list[tuple[str, OneOf | Between]] = []
     for name, test in when.items():
         match test:
@@ -84,7 +85,7 @@ def condition_of(when: Mapping[str, Test]) -> Condition:
 
 
 def condition_to_dict(condition: Condition) -> dict[str, Value]:
-    """Return a condition as it is written in a file, which can have only one test for each name."""
+    """Convert a condition to a `when` block. Each name may have only one test."""
     when: dict[str, Value] = {}
     for name, test in condition.tests:
         match test:
@@ -96,8 +97,8 @@ def condition_to_dict(condition: Condition) -> dict[str, Value]:
     return when
 
 
-def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
-    """Note tested values that a parameter of ``domain`` can never have, so that the condition could not hold."""
+def check_test_is_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
+    """Add a mistake for each value in a test that a parameter with this domain can never have."""
     if isinstance(domain, Tied):
         return
     possible = list_choices(domain)
@@ -106,11 +107,11 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
             for value in values:
                 if possible is None:
                     reason = f"{describe_value(value)} is never met exactly by a continuous parameter"
-                    document.mistake(path, reason, "use {min: ..., max: ...}")
+                    document.add_mistake(path, reason, "use {min: ..., max: ...}")
                 elif not any(is_same_value(value, choice) for choice in possible):
                     known = [flow(choice) for choice in possible[:20]]
                     hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
-                    document.mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
+                    document.add_mistake(path, f"{describe_value(value)} is no value of that parameter", hint)
         case Between(low, high):
             if possible is not None:
                 met = any(test.passes(choice) for choice in possible)
@@ -120,7 +121,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 least, most = get_domain_bounds(domain)
                 met = low <= most and least <= high
             if not met:
-                document.mistake(path, "no value of that parameter lies in this range")
+                document.add_mistake(path, "no value of that parameter lies in this range")
 
 
 Name: TypeAlias = Literal[
@@ -189,7 +190,7 @@ HINTS = {
 
 
 class KeyMistake(ValueError):
-    """Keys that are valid one by one but do not form a distribution; ``key`` is the one to report."""
+    """A combination of keys that is not a valid distribution; ``key`` is the key to report."""
 
     def __init__(self, key: str, what: str, hint: str = "") -> None:
         super().__init__(what)
@@ -200,7 +201,7 @@ class KeyMistake(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A way to draw a parameter: the keys that it takes in addition to `distribution` and `when`, and its domain."""
+    """A distribution of a parameter's values: its required and optional keys, and how to build its domain."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
@@ -209,12 +210,12 @@ class Distribution:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that a parameter with this distribution may have."""
+        """All keys that a parameter with this distribution can have."""
         return (*self.required, *self.optional, "distribution", "when")
 
 
-def infer(block: ParameterBlock) -> Name | None:
-    """Infer the distribution of a parameter that names none, by W&B's rules; None if its keys are not sufficient."""
+def infer_distribution(block: ParameterBlock) -> Name | None:
+    """Return the distribution of a parameter that names none, by W&B's rules; None if its keys do not suffice."""
     keys = block.model_fields_set
     if "value" in keys:
         return "constant"
@@ -230,8 +231,8 @@ def infer(block: ParameterBlock) -> Name | None:
     return "int_uniform" if whole else "uniform"
 
 
-def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """Return a mistake for each key that a parameter with this distribution lacks or must not have."""
+def find_key_mistakes(block: ParameterBlock, name: Name) -> list[KeyMistake]:
+    """Return a mistake for each key that a parameter with this distribution lacks, or must not have."""
     known = DISTRIBUTIONS[name]
     named = block.distribution is not None
     keys = block.model_fields_set
@@ -258,7 +259,7 @@ def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
 
 
 def build_domain(block: ParameterBlock, name: Name) -> Domain:
-    """Return the domain of a parameter that has no `misfits`. Raises `KeyMistake` for invalid values."""
+    """Build the domain of a parameter whose keys fit its distribution. Raises `KeyMistake` for invalid values."""
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
@@ -274,7 +275,7 @@ def build_domain(block: ParameterBlock, name: Name) -> Domain:
 
 
 def domain_to_dict(domain: Domain) -> dict[str, Value]:
-    """Return a domain as it is written in a file, with its distribution named."""
+    """Convert a domain to the keys of a sweep file, with the name of its distribution."""
     match domain:
         case Constant(value):
             return {"distribution": "constant", "value": value}
@@ -293,6 +294,7 @@ def domain_to_dict(domain: Domain) -> dict[str, Value]:
 
 
 def _range_to_dict(domain: Range) -> dict[str, Value]:
+    """Convert the domain of a number to the keys of a sweep file."""
     match domain:
         case IntUniform(low, high, log=log):
             return {"distribution": "int_log_uniform_values" if log else "int_uniform", "min": low, "max": high}
@@ -309,11 +311,13 @@ def _range_to_dict(domain: Range) -> dict[str, Value]:
 
 
 def _quantized_to_dict(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
+    """Return the keys of a range; with ``q``, those of the quantized distribution."""
     block: dict[str, Value] = {"distribution": name if q is None else f"q_{name}", **numbers}
     return block if q is None else {**block, "q": q}
 
 
 def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
+    """Build a constant, or a tied parameter for a text that begins with "="."""
     value = block.value
     # With `distribution: constant`, a text that begins with "=" is no expression.
     if not isinstance(value, str) or not value.startswith("=") or block.distribution:
@@ -325,6 +329,7 @@ def _make_constant(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
+    """Build a choice among values. Raises `KeyMistake` if a value appears twice."""
     seen: set[str] = set()
     for value in block.values:
         if canonical(value) in seen:
@@ -334,6 +339,7 @@ def _make_categorical(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
+    """Build a choice among values with probabilities. Raises `KeyMistake` if their sum is not 1."""
     _make_categorical(block, None)
     if len(block.probabilities) != len(block.values):
         there = f"{len(block.probabilities)} probabilities for {len(block.values)} values"
@@ -345,15 +351,17 @@ def _make_weighted(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _make_int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
+    """Build a range of whole numbers. Raises `KeyMistake` if a bound is not whole."""
     low, high = block.min, block.max
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
             raise KeyMistake(end, f"{describe_value(number)}, expected a whole number")
-    _domain_range(block)
+    _get_bounds(block)
     return IntUniform(int(low), int(high))
 
 
 def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
+    """Build a range of whole numbers whose logarithm is uniform. Raises `KeyMistake` for a bound below 1."""
     domain = _make_int_uniform(block, None)
     if block.min < 1:
         raise KeyMistake(
@@ -363,14 +371,16 @@ def _make_int_log_uniform_values(block: ParameterBlock, _: float | None) -> Doma
 
 
 def _make_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    low, high = _domain_range(block)
+    """Build a range of numbers. Raises `KeyMistake` if it is larger than the largest number."""
+    low, high = _get_bounds(block)
     if not math.isfinite(high - low):
         raise KeyMistake("max", f"{describe_value(block.max)}, too far from min")
     return Uniform(low, high, q)
 
 
 def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
-    low, high = _domain_range(block)
+    """Build a range of numbers whose logarithm is uniform. Raises `KeyMistake` for a bound that is not positive."""
+    low, high = _get_bounds(block)
     if low <= 0:
         if low < 0:
             hint = "exponents go with distribution: log_uniform"
@@ -381,22 +391,26 @@ def _make_log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
 
 
 def _make_log_uniform(block: ParameterBlock, q: float | None) -> Domain:
-    low, high = _exponents(block)
+    """Build a range whose bounds are exponents of e, with a uniform exponent."""
+    low, high = _get_exponents(block)
     return LogUniform(math.exp(low), math.exp(high), q)
 
 
 def _make_inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
-    low, high = _exponents(block)
+    """Build a range whose bounds are negated exponents of e, with a uniform exponent."""
+    low, high = _get_exponents(block)
     return LogUniform(math.exp(-high), math.exp(-low))
 
 
 def _make_normal(block: ParameterBlock, q: float | None) -> Domain:
+    """Build a normal distribution. Raises `KeyMistake` if its values could overflow."""
     if not math.isfinite(abs(block.mu) + 9 * block.sigma):
         raise KeyMistake("mu", "beyond the largest number with this sigma")
     return Normal(block.mu, block.sigma, q)
 
 
 def _make_log_normal(block: ParameterBlock, q: float | None) -> Domain:
+    """Build a log-normal distribution. Raises `KeyMistake` if its values could overflow."""
     if abs(block.mu) + 9 * block.sigma >= 700:
         hint = "mu and sigma are those of the logarithm"
         raise KeyMistake("mu", f"{describe_value(block.mu)}, too large: e to the power of it overflows", hint)
@@ -407,14 +421,16 @@ def _make_beta(block: ParameterBlock, q: float | None) -> Domain:
     return Beta(block.a, block.b, q)
 
 
-def _domain_range(block: ParameterBlock) -> tuple[float, float]:
+def _get_bounds(block: ParameterBlock) -> tuple[float, float]:
+    """Return both bounds as floats. Raises `KeyMistake` if the lower one is above the upper one."""
     if block.min > block.max:
         raise KeyMistake("min", f"{describe_value(block.min)}, expected at most max, which is {block.max}")
     return float(block.min), float(block.max)
 
 
-def _exponents(block: ParameterBlock) -> tuple[float, float]:
-    low, high = _domain_range(block)
+def _get_exponents(block: ParameterBlock) -> tuple[float, float]:
+    """Return both bounds as exponents of e. Raises `KeyMistake` for those that cannot be meant as exponents."""
+    low, high = _get_bounds(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:

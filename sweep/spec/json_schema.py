@@ -7,17 +7,17 @@ from typing import Any, TypeAlias
 from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
 from sweep.spec.parameters import NAME, NAME_WITHIN, ParameterGroup
 from sweep.spec.sweep_file import REQUIRED, SweepFile
-from sweep.spec.validation import schema_of
+from sweep.spec.validation import get_schema
 
 Json: TypeAlias = dict[str, Any]
 
 
 def json_schema() -> Json:
-    """Return a JSON Schema (draft 2020-12) of what the parser accepts, as far as a schema can express it."""
-    top = _simplify_schema(schema_of(SweepFile))
+    """Return a JSON Schema (draft 2020-12) of sweep files, as far as a schema can express what the parser accepts."""
+    top = _simplify_schema(get_schema(SweepFile))
     properties = top["properties"]
     for key in REQUIRED:
-        properties[key] = _without_null(properties[key])
+        properties[key] = _remove_null(properties[key])
     properties["parameters"] = {"$ref": "#/$defs/parameters", "description": properties["parameters"]["description"]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -35,16 +35,17 @@ def json_schema() -> Json:
                 }
                 for block, name in (("parameters", NAME), ("nested", NAME_WITHIN))
             },
-            "parameter": _parameter(),
+            "parameter": _make_parameter_schema(),
         },
     }
 
 
-def _parameter() -> Json:
-    leaf = _simplify_schema(schema_of(ParameterBlock))
+def _make_parameter_schema() -> Json:
+    """Return the schema of a parameter, with rules for the keys of each distribution."""
+    leaf = _simplify_schema(get_schema(ParameterBlock))
     nested = {
         "$ref": "#/$defs/nested",
-        "description": schema_of(ParameterGroup)["properties"]["parameters"]["description"],
+        "description": get_schema(ParameterGroup)["properties"]["parameters"]["description"],
     }
     rules: list[Json] = [
         {
@@ -77,7 +78,8 @@ def _parameter() -> Json:
     return {**leaf, "properties": {**leaf["properties"], "parameters": nested}, "allOf": rules}
 
 
-def _without_null(schema: Json) -> Json:
+def _remove_null(schema: Json) -> Json:
+    """Return a schema that does not allow null, for a key that is required."""
     some = []
     for part in schema["anyOf"]:
         if part != {"type": "null"}:
@@ -92,7 +94,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _simplify_schema(node: Any) -> Any:
-    """Return a schema without the entries of pydantic that editors do not need."""
+    """Return a copy of a schema without entries of pydantic that editors do not need."""
     if isinstance(node, list):
         return [_simplify_schema(item) for item in node]
     if not isinstance(node, dict):

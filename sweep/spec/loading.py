@@ -17,7 +17,7 @@ from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode_text, parse_document
 
 
 def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
-    """Load a sweep file, apply the assignments in ``SWEEP_SET`` and then those of ``--set``, and return the sweep.
+    """Load a sweep file and return its sweep, after applying the assignments in ``SWEEP_SET`` and then ``assignments``.
 
     Raises InputError with all mistakes in the file and the assignments.
     """
@@ -27,7 +27,10 @@ def load_spec(path: Path | str, assignments: Sequence[str] = (), environment: Ma
 def load_spec_with_text(
     path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[Spec, str]:
-    """Return the sweep as `load_spec` does, and the file's text. It is read once: a pipe has no second reading."""
+    """Return the sweep as `load_spec` does, and the file's text.
+
+    The file is read only once, because a pipe cannot be read again.
+    """
     text = read_text(path)
     return parse_spec(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
 
@@ -50,7 +53,7 @@ def read_text(path: Path | str) -> str:
 
 
 def find_trainable(text: str, assignments: Sequence[str], environment: str) -> str:
-    """Return the trainable that a text names, even if the text has mistakes; "" if it names none.
+    """Return the trainable named in the text of a sweep file, even if the text has mistakes; "" if none is named.
 
     The arguments are those of `parse_spec`.
     """
@@ -67,7 +70,7 @@ def find_trainable(text: str, assignments: Sequence[str], environment: str) -> s
 
 
 def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
-    """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
+    """Return the sweep described by the text of a sweep file; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with all mistakes.
     """
@@ -75,13 +78,14 @@ def parse_spec(text: str, source: str, assignments: Sequence[str] = (), environm
 
 
 def make_spec(given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
-    """Return the sweep that Python values describe, by the rules of a file. Raises InputError with all mistakes."""
-    document = yaml_reader.document_of(given, source)
+    """Return the sweep described by a mapping with the keys of a sweep file. Raises InputError with all mistakes."""
+    document = yaml_reader.make_document(given, source)
     document.check()
     return _resolve_document(document, assignments, environment)
 
 
 def _resolve_document(document: Document, assignments: Sequence[str], environment: str) -> Spec:
+    """Apply the assignments to a document and return its sweep. Raises InputError with all mistakes."""
     yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
     yaml_reader.apply_assignments(assignments, "--set", document)
     spec = SpecResolver(document).resolve()

@@ -39,7 +39,7 @@ class ParameterGroup(Block):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A parameter as far as it could be read, with the places of its references to others."""
+    """A parameter as read from the file, valid or not, with the places of its references to other parameters."""
 
     name: str
     path: KeyPath
@@ -56,32 +56,32 @@ class Entry:
         return Parameter(self.name, self.domain, self.condition, self.count)
 
     @property
-    def needs(self) -> dict[str, KeyPath]:
-        """The names that this parameter refers to, with their places."""
+    def references(self) -> dict[str, KeyPath]:
+        """The places in the file of this parameter's references, by the name of the parameter that is referred to."""
         tied = self.domain.expression.names if isinstance(self.domain, Tied) else ()
         return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
 
 
 def read_parameters(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
-    """Return all parameters in file order; note the mistakes in each and between them."""
+    """Read the `parameters:` block; return its entries in file order, and add mistakes to the document."""
     entries: dict[str, Entry] = {}
     for entry in _read_group(data, path, Entry("", path), document):
         if entry.name in entries:
-            document.mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
+            document.add_mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
         else:
             entries[entry.name] = entry
     for name, entry in entries.items():
         outer = _find_outer_name(name, entries)
         if outer is not None:
-            document.mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
+            document.add_mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
     circles: set[frozenset[str]] = set()
     for entry in entries.values():
-        _check_needs(entry, entries, circles, document)
+        _check_references(entry, entries, circles, document)
     return list(entries.values())
 
 
 def _find_outer_name(name: str, entries: Mapping[str, Entry]) -> str | None:
-    """Return the first of ``a`` and ``a.b`` that is an entry, for the name ``a.b.c``; None if neither is."""
+    """Return the first of ``a`` and ``a.b`` that is a parameter itself, for the name ``a.b.c``; None if neither is."""
     parts = name.split(".")
     for count in range(1, len(parts)):
         outer = ".".join(parts[:count])
@@ -91,7 +91,7 @@ def _find_outer_name(name: str, entries: Mapping[str, Entry]) -> str | None:
 
 
 def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterator[str]:
-    """Yield notes on values that are valid but perhaps not intended."""
+    """Yield a note for each valid value that is probably not intended, such as an unquoted ``off``."""
     for entry in entries:
         listed = [path for path in document.values if path[:-1] == (*entry.path, "values")]
         listed = listed or [(*entry.path, "value")]
@@ -102,7 +102,7 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
                 words.append(document.otherwise[mark])
         texts = []
         for path in listed:
-            if isinstance(_at(document.data, path), str):
+            if isinstance(_get_value(document.data, path), str):
                 texts.append(path)
         # In a list with other texts, as in [off, low, high], such a word is clearly meant as a text.
         if words and all(marks[path] in document.otherwise for path in texts):
@@ -115,13 +115,13 @@ def note_unusual_values(entries: Sequence[Entry], document: Document) -> Iterato
                 "or quotes for texts"
             )
         match entry.domain:
-            case Constant(value=[_, _, *_] as value) if not _takes_lists(entry.name):
+            case Constant(value=[_, _, *_] as value) if not _accepts_lists(entry.name):
                 what = f"one value, the list {shortened(flow(value), 60)}, in every trial"
                 yield f"{document.place((*entry.path, 'value'))}: {what}; did you mean values?"
 
 
-def _at(data: Value, path: KeyPath) -> Value:
-    """Return the value at a path of the document; None if there is none."""
+def _get_value(data: Value, path: KeyPath) -> Value:
+    """Return the value at a path of the data; None if there is none."""
     for key in path:
         if isinstance(data, dict) and isinstance(key, str):
             data = data.get(key)
@@ -132,20 +132,20 @@ def _at(data: Value, path: KeyPath) -> Value:
     return data
 
 
-def _takes_lists(name: str) -> bool:
-    """Return whether the standard hyperparameter of this name takes a list as its value."""
-    return is_standard(name) and get_standard_bounds(name).takes([1, 2])
+def _accepts_lists(name: str) -> bool:
+    """Return whether the standard hyperparameter of this name can be a list."""
+    return is_standard(name) and get_standard_bounds(name).accepts([1, 2])
 
 
 def check_grid(entries: list[Entry], document: Document) -> None:
-    """Note parameters that a grid cannot enumerate, and probabilities, which a grid ignores."""
+    """Add mistakes for parameters that a grid cannot enumerate, and for probabilities, which a grid would ignore."""
     for entry in entries:
         match entry.domain:
             case None | Constant() | Tied() | Categorical(probabilities=None):
                 pass
             case Categorical():
                 hint = "remove them, or use method: random"
-                document.mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
+                document.add_mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
             case domain if entry.count is None and list_choices(domain) is None:
                 long = isinstance(domain, IntUniform)
                 if long:
@@ -153,11 +153,11 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                 else:
                     what = "a grid over a continuous range never ends"
                 hint = "add count: 5 for five values, or list the values"
-                document.mistake(entry.path, what, hint, at_key=True)
+                document.add_mistake(entry.path, what, hint, at_key=True)
 
 
-def to_dict(parameter: Parameter) -> dict[str, Value]:
-    """Return a parameter as it is written in a file."""
+def parameter_to_dict(parameter: Parameter) -> dict[str, Value]:
+    """Return a parameter as the keys of a sweep file."""
     block = distributions.domain_to_dict(parameter.domain)
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
@@ -167,14 +167,15 @@ def to_dict(parameter: Parameter) -> dict[str, Value]:
 
 
 def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
+    """Yield the entries of a block of parameters and of the groups in it; add mistakes to the document."""
     for key, value in data.items():
         inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
         if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
             hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
-            document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
+            document.add_mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
             written: Value = {"values" if isinstance(value, list) else "value": value}
-            document.mistake(inner.path, f"{describe_value(value)}, expected a mapping", f"write {flow(written)}")
+            document.add_mistake(inner.path, f"{describe_value(value)}, expected a mapping", f"write {flow(written)}")
             yield inner
         elif "parameters" in value:
             block = validate(ParameterGroup, value, inner.path, document)
@@ -187,38 +188,39 @@ def _read_group(data: Mapping[str, Value], path: KeyPath, group: Entry, document
 
 
 def _read_parameter(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
+    """Return the entry of one parameter; its domain is None if it is invalid."""
     if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
-        document.mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
+        document.add_mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
         return entry
     block = validate(ParameterBlock, data, entry.path, document, HINTS)
     if block is None:
         return entry
     entry = _with_condition(entry, block.when, document)
-    distribution = block.distribution or distributions.infer(block)
+    distribution = block.distribution or distributions.infer_distribution(block)
     if distribution is None:
         what = "has no values, expected value, values, min and max, distribution or parameters"
-        document.mistake(entry.path, what, at_key=True)
+        document.add_mistake(entry.path, what, at_key=True)
         return entry
-    mistakes = distributions.misfits(block, distribution)
+    mistakes = distributions.find_key_mistakes(block, distribution)
     if not mistakes:
         try:
             return replace(entry, domain=distributions.build_domain(block, distribution), count=block.count)
         except KeyMistake as error:
             mistakes = [error]
     for mistake in mistakes:
-        document.mistake((*entry.path, mistake.key), mistake.what, mistake.hint)
+        document.add_mistake((*entry.path, mistake.key), mistake.what, mistake.hint)
     return entry
 
 
 def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
-    """Return the entry with its own condition added to those of the groups around it."""
+    """Return a copy of the entry with the condition ``when`` added to those of the groups around it."""
     if when is None:
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
     for name in sorted(tests.keys() & entry.tests.keys()):
-        document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
-    own = distributions.condition_of(when)
+        document.add_mistake(tests[name], "the group around it has a condition on this already", at_key=True)
+    own = distributions.make_condition(when)
     if entry.condition:
         outer = entry.condition.tests
     else:
@@ -226,36 +228,39 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
 
-def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozenset[str]], document: Document) -> None:
+def _check_references(
+    entry: Entry, entries: Mapping[str, Entry], circles: set[frozenset[str]], document: Document
+) -> None:
+    """Add mistakes for references to missing or later parameters, for circles, and for conditions that cannot hold."""
     names = list(entries)
-    for name, path in entry.needs.items():
+    for name, path in entry.references.items():
         if name not in entries:
-            document.mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
+            document.add_mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
         elif circle := _find_references(name, entry.name, entries):
             if frozenset(circle) not in circles:
                 chain = " needs ".join([entry.name, *circle])
-                document.mistake(path, f"parameters in a circle: {chain}", at_key=True)
+                document.add_mistake(path, f"parameters in a circle: {chain}", at_key=True)
             circles.add(frozenset(circle))
         elif names.index(name) > names.index(entry.name):
             what = f"parameter {name!r} stands below {entry.name!r}"
-            document.mistake(path, what, "move it above", at_key=True)
+            document.add_mistake(path, what, "move it above", at_key=True)
     for name, test in entry.condition.tests if entry.condition else ():
         if name in entries:
             domain = entries[name].domain
         else:
             domain = None
         if domain is not None:
-            distributions.check_possible(test, domain, entry.tests[name], document)
+            distributions.check_test_is_possible(test, domain, entry.tests[name], document)
 
 
 def _find_references(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
-    """Return a chain of references from one parameter to another, or []."""
+    """Return the parameters on a chain of references from ``start`` to ``goal``; [] if there is no such chain."""
     ways = [[start]]
     seen = {start}
     for way in ways:
         if way[-1] == goal:
             return way
-        for name in entries[way[-1]].needs:
+        for name in entries[way[-1]].references:
             if name in entries and name not in seen:
                 seen.add(name)
                 ways.append([*way, name])

@@ -36,13 +36,21 @@ from sweep.spec.sweep_file import (
     SERVER_KEYS,
     SweepFile,
 )
-from sweep.spec.validation import Document, KeyPath, describe_value, dotted, expectation, schema_of, validate_parts
+from sweep.spec.validation import (
+    Document,
+    KeyPath,
+    describe_expected,
+    describe_value,
+    format_path,
+    get_schema,
+    validate_parts,
+)
 from sweep.store.sweep_info import maximizes
 from sweep.text import counted, did_you_mean, join_words
 
 
 class SpecResolver:
-    """Resolves a document part by part, so that a mistake in one part does not hide mistakes in others."""
+    """Checks a document and resolves it to a `Spec`, part by part, so that a mistake in one part hides no others."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -61,35 +69,36 @@ class SpecResolver:
 
     @property
     def learns(self) -> bool:
-        """Whether the file names a method that learns."""
+        """Whether the file's method learns from the results of trials."""
         return self.method is not None and self.method.learns
 
     @property
     def enumerates(self) -> bool:
-        """Whether the file names a method that tries every combination."""
+        """Whether the file's method tries every combination of values."""
         return self.method is not None and self.method.enumerates
 
     @property
     def is_population(self) -> bool:
-        """Whether the file names a method whose trials are members of a population."""
+        """Whether the file's method trains a population."""
         return self.method is not None and self.method.population
 
     @property
     def epochs(self) -> int:
-        """The epochs of a trial that has no parameter of this name."""
+        """The number of epochs of a trial without a parameter ``epochs``; `UNBOUNDED_EPOCHS` with minutes alone."""
         is_bounded = self.file.minutes is None or "epochs" in self.document.data
         if is_bounded:
             return self.file.epochs
         return UNBOUNDED_EPOCHS
 
     def resolve(self) -> Spec | None:
+        """Return the resolved sweep; None after adding mistakes to the document."""
         file, document = self.file, self.document
         self.check_required()
-        self.check_learns()
+        self.check_warm_start()
         self.check_notify()
         self.check_seeds()
-        name = self.name()
-        metrics = self.metrics()
+        name = self.resolve_name()
+        metrics = self.resolve_metrics()
         self.check_held_out(metrics)
         self.check_exclusive_settings()
         self.check_workers()
@@ -115,11 +124,11 @@ class SpecResolver:
                 expressions[text] = one
         space = None
         if names and document.found == before:
-            found = self.believed([entry.parameter for entry in entries if entry.parameter])
+            found = self.add_beliefs([entry.parameter for entry in entries if entry.parameter])
             space = Space(found, tuple(expressions.values()))
             self.check_space(space, entries)
-        rule = self.early_termination(entries)
-        population = self.population(entries)
+        rule = self.resolve_early_termination(entries)
+        population = self.resolve_population(entries)
         if space is None or document.mistakes or file.trainable is None or self.method is None:
             return None
         return Spec(
@@ -137,7 +146,7 @@ class SpecResolver:
             repeats=file.repeats,
             folds=file.folds,
             seed=file.seed,
-            training=file.training.described(),
+            training=file.training.to_plain_data(),
             resources=file.resources,
             budget=file.budget,
             stop_when=file.stop_when,
@@ -153,13 +162,13 @@ class SpecResolver:
             population=population,
             names_first_rung=self.names_first_rung,
             chosen=() if self.automatic is None else self.automatic.lines,
-            ignored_keys=self.ignored_keys(),
+            ignored_keys=self.list_ignored_keys(),
             notes=tuple(self.notes),
-            places=self.places(entries),
+            places=self.collect_places(entries),
         )
 
     def choose_method(self) -> Automatic | None:
-        """Return what suits a file that leaves the method to sweep; None for one that names it."""
+        """Return the automatic choice of a method and a rule; None if the file names a method."""
         file = self.file
         if file.method not in (None, AUTO) or "method" in self.wrong:
             return None
@@ -173,37 +182,41 @@ class SpecResolver:
             budget_epochs=file.budget.epochs if self.epochs < UNBOUNDED_EPOCHS else None,
         )
 
-    def population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of a population, None for other methods; note keys that cannot be combined with one."""
+    def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
+        """Return the settings of a population, None for other methods; add mistakes for keys that do not fit."""
         file = self.file
         document = self.document
         method = self.method
         if method is None or not method.population:
             if file.population is not None:
                 what = f"method {file.method} has no population"
-                hint = f"write method: {_alternatives(one for one in SEARCHED if one.population)}, or remove it"
-                document.mistake(("population",), what, hint, at_key=True)
+                hint = f"write method: {_join_method_names(one for one in SEARCHED if one.population)}, or remove it"
+                document.add_mistake(("population",), what, hint, at_key=True)
             return None
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
             says_nothing = isinstance(said, sweep_file.RULES["none"]) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
-                document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
+                document.add_mistake(
+                    (key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True
+                )
         if file.budget.trials is not None:  # the same limit by another name
             what = f"does not go with method {file.method}: {sweep_file.NOT_WITH_A_POPULATION['run_cap']}"
-            document.mistake(("budget", "trials"), what, "remove it", at_key=True)
+            document.add_mistake(("budget", "trials"), what, "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
             what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
-            document.mistake(("population", "interval"), what, "lower it, or train more epochs")
+            document.add_mistake(("population", "interval"), what, "lower it, or train more epochs")
         known = {entry.name: entry for entry in entries}
         for place, name in enumerate(block.perturb):
             if name not in known:
-                document.mistake(("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known))
+                document.add_mistake(
+                    ("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known)
+                )
         if "epochs" in known:
             what = "is a parameter, and all members of a population train as long"
-            document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
-        self.check_moved(method, entries, block.perturb)
+            document.add_mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
+        self.check_perturbed(method, entries, block.perturb)
         return PopulationRules(
             size=block.size,
             interval=block.interval,
@@ -214,53 +227,53 @@ class SpecResolver:
             method=method.name,
         )
 
-    def check_moved(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
-        """Note a population whose copies could not change anything."""
+    def check_perturbed(self, method: Method, entries: list[Entry], perturb: tuple[str, ...]) -> None:
+        """Add a mistake if the copies in a population have no parameter to change."""
         numbers = set()
         for entry in entries:
             if isinstance(entry.domain, Range):
                 numbers.add(entry.name)
         what = f"{method.name} moves numbers that have a range, and "
-        others = _alternatives(one for one in SEARCHED if one.population and not one.moves_numbers_only)
+        others = _join_method_names(one for one in SEARCHED if one.population and not one.moves_numbers_only)
         if not perturb and not numbers:
             hint = "name what copies change: population: {perturb: [...]}"
             if method.moves_numbers_only:
                 hint = f"give a parameter min and max, or use {others} and population.perturb"
-            self.document.mistake(("method",), f"{what}no parameter is one", hint)
+            self.document.add_mistake(("method",), f"{what}no parameter is one", hint)
         elif method.moves_numbers_only and perturb and not numbers & set(perturb):
             hint = f"name a parameter that has min and max, or use {others}"
-            self.document.mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
+            self.document.add_mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
 
-    def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
-        """Return the parameters with the author's beliefs (`prior`)."""
+    def add_beliefs(self, found: list[Parameter]) -> tuple[Parameter, ...]:
+        """Return the parameters with the author's beliefs (`prior`) added."""
         file, document = self.file, self.document
         if file.prior and self.method is not None and not self.method.uses_prior:
-            hint = f"write method: {_alternatives(one for one in STANDALONE if one.uses_prior)}, or remove it"
-            document.mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
+            hint = f"write method: {_join_method_names(one for one in STANDALONE if one.uses_prior)}, or remove it"
+            document.add_mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
         beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
-    def places(self, entries: list[Entry]) -> dict[str, str]:
-        """Return the places in the file, for messages.
+    def collect_places(self, entries: list[Entry]) -> dict[str, str]:
+        """Return, for later messages, the places in the file of parameters, given values and names of metrics.
 
-        Those of parameters, of the values in `baseline` and `start_with`, and of the names of metrics.
+        The values are those of `baseline` and `start_with`.
         """
         found = {}
         named: list[KeyPath] = [("metrics", index, "name") for index in range(len(self.file.metrics or ()))]
         if self.file.metric is not None:
             named.append(("metric", "name"))
         for path in named:
-            found[dotted(path)] = self.document.place(path)
+            found[format_path(path)] = self.document.place(path)
         for entry in entries:
             found[entry.name] = self.document.place(entry.path, at_key=True)
         given: list[KeyPath] = []
         for name in self.file.baseline or {}:
             given.append(("baseline", name))
         given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
-        return found | {dotted(path): self.document.place(path) for path in given}
+        return found | {format_path(path): self.document.place(path) for path in given}
 
-    def ignored_keys(self) -> tuple[str, ...]:
-        """Return keys without effect here: those of W&B's server, and W&B's imputation keys where they do not apply."""
+    def list_ignored_keys(self) -> tuple[str, ...]:
+        """Return the keys without effect: those for W&B's server, and W&B's imputation keys where they do not apply."""
         named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
         keys = []
         for key in self.document.data:
@@ -273,53 +286,62 @@ class SpecResolver:
                 keys.append(f"{key}.impute")
         return tuple(dict.fromkeys(keys))
 
-    def missing(self, key: str, hint: str = "") -> None:
-        expected = expectation(schema_of(SweepFile)["properties"][key])
-        self.document.mistake((key,), f"missing, expected {expected}", hint)
+    def add_missing_key(self, key: str, hint: str = "") -> None:
+        """Add a mistake for a missing key, which says what is expected."""
+        expected = describe_expected(get_schema(SweepFile)["properties"][key])
+        self.document.add_mistake((key,), f"missing, expected {expected}", hint)
 
     def check_seeds(self) -> None:
-        """Note a seed that is too large: repeats and fresh seeds of `confirm` use the seeds that follow it."""
+        """Add a mistake if the last seed that repeats and `confirm` use is too large."""
         file = self.file
         last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
         if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
             what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last}"
-            self.document.mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
+            self.document.add_mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
 
     def check_required(self) -> None:
+        """Add a mistake for each required key that is missing."""
         for key in REQUIRED:
             if getattr(self.file, key) is None and key not in self.wrong:
                 program = key == "trainable" and "program" in self.document.data
-                self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+                self.add_missing_key(key, "W&B's program is not run; name a class instead" if program else "")
 
     def check_notify(self) -> None:
+        """Add a mistake for each receiver of notices with keys that cannot be combined."""
         for index, receiver in enumerate(self.file.notify):
             for key, what, hint in find_notify_mistakes(receiver):
                 path: KeyPath = ("notify", index, key) if key else ("notify", index)
-                self.document.mistake(path, what, hint)
+                self.document.add_mistake(path, what, hint)
 
-    def check_learns(self) -> None:
+    def check_warm_start(self) -> None:
+        """Add a mistake for `warm_start` with a method that does not learn."""
         if self.file.warm_start and self.method is not None and not self.learns:
             what = f"method {self.file.method} learns nothing from earlier sweeps"
-            hint = f"remove it, or use {_alternatives(one for one in SEARCHED if one.learns)}"
-            self.document.mistake(("warm_start",), what, hint, at_key=True)
+            hint = f"remove it, or use {_join_method_names(one for one in SEARCHED if one.learns)}"
+            self.document.add_mistake(("warm_start",), what, hint, at_key=True)
 
-    def name(self) -> str:
-        """Return the name of the results folder: ``name`` or that of the file; note a file name that cannot be one."""
+    def resolve_name(self) -> str:
+        """Return the name of the results folder; add a mistake if the file's name cannot be one."""
         name = self.file.name or Path(self.document.source).stem
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
-            self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")
+            self.document.add_mistake(
+                (), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep"
+            )
         return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")
 
-    def metrics(self) -> tuple[Metric, ...]:
+    def resolve_metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics; add mistakes for missing or duplicate ones."""
         file, document = self.file, self.document
         named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
         named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
         if file.metric and file.metrics:
-            document.mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
+            document.add_mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
         seen: set[str] = set()
         for path, metric in named:
             if metric.name in seen:
-                document.mistake((*path, "name"), f"{describe_value(metric.name)}, expected another metric than above")
+                document.add_mistake(
+                    (*path, "name"), f"{describe_value(metric.name)}, expected another metric than above"
+                )
             seen.add(metric.name)
             if "goal" not in metric.model_fields_set and maximizes(metric.name):
                 self.notes.append(
@@ -338,56 +360,58 @@ class SpecResolver:
             else:
                 reason = f"method {method}"
             if file.early_terminate or self.learns or self.is_population:
-                self.missing("metric", f"{reason} needs it")
+                self.add_missing_key("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_exclusive_settings(self) -> None:
-        """Note settings that exclude each other, however many workers a trial has."""
+        """Add mistakes for settings that exclude each other with any number of workers."""
         training = self.file.training
         resources = self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
-            self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
+            self.document.add_mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
         if training.jit_compile is True and training.deterministic:
             what = "true, but TensorFlow does not guarantee bit-identical results with XLA"
-            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+            self.document.add_mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
         if training.run_eagerly and training.jit_compile is True:
             what = "true, and run_eagerly runs each operation by itself"
-            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
+            self.document.add_mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
         self.check_fused()
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
-            self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
+            self.document.add_mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
 
     def check_workers(self) -> None:
-        """Note settings that a trial with several workers cannot have."""
+        """Add mistakes for settings that are not possible for a trial with several workers."""
         training = self.file.training
         resources = self.file.resources
         if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
         if training.loop == "fit":
-            self.document.mistake(
+            self.document.add_mistake(
                 ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
             )
         if training.jit_compile is True:
             what = f"true compiles the updates of one process, {several}"
-            self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
+            self.document.add_mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
         if resources.gpus == "auto" or 0 < resources.gpus < 1:
             what = f"a share of a GPU, {several}; workers of one trial cannot share a GPU"
-            self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
+            self.document.add_mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
         if training.strategy in ("none", "one_device"):
             what = f"{training.strategy} is for one device, {several}"
-            self.document.mistake(("training", "strategy"), what, "leave strategy out, or workers")
+            self.document.add_mistake(("training", "strategy"), what, "leave strategy out, or workers")
         if training.strategy == "tpu":
             what = f"tpu takes all TPU cores of a machine in one process, {several}"
-            self.document.mistake(("training", "strategy"), what, "leave workers out")
+            self.document.add_mistake(("training", "strategy"), what, "leave workers out")
         if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
             what = f"{training.cross_device} is for the devices of one process, {several}"
-            self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
+            self.document.add_mistake(
+                ("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out"
+            )
 
     def check_minutes(self) -> None:
-        """Note what cannot be combined with trials that end after some minutes."""
+        """Add mistakes for keys that cannot be combined with `minutes`."""
         file = self.file
         if file.minutes is None:
             return
@@ -399,26 +423,28 @@ class SpecResolver:
             "several workers a trial, which would each go by a clock of their own": several,
         }
         for reason in (reason for reason, there in reasons.items() if there):
-            self.document.mistake(("minutes",), f"does not go with {reason}", "write epochs in its place", at_key=True)
+            self.document.add_mistake(
+                ("minutes",), f"does not go with {reason}", "write epochs in its place", at_key=True
+            )
 
     def check_stop_when(self) -> None:
-        """Note a `stop_when` that never ends the sweep."""
+        """Add a mistake for a `stop_when` that cannot end the sweep."""
         when = self.file.stop_when
         if when is None:
             return
         if when.no_improvement is None and not when.asks_for_gain:
             hint = "expected no_improvement, gain or gain_per_hour"
-            self.document.mistake(("stop_when",), f"says nothing, {hint}", at_key=True)
+            self.document.add_mistake(("stop_when",), f"says nothing, {hint}", at_key=True)
         if self.is_population and when.asks_for_gain:
             if when.gain is None:
                 key = "gain_per_hour"
             else:
                 key = "gain"
             what = f"does not go with method {self.file.method}, whose members change their parameters while they train"
-            self.document.mistake(("stop_when", key), what, "write no_improvement in its place", at_key=True)
+            self.document.add_mistake(("stop_when", key), what, "write no_improvement in its place", at_key=True)
 
     def check_fused(self) -> None:
-        """Note settings that trials trained as one program cannot have."""
+        """Add mistakes for settings that cannot be combined with `training.fuse`."""
         training = self.file.training
         resources = self.file.resources
         if not training.fuse:
@@ -432,20 +458,20 @@ class SpecResolver:
             "a trial has several GPUs": resources.most_gpus > 1,
         }
         for what in (what for what, there in whats.items() if there):
-            self.document.mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
+            self.document.add_mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
 
     def check_reduction(self) -> None:
-        """Note a hierarchical copy over an odd number of devices, of which TensorFlow silently ignores the last."""
+        """Add a mistake for a hierarchical copy over an odd number of GPUs, of which TensorFlow ignores the last."""
         gpus = self.file.resources.most_gpus
         workers = self.file.resources.workers
         if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
             what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
-            self.document.mistake(
+            self.document.add_mistake(
                 ("training", "cross_device"), what, "write auto, nccl, ring or reduction_to_one_device"
             )
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
-        """Note uses of validation data together with `all_data`, which holds out none."""
+        """Add mistakes for uses of validation data with `all_data`, which leaves no validation data."""
         if not self.file.training.all_data:
             return
         named = []
@@ -454,20 +480,21 @@ class SpecResolver:
                 named.append(metric.name)
         if named:
             what = f"no data is held out, but {named[0]} needs validation data"
-            self.document.mistake(
+            self.document.add_mistake(
                 ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
             )
         if self.file.training.patience is not None:
             what = "patience needs validation data, and with all_data there is none"
-            self.document.mistake(("training", "patience"), what, "remove patience and set epochs", at_key=True)
+            self.document.add_mistake(("training", "patience"), what, "remove patience and set epochs", at_key=True)
 
     def check_single_objective(self) -> None:
+        """Add mistakes for keys that do not work with several metrics."""
         file, document = self.file, self.document
         method = self.method
         if method is not None and not method.several_objectives and not method.population:
             what = f"{method.name} optimizes a single metric, but metrics lists several"
             others = sorted(one.name for one in SEARCHED if one.learns and one.several_objectives)
-            document.mistake(("method",), what, f"use {join_words(others, 'or')}")
+            document.add_mistake(("method",), what, f"use {join_words(others, 'or')}")
         kind = getattr(file.early_terminate, "type", "none")  # a rule of the user's own is made of all objectives
         if not RULES[kind].scheduler_of_several:
             what = f"{kind} compares trials by a single metric, but metrics lists several"
@@ -476,16 +503,17 @@ class SpecResolver:
                 if rule.scheduler_of_several and rule is not NoTermination:
                     several.append(rule.type)
             hint = f"use {join_words(several, 'or')}, which compare them by non-dominated rank"
-            document.mistake(("early_terminate", "type"), what, hint)
+            document.add_mistake(("early_terminate", "type"), what, hint)
         for key, present in (
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
         ):
             if present:
-                document.mistake(key, "needs a single metric, but metrics lists several", at_key=True)
+                document.add_mistake(key, "needs a single metric, but metrics lists several", at_key=True)
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
+        """Check that the space can be searched, read `start_with` and `baseline`, and add mistakes to the document."""
         file = self.file
         document = self.document
         method = self.method
@@ -500,7 +528,7 @@ class SpecResolver:
         before = document.found
         if method is not None and method.need is not None and not method.need.is_met(space):
             what = f"{method.name} needs {method.need.what}, and there is none"
-            document.mistake(("method",), what, method.need.hint)
+            document.add_mistake(("method",), what, method.need.hint)
         configurations.check_satisfiable(space, places, ("constraints",), document, grid=self.enumerates)
         if document.found == before:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
@@ -519,18 +547,19 @@ class SpecResolver:
             )
 
     def check_budget(self) -> None:
-        """Note a budget that can never be reached because nothing counts towards it."""
+        """Add a mistake for a budget that can never be used up, such as GPU-hours without GPUs."""
         budget = self.file.budget
         resources = self.file.resources
         if "resources" in self.wrong or "budget" in self.wrong:
             return
         for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
             if bound and not resources.gpus:
-                self.document.mistake(("budget", name), "never reached, because trials use no GPUs")
+                self.document.add_mistake(("budget", name), "never reached, because trials use no GPUs")
         if budget.money and resources.gpus and resources.price is None:
-            self.document.mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
+            self.document.add_mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
 
-    def early_termination(self, entries: list[Entry]) -> EarlyTermination:
+    def resolve_early_termination(self, entries: list[Entry]) -> EarlyTermination:
+        """Return the rule for early stopping; add mistakes if it cannot act on the trials."""
         file, document = self.file, self.document
         before = document.found
         if self.automatic is None:
@@ -541,15 +570,15 @@ class SpecResolver:
             rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         else:
             rule = chosen
-        epochs = count_length(self.most_epochs(entries))
+        epochs = count_length(self.find_longest_epochs(entries))
         if chosen is None:  # a rule that auto chose says where it begins
-            rule = self.with_first_rung(rule, epochs)
+            rule = self.set_first_rung(rule, epochs)
         if document.found == before and "epochs" not in self.wrong:
             is_named = "epochs" in document.data or any(entry.name == "epochs" for entry in entries)
             is_default = not is_named and file.minutes is None
             length = self.describe_length(epochs)
             path: KeyPath = ("early_terminate",)
-            sweep_file.check_acts(rule, epochs, path, document, length=length, is_default=is_default)
+            sweep_file.check_rule_can_act(rule, epochs, path, document, length=length, is_default=is_default)
         if rule.pauses and not self.enumerates and not (file.run_cap or file.budget.trials):
             what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
             self.notes.append(f"without run_cap, {what}")
@@ -557,14 +586,13 @@ class SpecResolver:
 
     @property
     def names_first_rung(self) -> bool:
-        """Whether the file says at which epoch a rule begins."""
+        """Whether the file sets the first rung of the rule (`min_iter`)."""
         return getattr(self.file.early_terminate, "min_iter", None) is not None
 
-    def with_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
-        """Set the first rung of a rule to its default if the file names none, and return the rule.
+    def set_first_rung(self, rule: EarlyTermination, epochs: int) -> EarlyTermination:
+        """Return the rule with the default first rung, if the file does not set one.
 
-        For a method that learns, also add a note if the rule decides at an epoch so early that ranks say little about
-        the end.
+        For a method that learns, also add a note if the first rung is so early that the ranks say little about the end.
         """
         if isinstance(rule, Own | NoTermination):
             return rule
@@ -588,19 +616,19 @@ class SpecResolver:
         return rule
 
     def describe_length(self, length: int) -> str:
-        """Return the length of a trial in words, in the units of its rungs."""
+        """Describe the length of a trial, such as "27 epochs"."""
         if self.epochs < UNBOUNDED_EPOCHS:
             return counted(length, "epoch")
         return f"{length} hundredths of its minutes"
 
     def describe_place(self, unit: int, length: int) -> str:
-        """Return a rung in words, such as "epoch 3 of 27"."""
+        """Describe a rung, such as "epoch 3 of 27"."""
         if self.epochs < UNBOUNDED_EPOCHS:
             return f"epoch {unit} of {length}"
         return f"{unit} % of its minutes"
 
-    def most_epochs(self, entries: list[Entry]) -> int:
-        """Return the epochs of the longest trial; note a parameter ``epochs`` whose values are no numbers of epochs."""
+    def find_longest_epochs(self, entries: list[Entry]) -> int:
+        """Return the epochs of the longest trial; add a mistake if a parameter ``epochs`` has unsuitable values."""
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.epochs
@@ -611,11 +639,11 @@ class SpecResolver:
                 counts.append(v)
         if not values or len(counts) < len(values):
             what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
-            self.document.mistake(entry.path, what, at_key=True)
+            self.document.add_mistake(entry.path, what, at_key=True)
             return self.file.epochs
         return max(*counts, self.file.epochs if entry.condition else 0)
 
 
-def _alternatives(methods: Iterable[Method]) -> str:
-    """Return the names of methods for a hint."""
+def _join_method_names(methods: Iterable[Method]) -> str:
+    """Return the names of methods as words of a hint, such as "tpe, gp or nsga2"."""
     return join_words([method.name for method in methods], "or")

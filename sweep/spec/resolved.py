@@ -28,7 +28,10 @@ Trials that start together cannot learn from each other's results.
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A resolved sweep. Its numbers of trials count configurations, each of which is trained `trials_each` times."""
+    """A resolved and checked sweep file.
+
+    Its numbers of trials count configurations, each of which is trained `trials_each` times.
+    """
 
     name: str  # also the name of the results folder
     description: str
@@ -67,12 +70,12 @@ class Spec:
 
     @property
     def search_method(self) -> Method:
-        """What is known of the method: its row in the table of methods."""
+        """The row of the sweep's method in the table of methods."""
         return find_method(self.method)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
-        """The metrics with their directions, the main one first."""
+        """The metrics with their directions; the first one is the main objective."""
         plain = []
         for metric in self.metrics:
             plain.append(Objective(metric.name, metric.goal))
@@ -93,7 +96,7 @@ class Spec:
 
     @cached_property
     def size(self) -> int | None:
-        """The number of configurations that the method tries if nothing limits it; None if infinitely many."""
+        """The number of configurations of the method without any limit; None if there are infinitely many."""
         if self.population is not None:
             return self.population.most_trials
         if self.search_method.enumerates:
@@ -103,7 +106,7 @@ class Spec:
 
     @property
     def caps(self) -> list[int]:
-        """The limits of the file on the number of configurations: `run_cap` and `budget.trials`."""
+        """The limits that the file sets on the number of configurations: `run_cap` and `budget.trials`."""
         if self.population is not None:
             return []
         caps = []
@@ -114,12 +117,12 @@ class Spec:
 
     @property
     def trials_each(self) -> int:
-        """The number of trials of a configuration: all folds of all repeats."""
+        """The number of trials of each configuration: `repeats` times `folds`."""
         return self.repeats * (self.folds or 1)
 
     @property
     def baseline_trials(self) -> int:
-        """The number of trials of the baseline, which are not trials of the search."""
+        """The number of trials of the baseline; 0 without one."""
         if self.baseline is None:
             return 0
         return self.trials_each
@@ -133,7 +136,7 @@ class Spec:
 
     @property
     def together(self) -> int:
-        """The maximum number of trials that a worker trains at once, as one program."""
+        """The maximum number of trials that a worker trains as one program; 1 without `fuse`."""
         fuse = self.training.get("fuse", False)
         if fuse == "auto":
             if self.search_method.learns:
@@ -145,12 +148,12 @@ class Spec:
 
     @property
     def endless(self) -> bool:
-        """Whether no number of trials and no budget ends it."""
+        """Whether the sweep never ends by itself, because neither its trials nor its time are limited."""
         return self.trials is None and not self.budget.bounds_time
 
     @property
     def data_seed(self) -> int:
-        """The seed for loading data, the same for all trials."""
+        """The seed for loading data, which is the same for all trials."""
         seed = self.training.get("data_seed")
         if isinstance(seed, int):
             return seed
@@ -158,31 +161,31 @@ class Spec:
 
     @property
     def counts_epochs(self) -> bool:
-        """Whether a trial ends after a number of epochs; False with minutes alone."""
+        """Whether trials end after a number of epochs; False if only `minutes` ends them."""
         return self.epochs < UNBOUNDED_EPOCHS
 
     @property
     def length(self) -> int:
-        """The length of a trial in the units of its rungs: its epochs or, with minutes alone, hundredths of them."""
+        """The length of a trial in units of rungs: its epochs, or 100 hundredths if only `minutes` ends it."""
         return count_length(self.epochs)
 
     def trial_epochs(self, params: Params) -> int:
-        """Return the number of epochs that a trial with these parameters trains at most."""
+        """Return the maximum number of epochs of a trial with these parameters."""
         return trial_epochs(params, self.epochs)
 
     def trial_length(self, params: Params) -> int:
-        """Return the length of a trial with these parameters, in the units of its rungs."""
+        """Return the length of a trial with these parameters in units of rungs."""
         return count_length(self.trial_epochs(params))
 
     def to_json_dict(self) -> dict[str, Value]:
-        """Return the sweep as plain data: a sweep file that resolves to an equal sweep."""
+        """Return the keys of a sweep file that resolves to an equal sweep."""
         return {
             "name": self.name,
             "description": self.description,
             "trainable": self.trainable,
             "method": self.method,
-            "metrics": [metric.described() for metric in self.metrics],
-            "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
+            "metrics": [metric.to_plain_data() for metric in self.metrics],
+            "parameters": {p.name: parameters.parameter_to_dict(p) for p in self.space.parameters},
             "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
             **({"epochs": self.epochs} if self.counts_epochs else {}),
             **({} if self.minutes is None else {"minutes": self.minutes}),
@@ -192,44 +195,46 @@ class Spec:
             "folds": self.folds,
             "seed": self.seed,
             "training": dict(self.training),
-            "resources": self.resources.described(),
-            "budget": self.budget.described(),
-            "stop_when": None if self.stop_when is None else self.stop_when.described(),
+            "resources": self.resources.to_plain_data(),
+            "budget": self.budget.to_plain_data(),
+            "stop_when": None if self.stop_when is None else self.stop_when.to_plain_data(),
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,
             "retries": self.retries,
-            "checkpoint": self.checkpoint.described(),
+            "checkpoint": self.checkpoint.to_plain_data(),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
-            **({"prior": prior} if (prior := _list_beliefs(self.space)) else {}),
+            **({"prior": prior} if (prior := _prior_to_dict(self.space)) else {}),
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
-            **({} if self.population is None else {"population": _population(self.population)}),
-            **({} if self.confirm is None else {"confirm": self.confirm.described()}),
-            **_list_receivers(self.notify),
+            **({} if self.population is None else {"population": _population_to_dict(self.population)}),
+            **({} if self.confirm is None else {"confirm": self.confirm.to_plain_data()}),
+            **_notify_to_dict(self.notify),
         }
 
 
-def _population(rules: PopulationRules) -> dict[str, Value]:
+def _population_to_dict(rules: PopulationRules) -> dict[str, Value]:
+    """Return the block `population` as plain data."""
     said = ("size", "interval", "quantile", "resample")
     return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
 
 
-def _list_receivers(receivers: Sequence[Notify]) -> dict[str, Value]:
-    """Return the key `notify`; nothing if nobody is told, so that older sweeps stay unchanged."""
+def _notify_to_dict(receivers: Sequence[Notify]) -> dict[str, Value]:
+    """Return the key `notify`; an empty mapping without receivers, so that older sweeps stay unchanged."""
     if not receivers:
         return {}
-    return {"notify": [_changed(receiver) for receiver in receivers]}
+    return {"notify": [_list_changed_keys(receiver) for receiver in receivers]}
 
 
-def _list_beliefs(space: Space) -> dict[str, Value]:
+def _prior_to_dict(space: Space) -> dict[str, Value]:
+    """Return the block `prior` as plain data."""
     beliefs = {}
     for parameter in space.parameters:
         beliefs[parameter.name] = parameter.belief
     return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
 
 
-def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
-    """Return the keys of a sweep file that trains only this trial, in the same way as the sweep did.
+def make_trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
+    """Return the keys of a sweep file that trains a single trial as this sweep has trained it.
 
     If the trial was part of a cross-validation, pass its number of ``folds``; the new sweep then trains all of them.
     """
@@ -246,10 +251,10 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
         "folds": folds,
         "seed": seed,
         "training": _resolve_training(spec, seed),
-        "resources": _changed(spec.resources),
+        "resources": _list_changed_keys(spec.resources),
         "max_restarts": spec.max_restarts,
         "retries": spec.retries,
-        "checkpoint": _changed(spec.checkpoint),
+        "checkpoint": _list_changed_keys(spec.checkpoint),
     }
     absent: tuple[Value, ...] = ({}, [], "", None)
     kept = {}
@@ -260,7 +265,7 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
 
 
 def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
-    """Return these keys of the resolved file as one writes them in a sweep file: without defaults and null keys."""
+    """Return keys of the resolved file in the form of a sweep file: without defaults and without empty values."""
     content = spec.to_json_dict()
     blocks: dict[str, Block | None] = {
         "resources": spec.resources,
@@ -275,17 +280,19 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
         value = content.get(key)
         block = blocks.get(key)
         if block is not None:
-            value = _changed(block)
+            value = _list_changed_keys(block)
         if key == "metrics":
-            metrics: list[Value] = [{"name": one.name, "goal": one.goal, **_changed(one)} for one in spec.metrics]
+            metrics: list[Value] = [
+                {"name": one.name, "goal": one.goal, **_list_changed_keys(one)} for one in spec.metrics
+            ]
             key, value = ("metric", metrics[0]) if len(metrics) == 1 else ("metrics", metrics)
         if value not in absent or (key == "confirm" and block is not None):
             found[key] = value
     return found
 
 
-def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
-    """Return the text of a sweep file: comments, one line for each key, and one for each parameter."""
+def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
+    """Format a sweep file: comments, then a line for each key and each parameter."""
     lines = [f"# {line}" for comment in comments for line in printable(comment).splitlines()]
     for key, value in keys.items():
         if key == "parameters" and isinstance(value, dict):
@@ -296,7 +303,7 @@ def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
 
 
 def _resolve_training(spec: Spec, seed: int) -> Value:
-    """Return the non-default keys of a `training` block, and ``data_seed`` if it is not ``seed``."""
+    """Return the keys of `training` that differ from their default; ``data_seed`` only if it is not ``seed``."""
     changed = {}
     for key, value in spec.training.items():
         if value != _TRAINING.get(key):
@@ -307,17 +314,19 @@ def _resolve_training(spec: Spec, seed: int) -> Value:
 
 
 def _write_constant(value: Value) -> Value:
+    """Return the block of a parameter with this one value."""
     if isinstance(value, str) and value.startswith("="):
         return {"distribution": "constant", "value": value}
     return {"value": value}
 
 
-def _changed(block: Block) -> dict[str, Value]:
+def _list_changed_keys(block: Block) -> dict[str, Value]:
+    """Return the keys of a block that differ from their default."""
     changed: dict[str, Value] = block.model_dump(mode="json", exclude_defaults=True)
     return changed
 
 
-_TRAINING: dict[str, Value] = Training().described()
+_TRAINING: dict[str, Value] = Training().to_plain_data()
 _DEFAULTS: dict[str, Value] = {}
 for _key in ("max_restarts", "retries"):
     _DEFAULTS[_key] = sweep_file.SweepFile.model_fields[_key].default

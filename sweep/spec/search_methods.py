@@ -16,7 +16,7 @@ from sweep.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a space must have before a method can search it, and what to do without it."""
+    """A condition on the space that a method requires, its description, and a hint for spaces that do not meet it."""
 
     what: str
     is_met: Callable[[Space], bool]
@@ -25,9 +25,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A search method.
+    """A row in the table of search methods.
 
-    ``searcher`` is the ``module:Name`` of the class or function that makes its searcher (`sweep.searchers.Searcher`).
+    ``searcher`` is the ``module:Name`` of the class or function that creates its searcher (`sweep.searchers.Searcher`).
     It is imported only when a sweep uses the method, and called with
 
     - ``(space, objectives, seed)`` if the method learns, as a searcher of the user's own is;
@@ -49,21 +49,22 @@ class Method:
 
     @property
     def is_own(self) -> bool:
-        """Whether the searcher is the user's own."""
+        """Whether the method is a searcher of the user's own, named as ``module:Name``."""
         return ":" in self.name
 
     @property
     def is_standalone(self) -> bool:
-        """Whether it has a searcher here whose trials train independently of each other."""
+        """Whether it is a method of sweep whose trials train independently of each other."""
         return bool(self.searcher) and not self.population and not self.is_own
 
     def load_searcher(self) -> Callable[..., Any]:
-        """Import the class or function that makes the searcher."""
+        """Import and return the class or function that creates the searcher."""
         made: Callable[..., Any] = pkgutil.resolve_name(self.searcher)
         return made
 
 
 def _has_adaptable_parameter(space: Space) -> bool:
+    """Return whether the space has a numeric parameter that is always present."""
     return any(parameter.adaptable for parameter in space.parameters)
 
 
@@ -159,7 +160,7 @@ STANDALONE = tuple(row for row in SEARCHED if row.is_standalone)
 
 
 def find_method(name: str) -> Method:
-    """Return the method of a name that a sweep file can have; ``module:Name`` is one by the user's own searcher."""
+    """Return the method with this name; ``module:Name`` is a method with a searcher of the user's own."""
     if ":" in name:
         return Method(name=name, chooses="", searcher=name, learns=True)
     return METHODS[name]

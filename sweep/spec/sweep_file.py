@@ -38,7 +38,7 @@ from sweep.text import counted, join_words
 
 
 def _make_block(rule: type[early_terminate.Rule]) -> type[Block]:
-    """Return the pydantic block of a rule, with the rule's fields as keys."""
+    """Create the pydantic model of an early-stopping rule, with the rule's fields as keys."""
     keys: dict[str, Any] = {"type": (Literal[rule.type], ...)}
     kinds = get_type_hints(rule)
     for one in fields(rule):
@@ -64,7 +64,7 @@ else:
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
-    """Return the rule that a block describes; note keys that exclude each other."""
+    """Return the early-stopping rule that a block describes; add mistakes for keys that exclude each other."""
     if isinstance(block, str):
         return early_terminate.Own(block)
     keys: dict[str, Any] = {"type": "none"} if block is None else block.model_dump()
@@ -80,11 +80,11 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
     try:
         return early_terminate.RULES[given.pop("type")](**given)
     except Misfit as misfit:
-        document.mistake((*path, *misfit.key), misfit.what)
+        document.add_mistake((*path, *misfit.key), misfit.what)
         return early_terminate.NoTermination()
 
 
-def check_acts(
+def check_rule_can_act(
     rule: EarlyTermination,
     epochs: int,
     path: KeyPath,
@@ -93,9 +93,10 @@ def check_acts(
     length: str = "",
     is_default: bool = False,
 ) -> None:
-    """Note a rule that cannot act on a trial of ``epochs`` epochs, or a bracket of it that cannot.
+    """Add a mistake if a rule, or one of its brackets, can never act on a trial of ``epochs`` epochs.
 
-    ``length`` are these epochs in other words. ``is_default``: the file does not set the number of epochs.
+    ``length`` describes these epochs in the message. ``is_default`` says that the file does not set the number of
+    epochs.
     """
     length = length or counted(epochs, "epoch")
     if is_default:
@@ -108,15 +109,15 @@ def check_acts(
     if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
         does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {length}{why}"
-        document.mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
+        document.add_mistake((*path, rule.key_of_first_rung), what, f"{hint}, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
         what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {length}{why}"
-        document.mistake((*path, "brackets"), what, hint if is_default else "")
+        document.add_mistake((*path, "brackets"), what, hint if is_default else "")
 
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
-    """Return a rule as it is written in a file."""
+    """Return a rule as the value of `early_terminate` in a sweep file."""
     if isinstance(rule, early_terminate.Own):
         return rule.target
     return {"type": rule.type, **{key: value for key, value in asdict(rule).items() if value is not None}}
@@ -354,7 +355,7 @@ NOT_SERVED = {
 
 
 def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
-    """Note settings that cannot be combined with parameter servers, with the reasons."""
+    """Add mistakes for settings that cannot be combined with parameter servers."""
     training = file.training
     resources = file.resources
     if training.strategy != "parameter_server":
@@ -362,51 +363,52 @@ def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: 
             what = (
                 f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
             )
-            document.mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
+            document.add_mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
         return
     if not resources.servers:
         what = "parameter_server keeps the weights on servers, and resources.servers is 0"
-        document.mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
+        document.add_mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
     _check_served_training(training, document)
     if resources.gpus not in (0, 1):
         given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
         what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
-        document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
+        document.add_mistake(("resources", "gpus"), what, "give a trial more workers instead")
     for entry in entries:
         _check_served_entry(entry, document)
 
 
 def _check_served_training(training: Training, document: Document) -> None:
-    """Note settings of training that cannot be combined with parameter servers."""
+    """Add mistakes for keys of `training` that cannot be combined with parameter servers."""
     if training.loop == "fit":
         what = "fit, which in Keras 3 knows no parameter servers"
-        document.mistake(("training", "loop"), what, "leave loop out")
+        document.add_mistake(("training", "loop"), what, "leave loop out")
     if training.precision.startswith("mixed"):
         what = f"{training.precision}, and servers keep and change weights in float32"
-        document.mistake(("training", "precision"), what, "leave precision out")
+        document.add_mistake(("training", "precision"), what, "leave precision out")
     if training.jit_compile is True:
         what = "true, and updates on servers do not go through XLA"
-        document.mistake(("training", "jit_compile"), what, "leave jit_compile out")
+        document.add_mistake(("training", "jit_compile"), what, "leave jit_compile out")
     if training.cross_device != "auto":
         what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
-        document.mistake(("training", "cross_device"), what, "leave cross_device out")
+        document.add_mistake(("training", "cross_device"), what, "leave cross_device out")
 
 
 def _check_served_entry(entry: Entry, document: Document) -> None:
-    """Note a standard hyperparameter, or an optimizer, that cannot be used with parameter servers."""
+    """Add a mistake if a parameter, or a value of `optimizer`, cannot be used with parameter servers."""
     name = entry.name.partition(".")[0]
     if name in NOT_SERVED:
-        document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
+        document.add_mistake(entry.path, f"not with a parameter server: {NOT_SERVED[name]}", "leave it out")
     elif entry.name == "optimizer" and entry.domain is not None:
         others = []
         for value in list_choices(entry.domain) or ():
-            if _normalize_word(value) not in SERVED_OPTIMIZERS:
+            if _normalize_optimizer_name(value) not in SERVED_OPTIMIZERS:
                 others.append(value)
         if others:
             known = ", ".join(SERVED_OPTIMIZERS)
             what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
-            document.mistake(entry.path, what)
+            document.add_mistake(entry.path, what)
 
 
-def _normalize_word(value: object) -> str:
+def _normalize_optimizer_name(value: object) -> str:
+    """Return a name in lower case without underscores, as optimizers are compared."""
     return str(value).lower().replace("_", "")

@@ -28,7 +28,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class TextPosition:
-    """A place in a text; line and column are counted from 1, as in editors."""
+    """A position in a text; line and column are counted from 1, as in editors."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ _LAST = TextPosition(2**31, 0)  # sorts mistakes outside of the text last
 
 @dataclass(slots=True)
 class Document:
-    """Plain data with their places in a file, and the mistakes found while the data are processed."""
+    """The data of a sweep file, the position of each key and value, and the mistakes found so far."""
 
     source: str
     data: dict[str, Value] = field(default_factory=dict)
@@ -57,53 +57,61 @@ class Document:
     )  # words that YAML 1.1 reads differently: the word, and its value there
 
     def where(self, mark: TextPosition) -> str:
-        """Format a place as compilers do."""
+        """Format a position as compilers do: ``file:line:column``."""
         return f"{self.source}:{mark.line}:{mark.column}"
 
-    def fault(self, mark: TextPosition, what: str, hint: str = "") -> None:
-        """Note a mistake in the text itself; later mistakes at the same place are suppressed as consequences."""
+    def add_text_mistake(self, mark: TextPosition, what: str, hint: str = "") -> None:
+        """Add a mistake in the text itself.
+
+        Later mistakes at the same position are suppressed, because they follow from it.
+        """
         self.faulty.add(mark)
         self._add(mark, self.where(mark), what, hint)
 
-    def mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
-        """Note a mistake in the value at ``path``, or in its key; a missing value is reported at its parent."""
-        mark, where = self._place(path, at_key=at_key)
+    def add_mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
+        """Add a mistake in the value at ``path`` or, with ``at_key``, in its key.
+
+        If the value is missing, the mistake has the position of the block around it.
+        """
+        mark, where = self._find_place(path, at_key=at_key)
         if mark in self.faulty:
             self.found += 1
             return
-        self._add(mark, where, f"{dotted(path)}: {what}" if path else what, hint)
+        self._add(mark, where, f"{format_path(path)}: {what}" if path else what, hint)
 
-    def outside(self, where: str, what: str, hint: str = "") -> None:
-        """Note a mistake that is not in the text."""
+    def add_outside_mistake(self, where: str, what: str, hint: str = "") -> None:
+        """Add a mistake that has no position in the text, such as one in an assignment of ``--set``."""
         self._add(_LAST, where, what, hint)
 
     def check(self) -> None:
-        """Raise InputError if there are mistakes, sorted by their place in the file."""
+        """Raise InputError with all mistakes, sorted by their position; do nothing if there are none."""
         in_file_order = sorted(self.mistakes, key=lambda entry: entry[0])
         refuse(problem for _, problem in in_file_order)
 
-    def fatal(self, mark: TextPosition, what: str, hint: str = "") -> NoReturn:
-        """Note a mistake that prevents further reading of the text, and raise InputError."""
-        self.fault(mark, what, hint)
+    def fail(self, mark: TextPosition, what: str, hint: str = "") -> NoReturn:
+        """Add a mistake that prevents further parsing, and raise InputError."""
+        self.add_text_mistake(mark, what, hint)
         self.check()
         raise AssertionError("a mistake was noted")
 
     def override(self, path: KeyPath, typed: str) -> None:
-        """Record that the value at ``path`` was typed by the user and is not from the text."""
+        """Record that the value at ``path`` comes from an assignment that the user has typed."""
         self.overrides[path] = typed
         for marks in (self.keys, self.values):
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
                 del marks[inner]
 
     def _add(self, mark: TextPosition, where: str, what: str, hint: str) -> None:
+        """Add a mistake to the list."""
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
     def place(self, path: KeyPath, *, at_key: bool = False) -> str:
-        """Return the place and path of a value, or of its key, as in a message of `mistake`."""
-        return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
+        """Format the position and path of a value, or of its key, as messages begin."""
+        return f"{self._find_place(path, at_key=at_key)[1]}: {format_path(path)}"
 
-    def _place(self, path: KeyPath, *, at_key: bool) -> tuple[TextPosition, str]:
+    def _find_place(self, path: KeyPath, *, at_key: bool) -> tuple[TextPosition, str]:
+        """Return the position of a value or key, and its text: that of the innermost block with a known position."""
         for length in range(len(path), -1, -1):
             prefix = path[:length]
             if prefix in self.overrides:
@@ -117,8 +125,8 @@ class Document:
         return _LAST, self.source
 
 
-def dotted(path: KeyPath) -> str:
-    """Format a path: ``metrics[1].goal``."""
+def format_path(path: KeyPath) -> str:
+    """Format a path with dots and indices: ``metrics[1].goal``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -129,12 +137,12 @@ def dotted(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text from a file in printable form: on one line and of limited length."""
+    """Return a text on one line, shortened and with unprintable characters escaped."""
     return escaped(shortened(text, _LONG))
 
 
 def describe_value(value: Value) -> str:
-    """Describe a value in a few words on one line."""
+    """Describe a value for a message, such as "text 'adam'" or "a list of 3"."""
     match value:
         case None:
             return "nothing"
@@ -198,16 +206,16 @@ _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusi
 
 
 def name_kind(value: Value) -> str:
-    """Return the word for the kind of a value; integers and floats are both numbers."""
+    """Return the kind of a value in words, such as "a list"; integers and floats are both "a number"."""
     return _KINDS[next((name for of, name in _TYPES if isinstance(value, of)), "null")]
 
 
 def validate(
     model: type[ModelT], data: Value, path: KeyPath, document: Document, hints: Mapping[str, str] = MappingProxyType({})
 ) -> ModelT | None:
-    """Return the data as a model, or None after noting all mistakes in the document.
+    """Validate data with a pydantic model; return the model, or None after adding all mistakes to the document.
 
-    ``hints`` are help for particular words: unknown keys, and texts that are not allowed.
+    ``hints`` maps unknown keys and texts that are not allowed to the help for them.
     """
     try:
         return model.model_validate(data)
@@ -219,9 +227,9 @@ def validate(
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """Return a model made from the valid parts of the data, and the keys that are invalid.
+    """Validate data with a pydantic model; return the model of the valid keys, and the set of invalid keys.
 
-    All keys of the model must be optional.
+    All keys of the model must be optional. Mistakes are added to the document.
     """
     try:
         return model.model_validate(data), set()
@@ -232,20 +240,20 @@ def validate_parts(
 
 
 @cache
-def schema_of(model: type[BaseModel]) -> Schema:
-    """Return a model's JSON Schema with all references resolved."""
+def get_schema(model: type[BaseModel]) -> Schema:
+    """Return the JSON Schema of a pydantic model with all references resolved."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
     resolved: Schema = _resolve_references(schema, schema.get("$defs", {}))
     return resolved
 
 
-def expectation(schema: Schema) -> str:
-    """Describe what a schema expects in a few words."""
+def describe_expected(schema: Schema) -> str:
+    """Describe what a schema allows in a few words, such as "a whole number of at least 1"."""
     if "expected" in schema:
         return str(schema["expected"])
     # null is always allowed and not mentioned
     members = []
-    for part in _members(schema):
+    for part in _list_alternatives(schema):
         if part.get("type") != "null":
             members.append(part)
     kinds = {part.get("type") for part in members}
@@ -257,17 +265,17 @@ def expectation(schema: Schema) -> str:
     else:
         such = ""
     if len(members) == 1:
-        return _describe_member(members[0], such)
+        return _describe_alternative(members[0], such)
     if such:
         return f"a mapping{such}"
-    return " or ".join(dict.fromkeys(expectation(part) for part in members))
+    return " or ".join(dict.fromkeys(describe_expected(part) for part in members))
 
 
-def _describe_member(schema: Schema, such: str) -> str:
-    """Describe what a schema without alternatives expects; ``such`` names an example."""
+def _describe_alternative(schema: Schema, such: str) -> str:
+    """Describe what a schema without alternatives allows; ``such`` is the part of the text with an example."""
     if "expected" in schema:
         return str(schema["expected"])
-    choices = _choices(schema)
+    choices = _list_choices(schema)
     if choices:
         words = ", ".join(map(_name_choice, choices))
         if len(choices) == 1:
@@ -285,13 +293,14 @@ def _describe_member(schema: Schema, such: str) -> str:
 
 
 def _name_choice(choice: Value) -> str:
+    """Format an allowed value for a message."""
     if isinstance(choice, str):
         return choice
     return flow(choice)
 
 
 class _InFileOrder(GenerateJsonSchema):
-    """Keeps the order of keys in examples."""
+    """Generates JSON Schemas in which the keys of examples keep their order."""
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
@@ -305,10 +314,11 @@ def _note_mistakes(
     document: Document,
     hints: Mapping[str, str],
 ) -> None:
-    words = _Words(document, hints)
+    """Convert the errors of a validation to mistakes of the document, at most one for each place."""
+    words = _MistakeWriter(document, hints)
     faults = []
     for fault in error.errors():
-        faults.append((fault, *_locate(fault["loc"], data, schema_of(model))))
+        faults.append((fault, *_find_location(fault["loc"], data, get_schema(model))))
     # A mistake in a union is reported for each member, and one in a list of limited length also for the list.
     reported: set[KeyPath] = set()
     for _, inner, _, _ in faults:
@@ -320,31 +330,35 @@ def _note_mistakes(
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """Converts pydantic's errors to mistakes of the document."""
+class _MistakeWriter:
+    """Converts errors of pydantic to mistakes of a document, in the words of sweep."""
 
     document: Document
     hints: Mapping[str, str]
 
     def note(self, fault: ErrorDetails, path: KeyPath, value: Value, expected: Schema) -> None:
+        """Add the mistake for one error of pydantic at ``path``."""
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
                 hint = self.hints.get(key) or did_you_mean(key, _list_offered_keys(expected.get("properties", {})))
-                self.document.mistake(path, "unknown key", hint, at_key=True)
+                self.document.add_mistake(path, "unknown key", hint, at_key=True)
             case "missing":
-                self.document.mistake(path, f"missing, expected {expectation(expected)}")
+                self.document.add_mistake(path, f"missing, expected {describe_expected(expected)}")
             case "union_tag_not_found":
-                self.document.mistake((*path, "type"), f"missing, expected {expectation(_tags(expected))}")
+                self.document.add_mistake(
+                    (*path, "type"), f"missing, expected {describe_expected(_make_schema_of_types(expected))}"
+                )
             case "union_tag_invalid" if isinstance(value, dict):
-                self.unexpected((*path, "type"), value["type"], _tags(expected))
+                self.add_unexpected((*path, "type"), value["type"], _make_schema_of_types(expected))
             case "value_error":
-                self.document.mistake(path, f"{describe_value(value)}, expected {fault['ctx']['error']}")
+                self.document.add_mistake(path, f"{describe_value(value)}, expected {fault['ctx']['error']}")
             case _:
-                self.unexpected(path, value, expected)
+                self.add_unexpected(path, value, expected)
 
-    def unexpected(self, path: KeyPath, value: Value, expected: Schema) -> None:
-        kinds = {part.get("type") for part in _members(expected)}
+    def add_unexpected(self, path: KeyPath, value: Value, expected: Schema) -> None:
+        """Add a mistake for a value that the schema does not allow, with a hint if the cause is likely known."""
+        kinds = {part.get("type") for part in _list_alternatives(expected)}
         hint = ""
         match value:
             case str() if value in self.hints:
@@ -354,26 +368,29 @@ class _Words:
                     hint = "remove the underscores"
                 else:
                     hint = "remove the quotes"
-            case str() if near := guess(value, map(str, _choices(expected))):
+            case str() if near := guess(value, map(str, _list_choices(expected))):
                 hint = near
             case float() if "integer" in kinds and value.is_integer():
                 hint = f"write {int(value)}"
             case str() | int() | float() if "array" in kinds:
                 hint = f"write {flow([value])}"
-        choices = _choices(expected)
+        choices = _list_choices(expected)
         many = hint and len(choices) > MANY
         if many:
             wanted = f"none of the {len(choices)} that are known"
         else:
-            wanted = f"expected {expectation(expected)}"
-        self.document.mistake(path, f"{describe_value(value)}, {wanted}", hint)
+            wanted = f"expected {describe_expected(expected)}"
+        self.document.add_mistake(path, f"{describe_value(value)}, {wanted}", hint)
 
 
-def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
-    """Return path, value and schema at the location of an error; locations also contain names of union members."""
+def _find_location(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
+    """Return the path, the value and the schema at the location of a pydantic error.
+
+    The parts of a location that name the member of a union are skipped.
+    """
     path: KeyPath = ()
     for part in loc:
-        schema = _find_member(schema, data)
+        schema = _find_alternative(schema, data)
         properties = schema.get("properties", {})
         if isinstance(data, dict) and isinstance(part, str) and part in data:
             data = data[part]
@@ -391,9 +408,9 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
     return path, data, schema
 
 
-def _find_member(schema: Schema, data: Value) -> Schema:
-    """Return the member of a union that the data probably mean, or the schema itself if unclear."""
-    for part in _members(schema):
+def _find_alternative(schema: Schema, data: Value) -> Schema:
+    """Return the alternative of a schema that the data probably stand for; the schema itself if this is unclear."""
+    for part in _list_alternatives(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
         if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
             return part
@@ -402,17 +419,18 @@ def _find_member(schema: Schema, data: Value) -> Schema:
     return schema
 
 
-def _members(schema: Schema) -> list[Schema]:
+def _list_alternatives(schema: Schema) -> list[Schema]:
     """Return the alternatives of a schema, or the schema itself."""
     parts = schema.get("anyOf") or schema.get("oneOf")
     if not parts:
         return [schema]
-    return [member for part in parts for member in _members(part)]
+    return [member for part in parts for member in _list_alternatives(part)]
 
 
-def _choices(schema: Schema) -> list[Value]:
+def _list_choices(schema: Schema) -> list[Value]:
+    """Return the values that a schema lists as allowed."""
     choices: list[Value] = []
-    for part in _members(schema):
+    for part in _list_alternatives(schema):
         if "const" in part:
             choices.append(part["const"])
         else:
@@ -420,15 +438,17 @@ def _choices(schema: Schema) -> list[Value]:
     return choices
 
 
-def _tags(schema: Schema) -> Schema:
+def _make_schema_of_types(schema: Schema) -> Schema:
+    """Return a schema that allows the types of the alternatives of a schema."""
     tagged = []
-    for part in _members(schema):
+    for part in _list_alternatives(schema):
         if part.get("type") == "object":
             tagged.append(part)
     return {"enum": [part["properties"]["type"]["const"] for part in tagged]}
 
 
 def _resolve_references(node: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a copy of a schema with each ``$ref`` replaced by its definition."""
     if isinstance(node, list):
         return [_resolve_references(value, definitions) for value in node]
     if not isinstance(node, dict):
@@ -456,7 +476,7 @@ def _is_number(text: str) -> bool:
 
 
 def _list_offered_keys(properties: Mapping[str, Any]) -> list[str]:
-    """Return the keys that hints may suggest: all that have an effect."""
+    """Return the keys that a hint may suggest: all except those without effect."""
     offered = []
     for key, about in properties.items():
         if "without effect" not in str(about.get("description", "")):

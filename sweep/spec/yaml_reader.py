@@ -39,7 +39,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, one_line
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, format_path, one_line
 from sweep.text import shortened
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -58,7 +58,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def resolve_scalar(text: str, tag: str | None) -> Scalar:
-    """Return the value of a scalar, by its tag or, without a tag, by its form.
+    """Return the value of a YAML scalar, by its tag or, without a tag, by its form.
 
     Raises ``ValueError`` with a message for the user.
     """
@@ -70,9 +70,9 @@ def resolve_scalar(text: str, tag: str | None) -> Scalar:
         case None | "bool" if text in _BOOLS:
             return _BOOLS[text]
         case None | "int" if _INT.fullmatch(text):
-            return _int(text)
+            return _parse_int(text)
         case None | "float" if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
-            return _float(text)
+            return _parse_float(text)
         case None:
             return _join_surrogates(text)
     raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
@@ -86,7 +86,7 @@ _FLOAT_1_1 = re.compile(r"[-+]?[0-9][0-9]*(_[0-9_]*)?\.[0-9_]*([eE][-+][0-9]+)?"
 
 
 def resolve_1_1(text: str) -> Value:
-    """Return the value in YAML 1.1, as W&B reads it, of a word that YAML 1.2 reads differently; None for others."""
+    """Return the value that a word has in YAML 1.1, which W&B reads; None if YAML 1.2 reads it alike."""
     if text.lower() in _WORDS_1_1 and text in (text.lower(), text.capitalize(), text.upper()):
         return _WORDS_1_1[text.lower()]
     if len(text) > 30:
@@ -95,6 +95,7 @@ def resolve_1_1(text: str) -> Value:
 
 
 def _resolve_number_1_1(text: str) -> Value:
+    """Return the number that a text is in YAML 1.1 but not in YAML 1.2, such as ``1_000``; None for others."""
     if _OCTAL_1_1.fullmatch(text):
         return int(text.replace("_", ""), 8)
     if "_" in text and _INT_1_1.fullmatch(text):
@@ -110,7 +111,8 @@ def _resolve_number_1_1(text: str) -> Value:
     return None
 
 
-def _int(text: str) -> int:
+def _parse_int(text: str) -> int:
+    """Parse a whole number, also in base 8 or 16. Raises ValueError if it does not fit into 64 bits."""
     if len(text) > 30:
         number = 2**63  # because Python's conversion takes quadratic time
     else:
@@ -119,18 +121,21 @@ def _int(text: str) -> int:
 
 
 def _check_64_bits(number: int, text: str) -> int:
+    """Return the number. Raises ValueError if it does not fit into 64 bits."""
     if abs(number) >= 2**63:
         raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
+    """Parse a number. Raises ValueError if it is not finite."""
     if _SPECIAL.fullmatch(text) or math.isinf(number := float(text)):
         raise ValueError(f"{shortened(text, 30)} is not a finite number")
     return number
 
 
 def _join_surrogates(text: str) -> str:
+    """Join the halves of characters that are written as two escapes. Raises ValueError for a single half."""
     if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         if "\ufffd" in text:
@@ -155,19 +160,19 @@ _HINTS = {
 
 
 def decode_text(raw: bytes, source: str) -> str:
-    """Decode UTF-8 with or without a byte order mark. Raises InputError."""
+    """Decode a file in UTF-8, with or without a byte order mark. Raises InputError."""
     if len(raw) > MAX_SIZE_BYTES:
         raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        mark = _mark_after(raw[: error.start].decode("utf-8-sig", errors="replace"))
+        mark = _find_end_position(raw[: error.start].decode("utf-8-sig", errors="replace"))
         what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
 
 
 def parse_document(text: str, source: str) -> Document:
-    """Parse a text whose top level is a mapping.
+    """Parse the text of a sweep file, whose top level must be a mapping.
 
     Raises InputError if nothing can be read from the text; other mistakes are kept in the document.
     """
@@ -191,7 +196,7 @@ def parse_document(text: str, source: str) -> Document:
 
 
 def read_value(text: str, source: str) -> Value:
-    """Parse a text as a single value, such as the right side of ``--set key=value``. Raises InputError."""
+    """Parse a text as a single YAML value, such as the right side of ``--set key=value``. Raises InputError."""
     document = Document(source)
     try:
         node = _Composer(text, document).compose()
@@ -208,6 +213,8 @@ def read_value(text: str, source: str) -> Value:
 
 @dataclass(slots=True)
 class _Node:
+    """A node of the YAML tree: its value, or its inner nodes, and its position."""
+
     mark: TextPosition
     value: Scalar | list[_Node] | _Pairs
 
@@ -216,7 +223,7 @@ _Pairs: TypeAlias = dict[str, tuple[TextPosition, _Node]]
 
 
 class _Composer:
-    """Builds nodes from the parser's events; nodes with anchors are shared and not yet copied."""
+    """Builds a tree of nodes from YAML events; aliases share the node of their anchor."""
 
     def __init__(self, text: str, document: Document) -> None:
         self.text = text
@@ -225,8 +232,9 @@ class _Composer:
         self.merged = 0  # number of pairs copied by merge keys
 
     def compose(self) -> _Node | None:
+        """Return the root of the tree, None for an empty text. Raises InputError if the text is not YAML."""
         try:
-            return self._compose(YAML(typ="safe", pure=True).parse(self.text))
+            return self._build_root(YAML(typ="safe", pure=True).parse(self.text))
         except MarkedYAMLError as error:
             reason = " ".join(filter(None, (error.context, error.problem)))
             unclosed = any(sign in reason for sign in _UNCLOSED)  # noticed only at the end of the text
@@ -236,95 +244,105 @@ class _Composer:
             mark = next(mark for mark in marks if mark is not None)
             place = TextPosition(mark.line + 1, mark.column + 1)
         except ReaderError as error:
-            place = _mark_after(self.text[: error.position])
+            place = _find_end_position(self.text[: error.position])
             reason = f"character #x{error.character:02x} is not allowed in a text file"
         except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", which is beyond Unicode
             place = TextPosition(1, 1)
             reason = str(error)
         hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
-        self.document.fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
+        self.document.fail(place, f"not YAML: {' '.join(reason.split())}", hint)
 
-    def _compose(self, events: Iterator[Event]) -> _Node | None:
+    def _build_root(self, events: Iterator[Event]) -> _Node | None:
+        """Build the tree of the only document in the text."""
         root: _Node | None = None
         for event in events:
             if isinstance(event, DocumentStartEvent):
                 if root is not None:
-                    self.document.fatal(_mark(event), "a second document", "a sweep file holds one; remove the '---'")
+                    self.document.fail(
+                        _get_position(event), "a second document", "a sweep file holds one; remove the '---'"
+                    )
                 if event.version not in (None, (1, 2)):
-                    self.document.fault(_mark(event), "asks for another YAML than 1.2", "remove the %YAML line")
+                    self.document.add_text_mistake(
+                        _get_position(event), "asks for another YAML than 1.2", "remove the %YAML line"
+                    )
             elif isinstance(event, NodeEvent):
-                root = self._node(event, events, 0)
+                root = self._build_node(event, events, 0)
         return root
 
-    def _node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
-        node = _Node(_mark(event), None)
+    def _build_node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
+        """Build the node that begins with an event, and the nodes in it."""
+        node = _Node(_get_position(event), None)
         if depth > MAX_DEPTH:
-            self.document.fatal(node.mark, f"nested deeper than {MAX_DEPTH} levels")
+            self.document.fail(node.mark, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, AliasEvent):
-            node.value = self._target(event.anchor, node.mark).value
+            node.value = self._resolve_alias(event.anchor, node.mark).value
         elif isinstance(event, (ScalarEvent, CollectionStartEvent)):
-            tag = self._tag(event, node.mark)
+            tag = self._check_tag(event, node.mark)
             if event.anchor is not None:
                 self.anchors[event.anchor] = None
             if isinstance(event, ScalarEvent):
-                node.value = self._scalar(event, tag, node.mark)
+                node.value = self._read_scalar(event, tag, node.mark)
             elif isinstance(event, MappingStartEvent):
-                node.value = self._mapping(events, depth)
+                node.value = self._build_mapping(events, depth)
             else:
-                node.value = self._sequence(events, depth)
+                node.value = self._build_list(events, depth)
             if event.anchor is not None:
                 self.anchors[event.anchor] = node
         return node
 
-    def _target(self, anchor: str, mark: TextPosition) -> _Node:
+    def _resolve_alias(self, anchor: str, mark: TextPosition) -> _Node:
+        """Return the node that an alias refers to. Raises InputError if there is none."""
         if anchor not in self.anchors:
-            self.document.fatal(mark, f"alias *{anchor} without an anchor &{anchor} above it")
+            self.document.fail(mark, f"alias *{anchor} without an anchor &{anchor} above it")
         node = self.anchors[anchor]
         if node is None:
-            self.document.fatal(mark, f"alias *{anchor} inside its own anchor never ends")
+            self.document.fail(mark, f"alias *{anchor} inside its own anchor never ends")
         return node
 
-    def _sequence(self, events: Iterator[Event], depth: int) -> list[_Node]:
+    def _build_list(self, events: Iterator[Event], depth: int) -> list[_Node]:
+        """Build the items of a list."""
         items: list[_Node] = []
         while not isinstance(event := next(events), SequenceEndEvent):
-            items.append(self._node(event, events, depth + 1))
+            items.append(self._build_node(event, events, depth + 1))
         return items
 
-    def _mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
+    def _build_mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
+        """Build the pairs of a mapping; own keys take precedence over those of merge keys."""
         own: _Pairs = {}
         merged: _Pairs = {}
         while not isinstance(event := next(events), MappingEndEvent):
-            key = self._node(event, events, depth + 1)
-            value = self._node(next(events), events, depth + 1)
+            key = self._build_node(event, events, depth + 1)
+            value = self._build_node(next(events), events, depth + 1)
             if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
-                merged |= self._merged(value)
+                merged |= self._read_merge_key(value)
             elif not isinstance(key.value, str):
-                self.document.fault(key.mark, "a key that is not text", "put it in quotes")
+                self.document.add_text_mistake(key.mark, "a key that is not text", "put it in quotes")
             elif key.value in own:
                 first = own[key.value][0].line
-                self.document.fault(key.mark, f"key {key.value!r} appears twice, first in line {first}")
+                self.document.add_text_mistake(key.mark, f"key {key.value!r} appears twice, first in line {first}")
             else:
                 own[key.value] = (key.mark, value)
         return merged | own
 
-    def _merged(self, node: _Node) -> _Pairs:
-        """Return the pairs of the mapping after ``<<``, or of a list of mappings; earlier ones take precedence."""
+    def _read_merge_key(self, node: _Node) -> _Pairs:
+        """Return the pairs of a merge key ``<<``: of one mapping, or of a list whose first mappings take precedence."""
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
                 self.merged += len(part.value)
                 if self.merged > MAX_VALUES:
-                    self.document.fatal(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
+                    self.document.fail(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
                 merged = part.value | merged
             else:
-                self.document.fault(part.mark, "the merge key '<<' takes a mapping")
+                self.document.add_text_mistake(part.mark, "the merge key '<<' takes a mapping")
         return merged
 
-    def _scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
+    def _read_scalar(self, event: ScalarEvent, tag: str | None, mark: TextPosition) -> Scalar:
+        """Return the value of a scalar; remember it if YAML 1.1 would read it differently."""
         try:
             value = resolve_scalar(event.value, "str" if event.style and tag is None else tag)
         except ValueError as error:
-            self.document.fault(mark, str(error))
+            self.document.add_text_mistake(mark, str(error))
             return str(event.value)
         if event.style or tag:
             other = None
@@ -334,33 +352,36 @@ class _Composer:
             self.document.otherwise[mark] = event.value, other
         return value
 
-    def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition) -> str | None:
-        """Return the tag of a node if it is valid for this kind of node; note other tags as mistakes."""
+    def _check_tag(self, event: ScalarEvent | CollectionStartEvent, mark: TextPosition) -> str | None:
+        """Return the tag of a node; add a mistake and return None if it is not allowed."""
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)
         node = {MappingStartEvent: {"map"}, SequenceStartEvent: {"seq"}, ScalarEvent: TAGS - {"map", "seq"}}
         if tag in node[type(event)]:
             return tag
-        self.document.fault(mark, f"tag {tag!r} is not allowed here", "a sweep file is plain data; remove the tag")
+        self.document.add_text_mistake(
+            mark, f"tag {tag!r} is not allowed here", "a sweep file is plain data; remove the tag"
+        )
         return None
 
 
 class _Expansion:
-    """Converts nodes to plain data, copies anchors, and records the place of each value."""
+    """Converts a tree of nodes to plain data, copying what aliases refer to, and records the position of each value."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
         self.left = MAX_VALUES
 
     def expand(self, node: _Node, path: KeyPath) -> Value:
+        """Return the data of a node. Raises InputError if aliases expand to too many values."""
         self.left -= 1
         if self.left < 0 or len(path) > MAX_DEPTH:
             if self.left < 0:
                 bound = f"{MAX_VALUES:,} values"
             else:
                 bound = f"{MAX_DEPTH} levels"
-            self.document.fatal(node.mark, f"anchors expand to more than {bound}")
+            self.document.fail(node.mark, f"anchors expand to more than {bound}")
         self.document.values[path] = node.mark
         if isinstance(node.value, list):
             return [self.expand(item, (*path, index)) for index, item in enumerate(node.value)]
@@ -371,16 +392,18 @@ class _Expansion:
         return node.value
 
 
-def _mark(event: Event) -> TextPosition:
+def _get_position(event: Event) -> TextPosition:
+    """Return the position at which an event begins."""
     return TextPosition(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def _mark_after(text: str) -> TextPosition:
+def _find_end_position(text: str) -> TextPosition:
+    """Return the position at the end of a text."""
     return TextPosition(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
 def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
-    """Return mappings as the documents of a YAML file; their keys are not sorted."""
+    """Format mappings as the documents of one YAML file; the order of keys is kept."""
     yaml = YAML(typ="safe", pure=True)
     target = io.StringIO()
     yaml.default_flow_style = False
@@ -390,15 +413,16 @@ def format_documents(documents: Iterable[Mapping[str, object]]) -> str:
     return target.getvalue()
 
 
-def document_of(given: Mapping[str, object], source: str) -> Document:
-    """Return a mapping as a document, as if read from a file; values that a file cannot hold are noted as mistakes."""
+def make_document(given: Mapping[str, object], source: str) -> Document:
+    """Convert a mapping to a document, as if read from a file; add mistakes for values that a file cannot contain."""
     made = Document(source)
     for key, value in given.items():
-        made.data[str(key)] = _plain_value(value, (str(key),), made)
+        made.data[str(key)] = _convert_to_plain_value(value, (str(key),), made)
     return made
 
 
-def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
+def _convert_to_plain_value(value: object, path: KeyPath, document: Document) -> Value:
+    """Convert a Python value to the types of a sweep file; add a mistake if that is not possible."""
     item = getattr(value, "item", None)
     if callable(item) and getattr(value, "ndim", None) == 0:  # a NumPy scalar
         value = item()
@@ -408,29 +432,31 @@ def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
         case None | bool() | float():
             return value
         case int() | str():
-            return _checked_scalar(value, path, document)
+            return _check_scalar(value, path, document)
         case PurePath():
             return os.fspath(value)
         case Mapping():
             wrong = [key for key in value if not isinstance(key, str)]
             if wrong:
-                document.mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
-            return {str(key): _plain_value(inner, (*path, str(key)), document) for key, inner in value.items()}
+                document.add_mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
+            return {
+                str(key): _convert_to_plain_value(inner, (*path, str(key)), document) for key, inner in value.items()
+            }
         case Sequence() | range() | set() | frozenset() if not isinstance(value, bytes | bytearray):
-            return [_plain_value(inner, (*path, at), document) for at, inner in enumerate(value)]
+            return [_convert_to_plain_value(inner, (*path, at), document) for at, inner in enumerate(value)]
     kind = type(value).__name__
-    document.mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
+    document.add_mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
     return None
 
 
-def _checked_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
-    """Return a number or text that a file can hold; None after noting a mistake."""
+def _check_scalar(value: int | str, path: KeyPath, document: Document) -> Value:
+    """Return a number or text; add a mistake and return None if a sweep file cannot contain it."""
     try:
         if isinstance(value, str):
             return _join_surrogates(value)
         return _check_64_bits(value, str(value))
     except ValueError as error:
-        document.mistake(path, str(error))
+        document.add_mistake(path, str(error))
         return None
 
 
@@ -439,28 +465,28 @@ VARIABLE = "SWEEP_SET"
 
 
 def apply_assignments(assignments: Iterable[str], label: str, document: Document) -> None:
-    """Set values by dotted key, in the given order; note mistakes in the document.
+    """Set values by their dotted keys, in the given order; add mistakes to the document.
 
-    ``label`` is what the user typed before the assignment, such as ``--set``. Values are YAML; missing levels are
+    ``label`` is what the user typed before the assignments, such as ``--set``. Values are YAML; missing levels are
     created.
     """
     for assignment in assignments:
         typed = one_line(f"{label} {shortened(assignment, 60)}")
         key, separator, text = assignment.partition("=")
         if not separator or not key or "" in key.split("."):
-            document.outside(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")
+            document.add_outside_mistake(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")
             continue
         try:
             value = read_value(text, typed)
         except InputError as error:
             for problem in error.problems:
-                document.outside(typed, problem.what, problem.hint)
+                document.add_outside_mistake(typed, problem.what, problem.hint)
             continue
         _assign_value(key.split("."), value, typed, document)
 
 
 def split_assignments(text: str) -> list[str]:
-    """Split the environment variable into assignments. Raises InputError for unbalanced quotes."""
+    """Split the content of ``SWEEP_SET`` into assignments, as a shell does. Raises InputError for unbalanced quotes."""
     try:
         return shlex.split(text)
     except ValueError as error:
@@ -468,9 +494,9 @@ def split_assignments(text: str) -> list[str]:
 
 
 def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
-    """Return how many of the parts form the longest key that ``holder`` has; 1 if it has none.
+    """Return how many of the parts form the longest key in ``holder``; 1 if none does.
 
-    A dotted name in the file is one key.
+    A parameter with a dotted name is one key in the file.
     """
     for count in range(len(parts), 1, -1):
         if ".".join(parts[:count]) in holder:
@@ -479,6 +505,7 @@ def _count_key_parts(parts: Sequence[str], holder: Mapping[str, Value]) -> int:
 
 
 def _assign_value(parts: list[str], value: Value, typed: str, document: Document) -> None:
+    """Set one value by the parts of its dotted key; add a mistake if a part leads nowhere."""
     holder: Value = document.data
     path: KeyPath = ()
     while True:
@@ -507,7 +534,7 @@ def _assign_value(parts: list[str], value: Value, typed: str, document: Document
                 expected = f"an index below {len(holder)}"
             else:
                 expected = "a mapping"
-            there = f"{dotted(path)} is {describe_value(holder)}, so {parts[0]!r} cannot be set in it"
-            document.outside(typed, f"{there}, expected {expected}")
+            there = f"{format_path(path)} is {describe_value(holder)}, so {parts[0]!r} cannot be set in it"
+            document.add_outside_mistake(typed, f"{there}, expected {expected}")
             return
     document.override(path, typed)

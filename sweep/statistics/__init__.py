@@ -1,1 +1,4 @@
-"""Verdicts and races of configurations by their scores, as pure functions of numbers that know nothing of sweeps."""
+"""Verdicts and races of configurations by their scores, as pure functions of numbers.
+
+Nothing here depends on sweeps.
+"""

@@ -15,8 +15,8 @@ Interval = tuple[float, float]
 def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Return the 95 % interval of a mean by Student's t; None for fewer than two values.
 
-    ``shared`` comes from `compute_fold_correction`, if the values are scores of folds. Source: NIST/SEMATECH e-Handbook
-    of Statistical Methods, section 1.3.5.2.
+    ``shared`` is the result of `compute_fold_correction` if the values are scores of folds. Source: NIST/SEMATECH
+    e-Handbook of Statistical Methods, section 1.3.5.2.
     """
     count = len(values)
     if count < 2:
@@ -43,7 +43,7 @@ def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
 
 
 def compute_fold_correction(folds: int) -> float:
-    """Return the variance correction for a mean of scores of a cross-validation, whose trainings share examples.
+    """Return the variance correction for a mean of cross-validation scores, because their trainings share examples.
 
     For n scores, the variance of the mean is 1/n plus this value, times that of a score. The value is the ratio of
     validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated cross-validation Bouckaert
@@ -63,5 +63,5 @@ def compute_share_interval(hits: float, count: int) -> Interval:
 
 
 def _compute_standard_error(values: Sequence[float], shared: float) -> float:
-    """Return the standard error of a mean."""
+    """Return the standard error of a mean; ``shared`` is the correction for scores of folds."""
     return stdev(values) * math.sqrt(1 / len(values) + shared)

@@ -30,18 +30,19 @@ MOST_WORK_STEP_DOWN = 2**22
 
 @dataclass(frozen=True, slots=True)
 class SignTest:
-    """The two-sided p-values of many paired comparisons, (comparisons,)."""
+    """The two-sided p-values of many paired comparisons, of shape (comparisons,)."""
 
     p: Floats
     error: float | None  # standard error of a p of 0.05, if patterns were drawn; None if all were enumerated
 
 
 def check_differences(differences: npt.ArrayLike) -> SignTest:
-    """Test whether paired differences, (seeds, comparisons), are centered at zero; a missing seed has difference 0.
+    """Test whether paired differences, of shape (seeds, comparisons), are centered at zero.
 
-    The statistic is the sum divided by the root of the sum of squares, which does not depend on the signs.
+    A missing seed has difference 0. The statistic is the sum divided by the root of the sum of squares, which does not
+    depend on the signs.
     """
-    patterns, table = _prepare(differences, MOST_WORK)
+    patterns, table = _prepare_patterns(differences, MOST_WORK)
     observed = _compute_observed_sums(table)
     count = np.zeros(len(observed))
     for sums in patterns.times(table):
@@ -51,7 +52,7 @@ def check_differences(differences: npt.ArrayLike) -> SignTest:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A test of whether configurations are equally good."""
+    """The result of a test of whether configurations are equally good."""
 
     p: float
     furthest: int  # index of the one furthest behind the best, in standard errors
@@ -109,7 +110,7 @@ _ROUNDING = 1e-6  # tolerance, since a sum in another order can be smaller
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Patterns of signs by seed, (patterns, seeds); all of them, or a random sample."""
+    """The patterns of signs to permute with, of shape (patterns, seeds): all of them, or a random sample."""
 
     signs: Floats
     drawn: bool
@@ -121,18 +122,23 @@ class _Patterns:
             yield np.abs(rows @ table)
 
     def share(self, count: Floats) -> Floats:
-        """Return the p-values. If patterns were drawn, the observed one counts among them, so that none is 0."""
+        """Return the p-values for how many patterns reach the observed statistic.
+
+        If the patterns are a random sample, the observed one counts among them, so that no p-value is 0.
+        """
         more = int(self.drawn)
         return np.asarray((count + more) / (len(self.signs) + more))
 
     @property
     def error(self) -> float | None:
+        """The standard error of a p-value of 5 % by sampling; None if all patterns are used."""
         if not self.drawn:
             return None
         return math.sqrt(0.05 * 0.95 / len(self.signs))
 
 
-def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
+def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
+    """Return the patterns for this number of seeds, and the differences scaled to a sum of squares of 1."""
     table = np.asarray(differences, dtype=np.float64)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))
@@ -147,11 +153,12 @@ def _prepare(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
 
 
 def _compute_observed_sums(table: Floats) -> Floats:
+    """Return the absolute sums of the columns, minus a tolerance for rounding."""
     return np.asarray(np.abs(table.sum(axis=0)) - 1e-9)  # tolerance, since a sum in another order can be smaller
 
 
 def _make_patterns(seeds: int, configurations: int) -> _Patterns:
-    """Return patterns, of which the first changes no sign.
+    """Return the patterns of signs for tests of sets of configurations; the first one changes no sign.
 
     Opposite patterns are not equivalent here, because the best configuration becomes the worst.
     """

@@ -1,4 +1,4 @@
-"""The differences that a number of seeds can show, and the number of seeds that shows a difference."""
+"""Computes the differences that a number of seeds can detect, and the number of seeds that a difference needs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ MOST = 1000  # maximum number of further seeds that `estimate_more_seeds` tries
 
 
 def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
-    """Return how many further seeds would show a difference about half the time, if it and its spread are as they seem.
+    """Return how many further seeds would make a difference significant about half the time.
 
-    With fewer than two differences the spread is unknown; then the number that any verdict needs is returned. A
-    difference that is shown already gives the smallest number that can be returned, 1 from five differences on. Returns
-    None if there is no difference, or if a thousand further seeds would not suffice.
+    The difference and its spread are taken as measured. With fewer than two differences the spread is unknown; then the
+    number of seeds that any verdict needs is returned. A difference that is significant already gives the smallest
+    number that can be returned, 1 from five differences on. Return None if there is no difference, or if a thousand
+    further seeds would not suffice.
     """
     count = len(differences)
     mean = fmean(differences) if count else math.nan
@@ -34,6 +35,7 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
+        """Return whether the difference would be significant with this number of seeds."""
         return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
@@ -43,7 +45,7 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
 
 
 def compute_critical_value(configurations: int, seeds: int) -> float:
-    """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds of each.
+    """Return about how many standard errors a difference must have to be significant, with ``seeds`` seeds for each.
 
     This is Student's t over all pairs, on the pooled spread. With 6 to 12 seeds of 2 to 27 configurations, it is within
     7 % of the quantile of the statistic in normal noise.
@@ -56,7 +58,7 @@ def compute_critical_value(configurations: int, seeds: int) -> float:
 
 
 def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference of two means that a verdict shows about half the time.
+    """Return the difference between two means that becomes significant about half the time.
 
     ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
     correlated, smaller differences are detectable.
@@ -76,5 +78,8 @@ def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
 
 
 def count_seeds_needed(comparisons: int) -> int:
-    """Return how many seeds it takes for any of ``comparisons`` pairs, adjusted for all of them, to be significant."""
+    """Return the smallest number of seeds with which one of ``comparisons`` pairs can be significant.
+
+    The p-value is adjusted for all pairs.
+    """
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))

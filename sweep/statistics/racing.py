@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class RaceState:
-    """The state of a race after a number of seeds; smaller losses are better."""
+    """The state of a race after some of its seeds; smaller losses are better."""
 
     leader: int
     behind: tuple[float, ...]  # for each, its mean minus the leader's
@@ -38,7 +38,7 @@ class RaceState:
 
 
 def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False) -> RaceState:
-    """Return the state of a race after some of its seeds.
+    """Return the state of a race after some of its seeds: the leader, and who drops out.
 
     Arguments:
         losses: of shape (configurations left, seeds so far).
@@ -72,7 +72,7 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
 
 
 def can_tell_without_spread(left: int, done: int) -> bool:
-    """Return whether ``done`` equal differences tell a pair apart, though they show no spread.
+    """Return whether ``done`` equal differences, which have no spread, are enough to tell two configurations apart.
 
     Scores such as an accuracy have few values, so a few equal differences do not mean that there is no spread. What is
     left is in how many seeds the leader was ahead, as in a sign test. All looks share one level, because a leader that

@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 
 
 class Compared(Struct, frozen=True):
-    """A configuration compared with the best one, over their common seeds."""
+    """The result of comparing a configuration with the best one over their common seeds."""
 
     verdict: Verdict
     seeds: int  # in common with the best; for the best itself, all of its seeds
@@ -108,15 +108,18 @@ def compare_configurations(
 
 @dataclass(frozen=True, slots=True)
 class _Test:
+    """The p-value of a configuration's comparison, its adjusted p-value, and the sampling error."""
+
     p: float
     adjusted: float
     error: float | None
 
 
 def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool) -> dict[K, _Test]:
-    """Return the sign tests of the configurations in ``behind``; ``scored`` also has the best one, which comes first.
+    """Return the sign tests of the configurations in ``behind``, by name.
 
-    ``behind`` is True for configurations with a worse mean than the best one's, over their common seeds.
+    ``scored`` also has the best configuration, which comes first. ``behind`` is True for configurations with a worse
+    mean than the best one's, over their common seeds.
     """
     if not behind:
         return {}
@@ -133,6 +136,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
     errors: list[float] = []
 
     def test(left: Sequence[K]) -> tuple[float, K]:
+        """Test a set of configurations for equality; return the p-value and the configuration furthest behind."""
         found = permutations.check_equality(table[:, [place[name] for name in left]])
         if found.error is not None:
             errors.append(found.error)
@@ -149,7 +153,7 @@ def _test_by_signs(scored: Table[K], behind: Mapping[K, bool], *, maximize: bool
 
 
 def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared: float) -> dict[K, _Test]:
-    """Return the same as `_test_by_signs` by t-tests of Nadeau and Bengio.
+    """Return the tests of the configurations in ``behind`` by t-tests of Nadeau and Bengio, by name.
 
     The p-value of a set is the smallest one of a comparison with the best, times the number of pairs of the set.
     """
@@ -158,6 +162,7 @@ def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared:
         single[name] = compute_t_test(compute_differences(scored[name], scored[first]), shared)
 
     def test(left: Sequence[K]) -> tuple[float, K]:
+        """Test a set of configurations for equality; return the p-value and the configuration furthest behind."""
         furthest = min((name for name in left if name != first), key=single.__getitem__)
         return min(single[furthest] * len(left) * (len(left) - 1) / 2, 1.0), furthest
 
@@ -171,10 +176,11 @@ def _test_by_folds(scored: Table[K], first: K, behind: Mapping[K, bool], shared:
 def _step_down(
     names: Sequence[K], behind: Mapping[K, bool], test: Callable[[Sequence[K]], tuple[float, K]]
 ) -> dict[K, float]:
-    """Return the adjusted p-value of each configuration: the largest one of the sets up to its removal, otherwise 1.
+    """Test smaller and smaller sets, each time removing the configuration furthest behind; return adjusted p-values.
 
-    If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over their common
-    seeds. Then no further one is removed.
+    The adjusted p-value is the largest p-value of the sets up to its removal, 1 for configurations that are not
+    removed. If seeds are missing, the one to remove may be the best one by its mean, or ahead of the best one over
+    their common seeds. Then no further one is removed.
     """
     adjusted = dict.fromkeys(names, 1.0)
     left = list(names)
@@ -190,7 +196,7 @@ def _step_down(
 
 
 def _align_scores(scored: Table[K]) -> Floats:
-    """Return all scores as (seeds, configurations), NaN where one is missing."""
+    """Return all scores as an array of shape (seeds, configurations), NaN for missing ones."""
     import numpy as np
 
     seeds = list(dict.fromkeys(seed for scores in scored.values() for seed in scores))
@@ -201,7 +207,7 @@ def _align_scores(scored: Table[K]) -> Floats:
 
 
 def compute_differences(scores: Scores, others: Scores) -> list[float]:
-    """Return the differences of two configurations' scores over their common seeds."""
+    """Return the differences between two configurations' scores over their common seeds."""
     differences = []
     for seed, score in scores.items():
         if seed in others:
@@ -210,7 +216,7 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
 
 
 def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """Return the comparison before a verdict."""
+    """Return a comparison that has no verdict yet."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")
@@ -227,6 +233,7 @@ def _add_verdict(comparison: Compared, test: _Test) -> Compared:
 
 
 def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
+    """Return the entry of the best configuration, by the comparisons of all others with it."""
     verdicts = [one.verdict for one in others]
     if not verdicts:
         return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
@@ -283,7 +290,10 @@ def compare_fronts(
 
 
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """Return the p-value of the second being better than the first in all objectives; 1 unless all means are better."""
+    """Return the p-value of the second configuration being better than the first in all objectives.
+
+    It is 1 unless all means of the second are better.
+    """
     values = []
     for one, other in scores:
         values.append(compute_differences(one, other))

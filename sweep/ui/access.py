@@ -1,12 +1,12 @@
-"""Who may see the page and who may act on it. Knows no web framework.
+"""Decides which requests the live page answers, and which may change something. Does not depend on a web framework.
 
-Any page on the web can let a browser send requests to this machine, and can let its own host name resolve to it (DNS
-rebinding). So a request needs this machine's own name as its host and a cookie that only the address with the token
-gives, and one that acts must come from the page itself.
+Any page on the web can make a browser send requests to this machine, and can let its own host name resolve to this
+machine (DNS rebinding). So a request must have this machine's own name as its host, and a cookie that only the address
+with the token sets. A request that changes something must also come from the page itself.
 
-A notebook shows the page in a frame. Its kernel shares the token with the server and makes passes from it, each of
-which is good for one browser. Whoever brings a pass says under which address the browser sees the page, as behind
-Jupyter's proxy, and which pages are around the frame. Only these may then show it.
+A notebook shows the page in a frame. Its kernel shares the token with the server and creates passes from the token,
+each of which is valid for one browser. A request with a pass says at which address the browser sees the page, as behind
+Jupyter's proxy, and which pages surround the frame. Only these pages may then show it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]{0,40}://[A-Za-z0-9._:\[\]-]{1,260}")
 
 
 def _make_secret() -> str:
+    """Return a random text that cannot be guessed."""
     return secrets.token_urlsafe(32)
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The secrets of one server: the token in its address, and the value of the cookie that it is exchanged for."""
+    """The secrets of one server: the token in its address, and the value of the cookie that a browser gets for it."""
 
     read_only: bool = False
     token: str = field(default_factory=_make_secret)
@@ -54,7 +55,7 @@ class Access:
 
 @dataclass(slots=True)
 class Frames:
-    """Where the page of a notebook is shown; everything here was said by those who brought a pass."""
+    """The addresses at which notebooks show the page in a frame, as the requests with a pass have given them."""
 
     used: set[str] = field(default_factory=set)  # passes
     hosts: set[str] = field(default_factory=set)  # in requests that a proxy hands on
@@ -62,7 +63,7 @@ class Frames:
     ancestors: set[str] = field(default_factory=set)  # origins of the pages around it
 
     def admit(self, given: str, host: str, origin: str, ancestors: Sequence[str]) -> None:
-        """Use up a pass, and remember where its browser shows the page."""
+        """Mark a pass as used, and allow the frame at this address, within these pages."""
         self.used.add(given)
         self.hosts.add(host.lower())
         self.origins.add(origin)
@@ -70,30 +71,32 @@ class Frames:
 
 
 def make_pass(token: str) -> str:
-    """Return a new pass for a server with this token."""
+    """Return a new pass for the server with this token."""
     number = secrets.token_urlsafe(18)
     return f"{number}.{_sign(token, number)}"
 
 
 def is_pass(given: str, token: str) -> bool:
-    """Return whether a pass was made for a server with this token, used or not."""
+    """Return whether a pass is valid for the server with this token, whether it has been used or not."""
     number, _, signature = given.partition(".")
     return is_same(signature, _sign(token, number))
 
 
 def _sign(token: str, number: str) -> str:
+    """Return the signature of a pass."""
     return hmac.new(token.encode(), number.encode("utf-8", "replace"), "sha256").hexdigest()
 
 
 def find_wrong_origin(origins: Sequence[str]) -> str | None:
-    """Return the first of some origins that a policy cannot name, such as ``null``; None if all are right."""
+    """Return the first origin that a content security policy cannot name, such as ``null``; None if there is none."""
     return next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None)
 
 
 def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
-    """Return whether browsers send a strict cookie of the page in this frame: all have one scheme and host.
+    """Return whether the page and the pages around its frame have the same scheme and host.
 
-    Names that share a registered domain would do as well, but only browsers have the list of these.
+    Browsers then send a strict cookie of the page. They also do so for hosts that share a registered domain, but only
+    they have the list of such domains.
     """
     own = urlsplit(origin)
     others = [urlsplit(ancestor) for ancestor in ancestors]
@@ -101,9 +104,9 @@ def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
 
 
 def make_headers(access: Access) -> dict[str, str]:
-    """Return the headers of every answer: only the page's own scripts run, and nothing is loaded from other servers.
+    """Return the security headers of every answer.
 
-    Nobody shows it in a frame but the notebooks that have brought a pass.
+    Only the page's own scripts run, nothing is loaded from other servers, and only admitted notebooks may show a frame.
     """
     ancestors = sorted(access.frames.ancestors) if access.frames is not None else []
     if ancestors:
@@ -113,7 +116,7 @@ def make_headers(access: Access) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What decides whether a request is answered; "" stands for what it lacks."""
+    """The parts of a request that decide whether it is answered; "" for a missing header."""
 
     method: str
     host: str
@@ -126,14 +129,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request is not answered, and the status code that says so."""
+    """The reason why a request is not answered, and its HTTP status code."""
 
     status: int
     reason: str
 
 
 def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
-    """Return why a request is refused for its method or size; None if it is not."""
+    """Return a refusal if the method or the size of a request is not allowed; None if both are."""
     if asked.method not in ("GET", "HEAD", "POST"):
         return Refusal(405, "expected GET or POST")
     if asked.size_bytes > MAX_BODY_BYTES:
@@ -142,7 +145,7 @@ def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
 
 
 def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
-    """Return why a request is refused for the host that it was sent to; None if it is not."""
+    """Return a refusal if a request was sent to another host name than those of this machine; None otherwise."""
     if strip_port(asked.host) in NAMES:
         return None
     if access.frames is not None and asked.host.lower() in access.frames.hosts:
@@ -151,7 +154,7 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 
 
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
-    """Return why a request is not answered for its sender; None if it is."""
+    """Return a refusal if a request lacks the cookie or comes from another page; None if it may be answered."""
     if not is_same(asked.cookie, access.cookie):
         return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")
     if asked.method != "POST":
@@ -164,17 +167,18 @@ def find_refusal(asked: Asked, access: Access) -> Refusal | None:
 
 
 def _is_own_origin(asked: Asked, access: Access) -> bool:
+    """Return whether a request comes from the page itself, also in the frame of a notebook."""
     if access.frames is not None and asked.origin in access.frames.origins:
         return True
     return strip_port(asked.host) in NAMES and asked.origin == f"http://{asked.host}"
 
 
 def strip_port(host: str) -> str:
-    """Return a host without its port, which may be forwarded and is therefore not checked."""
+    """Return a host in lower case without its port, which is not checked because it may be forwarded."""
     name, colon, port = host.lower().rpartition(":")
     return name if colon and port.isdecimal() else host.lower()
 
 
 def is_same(given: str, secret: str) -> bool:
-    """Return whether a secret was given, in a time that does not depend on how much of it is right."""
+    """Compare a text with a secret, in a time that does not show how much of it is right."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())

@@ -1,7 +1,7 @@
-"""What a person can do on the page: a table of acts, each a command line of sweep.
+"""The actions that the live page offers: a table in which each one is a command line of sweep.
 
-The page shows the command line, and the server runs exactly that. An act is offered only if this installation has its
-command with its options.
+The page shows the command line, and the server runs exactly that one. An action is offered only if this installation
+has its command and options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST = 10_000  # characters of a field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Something that an act asks for."""
+    """An input field in the form of an action."""
 
     name: str
     label: str
@@ -36,11 +36,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """Something to do, and its command line.
+    """An action of the page and its command line.
 
     ``words`` follow the command; ``options`` are groups of words, left out if a field in them is empty. ``{sweep}`` and
-    ``{trial}`` stand for what it is done to, other names in braces for fields. A group with a field of several lines is
-    repeated for each of them.
+    ``{trial}`` stand for what the action applies to, other names in braces for fields. A group with a field of several
+    lines is repeated for each line.
     """
 
     name: str
@@ -243,33 +243,35 @@ ACTS: tuple[Act, ...] = (
 )
 
 
-def find_offered(commands: Commands) -> dict[str, Act]:
-    """Return the acts that this installation can do, by name."""
+def list_offered_acts(commands: Commands) -> dict[str, Act]:
+    """Return the actions whose commands and options this installation has, by name."""
     return {act.name: act for act in ACTS if _is_offered(act, commands)}
 
 
 def _is_offered(act: Act, commands: Commands) -> bool:
+    """Return whether this installation has the command and the options of an action."""
     if act.command not in commands:
         return False
     return all(group[0] in commands[act.command] for group in act.options)
 
 
 def find_act(offered: Mapping[str, Act], name: str) -> Act:
-    """Return the act of this name. Raises `UnknownNameError`."""
+    """Return the action with this name. Raises `UnknownNameError`."""
     if name not in offered:
         raise UnknownNameError.one(name, "no such act", did_you_mean(name, offered))
     return offered[name]
 
 
 def make_results_option(place: str) -> list[str]:
-    """Return the option that names where the results are, a folder or a URL; none for the default folder."""
+    """Return the words of ``--results`` for a folder or a URL; no words for the default folder."""
     return [] if place == "results" else ["--results", place]
 
 
 def make_arguments(act: Act, given: Given, place: str) -> list[str]:
-    """Return the words after ``python -m sweep`` for results at a place.
+    """Return the words of an action's command line that follow ``python -m sweep``.
 
-    ``given`` has the fields, and what it is done to as ``sweep`` and ``trial``. Raises `InputError` with all mistakes.
+    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the action applies to. Raises
+    `InputError` with all mistakes.
     """
     refuse(_find_mistakes(act, given))
     kinds = {field.name: field.kind for field in act.fields}
@@ -284,11 +286,12 @@ def make_arguments(act: Act, given: Given, place: str) -> list[str]:
 
 
 def show_command(arguments: Sequence[str]) -> str:
-    """Return a command line as one would type it."""
+    """Format a command line as a person would type it."""
     return shlex.join(["python", "-m", "sweep", *arguments])
 
 
 def _find_mistakes(act: Act, given: Given) -> list[Problem]:
+    """Return the mistakes in the values of an action's fields."""
     problems = []
     for field in act.fields:
         text = given.get(field.name, "")
@@ -306,7 +309,7 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
 
 
 def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return a plain word itself; for ``{field}``, the text of the field, or its non-empty lines if it takes lines."""
+    """Return a word of a command line; ``{field}`` becomes the text of the field, or its lines that are not empty."""
     if not word.startswith("{"):
         return [word]
     name = word.strip("{}")
@@ -317,7 +320,7 @@ def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
 
 
 def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words of an option, once for each value of its field."""
+    """Return the words of an option, repeated for each value of its field."""
     option, *values = group
     if not values:
         return [option]

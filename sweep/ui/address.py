@@ -1,4 +1,7 @@
-"""Where the page answers, and how its process starts. Imports nothing heavy, so that the address is said at once."""
+"""The address of the live page, and the start of its process.
+
+Imports no large package, so that the address is known at once.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ TRIED = 20  # ports, where the first is not free
 
 
 def listen(port: int, *, or_next: bool) -> socket.socket:
-    """Return a socket that listens on this machine; port 0 picks a free one.
+    """Return a socket that listens on this machine; port 0 chooses a free port.
 
-    With ``or_next``, one of the next ports is taken where this one is not free. Raises `InputError`.
+    With ``or_next``, one of the next ports is used if this one is not free. Raises `InputError`.
     """
     problem = ""
     for candidate in range(port, port + (TRIED if or_next and port else 1)):
@@ -37,15 +40,15 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
 
 
 def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> str:
-    """Return the address to open, with its token."""
+    """Return the URL of the page of all sweeps or of one, including the token."""
     port = listening.getsockname()[1]
     return f"http://{HOST}:{port}/{quote(sweep, safe='')}?token={secrets.token}"
 
 
 def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the page as a process that Ctrl-C here does not end; return it, and its address with the token.
+    """Start the page in a process that Ctrl-C here does not end; return the process and its address with the token.
 
-    The address is "" if it has ended at once.
+    The address is "" if the process has ended at once.
     """
     started = subprocess.Popen(
         [sys.executable, "-m", "sweep", "ui", "--no-open", "--json", *options],

@@ -1,6 +1,6 @@
-"""What may stand at the cursor of a sweep file that is being typed, by the schema that also validates it.
+"""Completes a sweep file while it is being typed, by the schema that also validates it.
 
-A pure function of the text, the cursor and what is known of the trainable. Nothing in the text is evaluated.
+The result depends only on the text, the cursor and what is known about the trainable. Nothing in the text is executed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABOUT = 240  # characters of a description
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Something that may stand at the cursor: what the list shows, what is inserted, and what it means."""
+    """One entry in the list of completions: its label, the text to insert, and its meaning."""
 
     label: str
     insert: str
@@ -39,7 +39,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What may replace a part of the text, given by its offsets."""
+    """The proposals at the cursor, and the offsets of the part of the text that they replace."""
 
     start: int
     end: int
@@ -48,11 +48,11 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known beyond the text.
+    """Facts from outside of the text that proposals are made from.
 
-    ``parameters`` are the hyperparameters that the trainable reads, None if that is not known; ``metrics`` those
-    metrics that its source visibly reports; ``sweeps`` the names in the results folder; ``trainables`` the trainables
-    that a sweep file may name, each with where it was found.
+    ``parameters`` are the hyperparameters that the trainable reads, or None if that is not known; ``metrics`` those
+    that its source visibly reports. ``sweeps`` are the names in the results folder, and ``trainables`` the trainables
+    that a sweep file may name, each with the place where it was found.
     """
 
     parameters: frozenset[str] | None = None
@@ -68,28 +68,29 @@ LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epo
 
 
 def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return what may stand at an offset of a text."""
+    """Return the completions at an offset of a text."""
     return propose_in(read_outline(text, cursor), known, asked=asked)
 
 
 def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return what may stand at the cursor of an outline.
+    """Return the completions at the cursor of an outline.
 
-    If a person has ``asked`` for it, a word that is complete or misspelt is also followed by those that it may become.
+    With ``asked``, because a person has asked for them, there are also completions for a word that is complete or
+    misspelt.
     """
     place = outline.place
     if place is None:
         return Completion(start=outline.cursor, end=outline.cursor)
-    expression = _find_expression(outline, known)
+    expression = _complete_expression(outline, known)
     if expression is not None:
         return expression
     found: list[Proposal] = []
     if place.kind in ("key", "item"):
-        found += _list_keys(outline, known)
+        found += _propose_keys(outline, known)
     if place.kind in ("value", "item"):
-        found += _list_values(outline, known)
+        found += _propose_values(outline, known)
     elif not place.key:
-        found += _list_first_items(outline, known)
+        found += _propose_first_items(outline, known)
     if place.needs_space:
         found = [replace(one, insert=f" {one.insert}") for one in found]
     choose = _choose_by_likeness if asked else _choose_by_text
@@ -98,7 +99,10 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
 
 
 def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
-    """Return those that begin with what is typed, then those that contain it; none that is typed already."""
+    """Return the proposals that begin with the typed text, then those that contain it.
+
+    A single proposal that is typed already is left out.
+    """
     word = typed.strip().lower()
     once = {one.label: one for one in reversed(found)}
     labels = list(dict.fromkeys(one.label for one in found))
@@ -113,7 +117,7 @@ LIKE = 0.6
 
 
 def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]:
-    """Return those that the typed text may become; for a complete or a misspelt word, also those that are like it."""
+    """Return the proposals for the typed text; for a complete or misspelt word, those similar to it come first."""
     matching = _choose_by_text(found, typed)
     word = typed.strip().lower()
     is_part = any(one.label.lower() != word for one in matching)
@@ -136,21 +140,22 @@ def _choose_by_likeness(found: Sequence[Proposal], typed: str) -> list[Proposal]
 
 
 @cache
-def _schema() -> Json:
+def _get_schema() -> Json:
+    """Return the JSON Schema of sweep files."""
     return json_schema()
 
 
 def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
-    """Return the schemas of what may stand at a path, given what else the text has."""
-    found = [_schema()]
+    """Return the schemas of a value at a path, given the other values of the text."""
+    found = [_get_schema()]
     for depth, part in enumerate(path):
         outer = _list_alternatives(found, path[:depth], outline)
-        found = [inner for node in outer for inner in _enter(node, part)]
+        found = [inner for node in outer for inner in _get_inner_schemas(node, part)]
     return found
 
 
-def _enter(node: Json, part: str | int) -> Iterator[Json]:
-    """Yield the schema of an item of a list, or of the value of a key."""
+def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
+    """Yield the schema of an item of a list, or of the value of a key, if there is one."""
     if isinstance(part, int):
         inner = node.get("items")
     else:
@@ -160,10 +165,10 @@ def _enter(node: Json, part: str | int) -> Iterator[Json]:
 
 
 def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -> list[Json]:
-    """Return the schemas that others consist of, without those that the text at the path rules out."""
+    """Return all alternatives of the schemas, without those that the values in the text exclude."""
     found = []
     for node in nodes:
-        for part in _flatten(node):
+        for part in _expand_alternatives(node):
             constants = _find_constants(part)
             given = {key: outline.find_scalar((*path, key)) for key in constants}
             if all(text in ("", constants[key]) for key, text in given.items()):
@@ -171,41 +176,43 @@ def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -
     return found
 
 
-def _flatten(node: Json) -> Iterator[Json]:
+def _expand_alternatives(node: Json) -> Iterator[Json]:
+    """Yield the alternatives of a schema, with references resolved."""
     if "$ref" in node:
-        yield from _flatten(_schema()["$defs"][node["$ref"].rpartition("/")[2]])
+        yield from _expand_alternatives(_get_schema()["$defs"][node["$ref"].rpartition("/")[2]])
         return
     parts = [*node.get("anyOf", ()), *node.get("oneOf", ())]
     if not parts or "properties" in node:
         yield node
         return
     for part in parts:
-        yield from _flatten(part)
+        yield from _expand_alternatives(part)
 
 
 def _find_constants(node: Json) -> dict[str, str]:
-    """Return the keys of a mapping that tell it from its alternatives, such as the type of a rule."""
+    """Return the keys with a fixed value, such as the type of a rule, by which alternatives are told apart."""
     properties = node.get("properties", {})
     return {key: inner["const"] for key, inner in properties.items() if "const" in inner}
 
 
 def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
-    """Return whether a mapping that has the keys ``given`` may have another one."""
+    """Return whether a mapping with the keys ``given`` may also have the key ``key``."""
     exclusive = node.get("not", {}).get("required", ())
     if key in exclusive and given & set(exclusive):
         return False
     for rule in node.get("allOf", ()):
-        branch = rule.get("then" if _is_met(rule["if"], given, path, outline) else "else", {})
+        branch = rule.get("then" if _is_condition_met(rule["if"], given, path, outline) else "else", {})
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
     return not (key == "parameters" and given and "allOf" in node)  # a group has nothing else but a condition
 
 
-def _is_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
+    """Return whether the ``if`` of a schema's rule is true for a mapping with the keys ``given``."""
     if not set(condition.get("required", ())) <= given:
         return False
-    if "not" in condition and _is_met(condition["not"], given, path, outline):
+    if "not" in condition and _is_condition_met(condition["not"], given, path, outline):
         return False
     constants = _find_constants(condition)
     return all(outline.find_scalar((*path, key)) == value for key, value in constants.items())
@@ -214,8 +221,8 @@ def _is_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outl
 # ---- keys -----------------------------------------------------------------------------------------------------------
 
 
-def _list_keys(outline: Outline, known: Known) -> list[Proposal]:
-    """Return the keys that the mapping at the cursor does not have yet."""
+def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
+    """Propose the keys that the mapping at the cursor does not have yet."""
     place = outline.place
     if place is None:
         return []
@@ -223,14 +230,15 @@ def _list_keys(outline: Outline, known: Known) -> list[Proposal]:
     if place.key in keys:
         keys.remove(place.key)
     given = frozenset(keys)
-    found = [*_list_schema_keys(place.path, given, outline), *_list_named_keys(place.path, outline, known)]
+    found = [*_propose_schema_keys(place.path, given, outline), *_propose_named_keys(place.path, outline, known)]
     left = [one for one in found if one.label not in given]
     if place.key:  # it has its colon
         return [replace(one, insert=one.label) for one in left]
     return left
 
 
-def _list_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
+def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) -> Iterator[Proposal]:
+    """Propose the keys that the schema allows in the mapping at a path."""
     nodes = [node for node in _list_alternatives(_find_schemas(path, outline), path, outline) if "properties" in node]
     constants = {key for node in nodes for key in _find_constants(node)}
     undecided = len(nodes) > 1 and not constants & given
@@ -244,34 +252,36 @@ def _list_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline) ->
 
 
 def _get_description(node: Json) -> str:
+    """Return the description of a schema, shortened."""
     return " ".join(str(node.get("description", "")).split())[:ABOUT]
 
 
 def _describe_constants(nodes: Sequence[Json], key: str) -> str:
+    """List the values that a key with a fixed value has in the alternatives."""
     values = [_find_constants(node)[key] for node in nodes if key in _find_constants(node)]
     return f"One of {', '.join(dict.fromkeys(values))}."
 
 
 def _find_default(node: Json) -> str:
-    """Return the default of a scalar; "" if there is none that a person would write."""
+    """Return the default of a scalar; "" if there is none."""
     default = node.get("default")
     return "" if default is None or isinstance(default, dict | list) else flow(default)
 
 
-def _list_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Yield the keys that are names of hyperparameters: new ones, or those of the file."""
+def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
+    """Propose keys that are names of hyperparameters: new ones, or those that the file has."""
     group = _split_parameter(path)
     match path:
         case _ if group is not None and group[1] == ("parameters",):
-            yield from _list_new_parameters(group[0], known)
+            yield from _propose_new_parameters(group[0], known)
         case _ if group is not None and group[1] == ("when",):
-            yield from _list_parameters_of_file(outline, but=group[0])
+            yield from _propose_parameters_of_file(outline, but=group[0])
         case ("start_with", int()) | ("prior",) | ("baseline",):
-            yield from _list_parameters_of_file(outline)
+            yield from _propose_parameters_of_file(outline)
 
 
-def _list_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
-    """Yield what the trainable reads, then the standard hyperparameters; ``group`` is the name around them."""
+def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
+    """Propose the hyperparameters that the trainable reads, then the standard ones, within the group ``group``."""
     names = list(STANDARD)
     if known.parameters is not None:
         own = sorted(known.parameters - STANDARD.keys())
@@ -280,10 +290,11 @@ def _list_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
     for name in dict.fromkeys([*names, *LENGTHS]):
         inner = name.removeprefix(beginning)
         if name.startswith(beginning) and inner and not inner.startswith("*"):
-            yield _make_parameter(name, inner)
+            yield _make_parameter_proposal(name, inner)
 
 
-def _make_parameter(name: str, inner: str) -> Proposal:
+def _make_parameter_proposal(name: str, inner: str) -> Proposal:
+    """Make the proposal of a hyperparameter; ``inner`` is its name within its group."""
     about = "Read by the trainable."
     if name in LENGTHS:
         about = LENGTHS[name]
@@ -294,16 +305,17 @@ def _make_parameter(name: str, inner: str) -> Proposal:
     return Proposal(label=inner, insert=f"{inner}: ", about=about)
 
 
-def _list_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
+def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
+    """Propose the names of the parameters in the file, except ``but``."""
     for name in _find_parameters(outline):
         if name != but and not but.startswith(f"{name}."):
             yield Proposal(label=name, insert=f"{name}: ", about="A parameter of this file.")
 
 
 def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
-    """Return the parameter that a path leads into by its dotted name, and the rest of the path; None for others.
+    """Split a path into the dotted name of the parameter that it lies in, and the rest of the path.
 
-    The rest is ``("parameters",)`` where the path is that of a block of parameters.
+    Return None if it lies in no parameter. The rest is ``("parameters",)`` for the path of a block of parameters.
     """
     if path[:1] != ("parameters",):
         return None
@@ -316,7 +328,7 @@ def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
 
 
 def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
-    """Return the paths of the parameters of a file by their dotted names, in their order."""
+    """Return the paths of all parameters in the file, by their dotted names and in their order."""
     found: dict[str, KeyPath] = {}
     groups = {path[:-2] for path in outline.values if path[-2:-1] == ("parameters",)}
     for path in outline.values:
@@ -329,20 +341,20 @@ def _find_parameters(outline: Outline) -> dict[str, KeyPath]:
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-def _list_values(outline: Outline, known: Known) -> list[Proposal]:
-    """Return the values that may stand at the cursor."""
+def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
+    """Propose the values that are allowed at the cursor."""
     place = outline.place
     if place is None:
         return []
     schemas = _find_schemas(place.path, outline)
-    found = [*_list_named_values(place.path, outline, known), *_list_schema_values(place.path, schemas, outline)]
+    found = [*_propose_named_values(place.path, outline, known), *_propose_schema_values(place.path, schemas, outline)]
     if place.in_quotes:
         return [replace(one, insert=one.label) for one in found if one.label[:1] not in ("[", "{")]
     return found
 
 
-def _list_first_items(outline: Outline, known: Known) -> list[Proposal]:
-    """Return the items that may stand in a new line, where the block is a list."""
+def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
+    """Propose the items that can begin a new line, if the block at the cursor is a list."""
     place = outline.place
     if place is None or place.in_flow:
         return []
@@ -351,24 +363,28 @@ def _list_first_items(outline: Outline, known: Known) -> list[Proposal]:
         return []
     number = len(outline.list_items(place.path))
     inner = replace(outline, place=replace(place, kind="item", path=(*place.path, number)))
-    return [replace(one, insert=f"- {one.insert}") for one in (*_list_keys(inner, known), *_list_values(inner, known))]
+    return [
+        replace(one, insert=f"- {one.insert}") for one in (*_propose_keys(inner, known), *_propose_values(inner, known))
+    ]
 
 
-def _list_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline) -> Iterator[Proposal]:
+def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outline) -> Iterator[Proposal]:
+    """Propose values from schemas: those that they list, their default, and their examples."""
     for schema in schemas:
         default = _find_default(schema)
         for node in _list_alternatives([schema], path, outline):
-            yield from _list_enumerated(node, default)
+            yield from _propose_enumerated(node, default)
             constants = _find_constants(node)
             if constants and "properties" in node:
-                yield _make_plain({**constants}, _get_description(node))
+                yield _make_value_proposal({**constants}, _get_description(node))
         if default:
             yield Proposal(label=default, insert=default, about="The default.", default=default)
         for example in schema.get("examples", ()):
-            yield _make_plain(example, "An example.")
+            yield _make_value_proposal(example, "An example.")
 
 
-def _list_enumerated(node: Json, default: str) -> Iterator[Proposal]:
+def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
+    """Propose the values that a schema lists."""
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
     if node.get("type") == "boolean":
         values = [True, False]
@@ -379,7 +395,7 @@ def _list_enumerated(node: Json, default: str) -> Iterator[Proposal]:
 
 
 def _describe_value(value: object) -> str:
-    """Return what a method or a distribution does."""
+    """Return what a method or a distribution does, as a sentence; "" for other values."""
     if value in METHODS:
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", METHODS[str(value)].chooses)
         return f"Chooses configurations: {plain.replace('`', '')}."
@@ -388,7 +404,8 @@ def _describe_value(value: object) -> str:
     return ""
 
 
-def _make_plain(value: Any, about: str) -> Proposal:
+def _make_value_proposal(value: Any, about: str) -> Proposal:
+    """Make the proposal of a value."""
     text = flow(value)
     return Proposal(label=value if isinstance(value, str) else text, insert=text, about=about)
 
@@ -403,23 +420,23 @@ FORMS = (
 """What a parameter may look like."""
 
 
-def _list_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
-    """Yield values that depend on what the file or the trainable names."""
+def _propose_named_values(path: KeyPath, outline: Outline, known: Known) -> Iterator[Proposal]:
+    """Propose values that are names in the file, in the trainable or in the results folder."""
     names, about = _find_names(path, outline, known)
     for name in names:
-        yield _make_plain(name, about)
+        yield _make_value_proposal(name, about)
     if path == ("trainable",):
         for name, where in known.trainables.items():
             yield Proposal(label=name, insert=name, about=where)
     match path:
         case ("start_with", int(), str(name)) | ("baseline" | "prior", str(name)) | ("prior", str(name), "value"):
-            yield from _list_choices(name, outline)
+            yield from _propose_choices(name, outline)
         case ("parameters", *_):
-            yield from _list_parameter_values(path, outline)
+            yield from _propose_parameter_values(path, outline)
 
 
 def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence[str], str]:
-    """Return the names that may be the value at a path, and what they are."""
+    """Return the names that are allowed as the value at a path, and a sentence about them."""
     match path:
         case ("metric", "name") | ("metrics", int(), "name"):
             return known.metrics, "A metric that the trainable may report."
@@ -432,7 +449,8 @@ def _find_names(path: KeyPath, outline: Outline, known: Known) -> tuple[Sequence
     return (), ""
 
 
-def _list_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal]:
+def _propose_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal]:
+    """Propose values for a parameter, or for a key of its block."""
     split = _split_parameter(path)
     if split is None:
         return
@@ -441,16 +459,16 @@ def _list_parameter_values(path: KeyPath, outline: Outline) -> Iterator[Proposal
         case () if name:
             words = _list_words(name)
             if words:
-                yield _make_plain({"values": words}, _describe_words(name))
+                yield _make_value_proposal({"values": words}, _describe_words(name))
             yield from (Proposal(label=form, insert=form, about=about) for form, about in FORMS)
         case ("values",):
             words = _list_words(name)
             if words:
-                yield _make_plain(words, _describe_words(name))
+                yield _make_value_proposal(words, _describe_words(name))
         case ("value",) | ("values", int()):
             yield from _propose_scalars(name)
         case ("when", str(other)) | ("when", str(other), int()):
-            yield from _list_choices(other, outline)
+            yield from _propose_choices(other, outline)
 
 
 ACTIVATIONS = (
@@ -461,18 +479,18 @@ ACTIVATIONS = (
 
 
 def _propose_scalars(name: str) -> Iterator[Proposal]:
-    """Yield the words that a hyperparameter may be, and 0 if 0 has a special meaning, such as off."""
+    """Propose the words that a hyperparameter can be, and 0 if it has a special meaning."""
     about = expected(get_standard_bounds(name)) if is_standard(name) else _describe_words(name)
     for word in _list_words(name):
-        yield _make_plain(word, about)
+        yield _make_value_proposal(word, about)
     if is_standard(name):
         zero = get_standard_bounds(name).zero
         if zero:
-            yield _make_plain(0, f"0 means: {zero}.")
+            yield _make_value_proposal(0, f"0 means: {zero}.")
 
 
 def _list_words(name: str) -> list[str | bool]:
-    """Return the words that a hyperparameter may be, as far as they are known; [] for numbers and others."""
+    """Return the known words that a hyperparameter can be; [] for numbers and others."""
     if not is_standard(name):
         is_activation = name.rpartition(".")[2].rpartition("_")[2] == "activation"
         return list(ACTIVATIONS) if is_activation else []
@@ -487,14 +505,14 @@ def _list_words(name: str) -> list[str | bool]:
 
 
 def _describe_words(name: str) -> str:
-    """Say whether a hyperparameter may be other words, too."""
+    """Return a sentence that says whether the known words are all words."""
     if is_standard(name) and not isinstance(get_standard_bounds(name), Names):
         return "All that this hyperparameter may be."
     return "All that Keras has by name."
 
 
-def _list_choices(name: str, outline: Outline) -> Iterator[Proposal]:
-    """Yield the values that the file gives a parameter."""
+def _propose_choices(name: str, outline: Outline) -> Iterator[Proposal]:
+    """Propose the values that a parameter has in the file."""
     path = _find_parameters(outline).get(name)
     if path is None:
         return
@@ -510,8 +528,8 @@ _WORD_BEFORE = re.compile(r"[A-Za-z_][\w.]*$")
 _WORD_AFTER = re.compile(r"[\w.]*")
 
 
-def _find_expression(outline: Outline, known: Known) -> Completion | None:
-    """Return the names that may stand at the cursor of an expression; None if there is none at the cursor."""
+def _complete_expression(outline: Outline, known: Known) -> Completion | None:
+    """Return the names to complete in an expression; None if the cursor is not in an expression."""
     place = outline.place
     if place is None:
         return None
@@ -528,7 +546,7 @@ def _find_expression(outline: Outline, known: Known) -> Completion | None:
     found = _WORD_BEFORE.search(outline.typed)
     word = found[0] if found else ""
     after = _WORD_AFTER.match(outline.text, outline.cursor, place.end)
-    proposals = [_make_name(name, space=place.needs_space) for name in names]
+    proposals = [_make_name_proposal(name, space=place.needs_space) for name in names]
     return Completion(
         start=outline.cursor - len(word),
         end=after.end() if after else outline.cursor,
@@ -537,12 +555,14 @@ def _find_expression(outline: Outline, known: Known) -> Completion | None:
 
 
 def _list_metrics(outline: Outline, known: Known) -> list[str]:
+    """Return the names of the metrics in the file, then those that the trainable reports."""
     named = [
         text for path, text in outline.values.items() if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
     ]
     return list(dict.fromkeys([*map(remove_quotes, named), *known.metrics]))
 
 
-def _make_name(name: str, *, space: bool) -> Proposal:
+def _make_name_proposal(name: str, *, space: bool) -> Proposal:
+    """Make the proposal of a name in an expression, in backquotes if it needs them."""
     written = name if name.replace(".", "_").isidentifier() else f"`{name}`"
     return Proposal(label=name, insert=f" {written}" if space else written, about="A name in this expression.")

@@ -1,4 +1,4 @@
-"""Sweep files that are being written on the page: mistakes, each with its line, proposals, and copies of old ones."""
+"""Sweep files that are being written on the page: their mistakes with lines, completions, and saving."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ run_cap: 12
 
 @dataclass(frozen=True, kw_only=True)
 class DraftMistake:
-    """A mistake of a draft; ``line`` is 0 where it has no place in the file."""
+    """A mistake in a draft; ``line`` is 0 if it has no place in the file."""
 
     line: int
     column: int
@@ -47,7 +47,7 @@ class DraftMistake:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftFacts:
-    """What is wrong with a draft, and what it would train."""
+    """The mistakes in a draft, and the number of trials that it would train."""
 
     mistakes: tuple[DraftMistake, ...]
     name: str
@@ -56,7 +56,7 @@ class DraftFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftProposals:
-    """Proposals, and how many characters they replace before and after the cursor (in UTF-16, as browsers count)."""
+    """Completions, and how many characters they replace before and after the cursor (in UTF-16, as browsers count)."""
 
     before: int
     after: int
@@ -67,7 +67,10 @@ class DraftProposals:
 def complete_draft(
     before: str, after: str, trainables: KnownTrainables, results: Path, *, asked: bool = False
 ) -> DraftProposals:
-    """Return what may stand at the cursor between two parts of a text. It must not take long."""
+    """Return the completions at the cursor, which is between two parts of a text.
+
+    It returns at once, from what is known so far.
+    """
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
     known, has_more = trainables.find(trainable)
@@ -87,16 +90,17 @@ def complete_draft(
 
 
 def prepare_proposals() -> None:
-    """Make what all proposals need, so that the first one does not take longer."""
+    """Compute what all completions need, so that the first one does not take longer."""
     propose("", 0)
 
 
 def _count_utf16_units(text: str) -> int:
+    """Return the length of a text as browsers count it."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def check_draft(text: str, file: str) -> DraftFacts:
-    """Return the mistakes of a sweep file's text, by the validator of `run` and `plan`."""
+    """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or what it would train."""
     try:
         spec = sweep_files.parse_file(text, Path(file), ())
         checking.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
@@ -109,6 +113,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
 
 
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
+    """Add the line, the column and the path to a mistake."""
     place = _PLACE.match(mistake.where)
     if place is None:
         path = mistake.where.partition(": ")[2] or mistake.where
@@ -119,13 +124,13 @@ def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
 
 
 def _find_key(path: str, text: str) -> int:
-    """Return the line of the first key of a path; 0 if the text does not have it at the start of a line."""
+    """Return the line of the top-level key of a path; 0 if the text does not have it."""
     key = f"{path.partition('.')[0]}:"
     return next((at for at, line in enumerate(text.splitlines(), 1) if line.startswith(key)), 0)
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the sweep files of a folder, those that were changed last first."""
+    """Return the names of the sweep files in a folder, those changed last first."""
     found = []
     for path in folder.iterdir():
         if is_plain_name(path.name) and path.is_file():
@@ -134,7 +139,10 @@ def list_files(folder: Path) -> list[str]:
 
 
 def read_file(folder: Path, file: str) -> str:
-    """Return the text of a sweep file of a folder. Raises `InputError` if it is none, or leads out of the folder."""
+    """Return the text of a sweep file in a folder.
+
+    Raises `InputError` if there is no such file, if it leads out of the folder, or if it is too large.
+    """
     path = _find_file(folder, file)
     if not path.is_file():
         raise UnknownNameError.one(file, f"no such file in {folder}", did_you_mean(file, list_files(folder)))
@@ -144,12 +152,12 @@ def read_file(folder: Path, file: str) -> str:
 
 
 def is_plain_name(file: str) -> bool:
-    """Return whether a name is that of a sweep file in the same folder, and nothing else."""
+    """Return whether a text is the name of a sweep file without any folder."""
     return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", file) is not None
 
 
 def _find_file(folder: Path, file: str) -> Path:
-    """Return the path of a sweep file, there or not. Raises `InputError` for names that lead out of the folder."""
+    """Return the path of a sweep file that may not exist. Raises `InputError` for names that lead out of the folder."""
     if not is_plain_name(file):
         raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
     path = folder / file
@@ -159,9 +167,10 @@ def _find_file(folder: Path, file: str) -> Path:
 
 
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
-    """Write a draft into a folder. Raises `InputError` for a name that is no plain file name of a sweep file.
+    """Write a draft into a folder and return its path.
 
-    Raises `RefusedError` if another file has this name, unless it is to be replaced.
+    Raises `InputError` if ``file`` is not the plain name of a sweep file, and `RefusedError` if a file with this name
+    has another text, unless ``replace`` is set.
     """
     path = _find_file(folder, file)
     if not replace and has_other_text(folder, file, text):
@@ -172,6 +181,6 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 
 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
-    """Return whether a file of this name is there with another text. Raises `InputError` like `save_draft`."""
+    """Return whether a file with this name exists and has another text. Raises `InputError` like `save_draft`."""
     path = _find_file(folder, file)
     return path.exists() and path.read_bytes() != text.encode()

@@ -1,4 +1,4 @@
-"""The file of a sweep as it is now, for a new sweep: its text, with what people have changed since."""
+"""Copies the file of a sweep for a new sweep, including the changes that people have made since it began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sweep.runner import resuming, sweep_files
 from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.spec.configurations import read_start_with
-from sweep.spec.resolved import file_text, write_keys
+from sweep.spec.resolved import format_sweep_file, write_keys
 from sweep.spec.validation import Document, flow
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
@@ -21,9 +21,9 @@ START = "start_with"
 
 
 def duplicate_file(folder: ResultsFolder, name: str) -> str:
-    """Return the text of a sweep's file under another name, with the changes that hold now.
+    """Return the text of a sweep's file under another name, with the present values of changed keys.
 
-    Where a changed key cannot be replaced in the text, as in one line of flow style, the file is written anew.
+    If a changed key cannot be replaced in the text, as in one line of flow style, the whole file is written anew.
     """
     text = folder.spec.read_text(encoding="utf-8", errors="replace")
     try:
@@ -45,11 +45,11 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     if _has_values(changed, folder, {"name": name} | {key: wanted.get(key) for key in keys}):
         return changed
     everything = write_keys(present, present.to_json_dict())
-    return file_text({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
+    return format_sweep_file({**everything, **values, "name": name}, [f"as {folder.name} is now", *comments])
 
 
 def rename(text: str, name: str) -> str:
-    """Return the text of a sweep file with another name."""
+    """Return the text of a sweep file with another ``name``."""
     line = f"name: {flow(name)}"
     if _NAME.search(text):
         return _NAME.sub(lambda _: line, text, count=1)
@@ -57,19 +57,21 @@ def rename(text: str, name: str) -> str:
 
 
 def _after_comments(text: str, line: str) -> str:
+    """Return a text with a line inserted after the comments at its beginning."""
     lines = text.splitlines()
     at = next((number for number, one in enumerate(lines) if not one.startswith("#")), len(lines))
     return "\n".join([*lines[:at], line, *lines[at:]]) + "\n"
 
 
 def _add_comments(text: str, comments: Sequence[str]) -> str:
+    """Return a text with comment lines added at its end."""
     if comments and not text.endswith("\n"):
         text += "\n"
     return text + "".join(f"# {comment}\n" for comment in comments)
 
 
 def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> list[str]:
-    """Return the keys of the resolved file whose values are no longer those of the text."""
+    """Return the top-level keys whose present values differ from those of the file."""
     was = before.to_json_dict()
     now = present.to_json_dict()
     changed_by_people = {key for event in log.read_changes(folder.log) for key in event.settings}
@@ -84,7 +86,7 @@ def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> li
 
 
 def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], list[Params]]:
-    """Return the configurations that people have added: those in the present space, and the others."""
+    """Return the configurations that people have added: first those in the present space, then all others."""
     found: dict[str, Params] = {}
     for event in log.read_additions(folder.log):
         for params in event.configurations:
@@ -103,19 +105,19 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
 
 
 def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], name: str) -> str:
-    """Return a text with other values of these top-level keys; keys without a value are removed."""
+    """Return a text with new values of top-level keys; keys without a value are removed."""
     for key in keys:
         names = ("metric", "metrics") if key == "metrics" else (key,)
         block = ""
         for written in names:
             if written in values:
-                block = f"# changed in {name}\n{file_text({written: values[written]}, [])}"
+                block = f"# changed in {name}\n{format_sweep_file({written: values[written]}, [])}"
         text = _replace_block(text, names, block)
     return text
 
 
 def _replace_block(text: str, names: Sequence[str], block: str) -> str:
-    """Return a text with another block in the place of the first of these keys, or at its end."""
+    """Return a text in which ``block`` replaces the block of the first of these keys, or is added at the end."""
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -127,7 +129,7 @@ def _replace_block(text: str, names: Sequence[str], block: str) -> str:
 
 
 def _find_end(lines: Sequence[str], start: int) -> int:
-    """Return the line after the block of the key in a line; comments and empty lines behind it are not part of it."""
+    """Return the line after the block that begins in a line, without comments and empty lines at its end."""
     end = start + 1
     for at in range(start + 1, len(lines)):
         line = lines[at]
@@ -139,7 +141,7 @@ def _find_end(lines: Sequence[str], start: int) -> int:
 
 
 def _has_values(text: str, folder: ResultsFolder, wanted: Mapping[str, Value]) -> bool:
-    """Return whether a text is a sweep file that resolves to these values of these keys."""
+    """Return whether a text is a valid sweep file with these values."""
     try:
         found = sweep_files.parse_file(text, folder.spec, ()).to_json_dict()
     except InputError:

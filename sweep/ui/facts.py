@@ -1,4 +1,4 @@
-"""The facts about a running sweep that the page shows, as classes whose fields are the keys of their JSON."""
+"""The state of a running sweep as the page shows it: classes whose fields are the keys of the JSON documents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUIET_EPOCHS = 3.0  # the same in epochs, of the longest of the latest
 
 @dataclass(frozen=True, kw_only=True)
 class EventFacts:
-    """An event of the log in words; ``line`` is its number in the log, from 1."""
+    """An event described in words; ``line`` is its line in the log, from 1."""
 
     line: int
     time: float
@@ -50,7 +50,7 @@ class EventFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerFacts:
-    """A trial that trains now."""
+    """A trial that is training now."""
 
     trial: int
     epoch: int
@@ -63,7 +63,7 @@ class WorkerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RungFacts:
-    """An epoch at which trials can be pruned: how many reached it, were pruned there, and which wait there."""
+    """A rung: how many trials reached it, were pruned there, or wait there."""
 
     epoch: int
     reached: int
@@ -74,7 +74,7 @@ class RungFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureFacts:
-    """Trials without a result that ended for the same kind of reason."""
+    """Trials that ended without a result, for the same kind of reason."""
 
     status: str
     kind: str
@@ -85,7 +85,7 @@ class FailureFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkFacts:
-    """What a person has put on a trial."""
+    """The star and the note of a trial."""
 
     trial: int
     starred: bool
@@ -103,7 +103,7 @@ class BestFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LiveFacts:
-    """Where a sweep stands now, from its log."""
+    """The present state of a sweep, from its log."""
 
     version: Literal[1] = 1
     name: str
@@ -150,9 +150,10 @@ def describe_standing(
     driven_since: float | None = None,
     to_resume: str = "",
 ) -> LiveFacts:
-    """Return the facts of a sweep that is, or is not, ``running``; by a process of this machine ``driven_since``.
+    """Return the state of a sweep as the page shows it.
 
-    ``to_resume`` is the command that resumes it.
+    ``running`` says whether a process runs the sweep, and ``driven_since`` since when one on this machine does.
+    ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
@@ -176,7 +177,7 @@ def describe_standing(
         done=standing.finished,
         share=None if share is None else min(share, 1.0),
         counts=_count_trials(standing, running=running),
-        worth=_weigh_trials(standing, running=running),
+        worth=_count_whole_trials(standing, running=running),
         epochs_per_s=standing.epochs_per_s(now) if running else 0.0,
         cost=standing.cost,
         cost_in_all=standing.cost_in_all(now) if running else None,
@@ -194,7 +195,7 @@ def describe_standing(
 
 
 def _describe_to_come(standing: Standing, to_resume: str) -> str:
-    """Return what is left of a sweep that was changed since it ended, and how it goes on; "" if nothing is."""
+    """Describe what is left to do if a sweep was changed after its end, with the command for it; "" if nothing is."""
     if not standing.is_steered_after_end:
         return ""
     left = describe_to_come(standing.waiting(), standing.queued)
@@ -204,12 +205,14 @@ def _describe_to_come(standing: Standing, to_resume: str) -> str:
 
 
 def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
+    """Return the seconds without an event after which the page says that the sweep is silent."""
     if is_starting or not standing.has_reported:
         return QUIET_AT_START_S
     return max(QUIET_S, QUIET_EPOCHS * standing.longest_epoch_s)
 
 
 def _name_state(standing: Standing, *, running: bool) -> str:
+    """Return "running", "killed" or "ended"."""
     if running:
         return "running"
     was_killed = standing.session is not None and standing.over is None
@@ -217,6 +220,7 @@ def _name_state(standing: Standing, *, running: bool) -> str:
 
 
 def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
+    """Return the number of trials by status; those with 0 are left out."""
     counts = {"running": len(standing.running) if running else 0}
     counts |= {status.value: count for status, count in standing.ended.items() if count}
     counts["paused"] = standing.paused
@@ -224,13 +228,13 @@ def _count_trials(standing: Standing, *, running: bool) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count > 0}
 
 
-def _weigh_trials(standing: Standing, *, running: bool) -> dict[str, float]:
-    """Return how many whole trials the epochs of the trials of each status are worth; those that ended count whole."""
+def _count_whole_trials(standing: Standing, *, running: bool) -> dict[str, float]:
+    """Return the number of whole trials that the trained epochs amount to, by status; ended trials count as whole."""
     of_status: dict[str, list[Open]] = {"running": [], "paused": [], "interrupted": []}
     for number, trial in standing.open.items():
         if running and number in standing.running:
             of_status["running"].append(trial)
-        elif _waits(trial):
+        elif _is_paused(trial):
             of_status["paused"].append(trial)
         else:
             of_status["interrupted"].append(trial)
@@ -242,6 +246,7 @@ def _weigh_trials(standing: Standing, *, running: bool) -> dict[str, float]:
 
 
 def _describe_best(standing: Standing) -> BestFacts | None:
+    """Return the best configuration; None if no trial has completed."""
     best = standing.best
     if best is None:
         return None
@@ -250,6 +255,7 @@ def _describe_best(standing: Standing) -> BestFacts | None:
 
 
 def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
+    """Yield the trials that are training now."""
     for trial in list(standing.running.values())[:WORKERS]:
         yield WorkerFacts(
             trial=trial.state.number,
@@ -263,9 +269,10 @@ def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
 
 
 def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
+    """Yield the rungs that a trial has reached."""
     waiting: dict[int, list[int]] = {}
     for number, trial in standing.open.items():
-        if _waits(trial):
+        if _is_paused(trial):
             waiting.setdefault(trial.state.epoch, []).append(number)
     for rung in standing.rungs():
         trials = waiting.get(rung.epoch, [])
@@ -279,11 +286,13 @@ def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
             )
 
 
-def _waits(trial: Open) -> bool:
+def _is_paused(trial: Open) -> bool:
+    """Return whether a trial pauses."""
     return trial.state.paused
 
 
 def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
+    """Yield the kinds of failures, errors first."""
     found = sorted(standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count))
     for (status, kind), failure in found:
         yield FailureFacts(
@@ -292,12 +301,13 @@ def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
 
 
 def _list_marks(standing: Standing) -> Iterator[MarkFacts]:
+    """Yield the trials with a star or a note."""
     for trial in standing.list_marked_trials():
         yield MarkFacts(trial=trial.number, starred=trial.starred, note=trial.note)
 
 
 def describe_event(event: Event | Record, line: int, standing: Standing) -> EventFacts:
-    """Return an event in words; ``standing`` has observed it."""
+    """Return an event with its description; ``standing`` must have observed it already."""
     trial = getattr(event, "trial", None)
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
@@ -307,6 +317,7 @@ def describe_event(event: Event | Record, line: int, standing: Standing) -> Even
 
 
 def _describe_event(event: Event | Record, standing: Standing) -> str:
+    """Describe an event of a trial or a session in words."""
     match event:
         case TrialStarted(trial=number, role=role):
             why = "" if role is Role.SEARCH else f", {role.value}"
@@ -325,7 +336,7 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
 
 
 def _describe_steering(event: SteeringEvent, standing: Standing) -> str:
-    """Say who did what to the sweep."""
+    """Describe in words what a person did to the sweep."""
     who = event.by or "somebody"
     match event:
         case NoteWritten(trial=number, text=text):
@@ -342,6 +353,7 @@ def _describe_steering(event: SteeringEvent, standing: Standing) -> str:
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
+    """Describe the end of a trial in words."""
     ended = f"trial {event.trial} is {event.status.value}"
     if event.pauses:
         ended = f"trial {event.trial} waits"
@@ -357,7 +369,7 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
 
 
 def _describe_unknown(event: Record) -> str:
-    """Describe an event of a kind that has no words here: its kind and its fields."""
+    """Describe any other event by its kind and its fields."""
     parts = []
     for name in event.__struct_fields__:
         value = getattr(event, name)

@@ -1,4 +1,4 @@
-"""One sweep whose log is read as it grows, for all browsers that look at it. Not thread-safe; knows no browser."""
+"""Reads the log of one sweep as it grows, for all browsers that show it. Not thread-safe; knows no browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class LineIndex:
-    """Where the lines of a growing file begin; a line is complete with its line feed."""
+    """The positions of the lines in a growing file; only lines with a line feed count."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,16 +30,16 @@ class LineIndex:
 
     @property
     def lines(self) -> int:
-        """The number of complete lines, as last counted."""
+        """Number of complete lines at the last count."""
         return self._marks[-1][1]
 
     @property
     def end(self) -> int:
-        """The byte after the last complete line."""
+        """Position after the last complete line at the last count."""
         return self._marks[-1][0]
 
-    def count_on(self) -> None:
-        """Count the lines that came since the last call."""
+    def count_new_lines(self) -> None:
+        """Count the lines that were added since the last call."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
@@ -53,21 +53,24 @@ class LineIndex:
                 self._add_mark(start + whole, lines + block.count(b"\n", 0, whole))
 
     def _add_mark(self, byte: int, lines: int) -> None:
-        """Add a mark; one that is less than a block after an earlier one takes the place of the one between them."""
+        """Add a position; positions less than a block apart are merged."""
         if len(self._marks) > 2 and byte - self._marks[-2][0] < BLOCK_BYTES:
             self._marks[-1] = (byte, lines)
         else:
             self._marks.append((byte, lines))
 
     def find_line(self, byte: int) -> int:
-        """Return how many lines end at or before a byte."""
+        """Return the number of lines that end at or before a position."""
         start, lines = next(mark for mark in reversed(self._marks) if mark[0] <= byte)
         with self._path.open("rb") as file:
             file.seek(start)
             return lines + file.read(byte - start).count(b"\n")
 
     def read(self, after: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield the lines after a number of lines, about a megabyte at a time, each with the number of the last one."""
+        """Yield the lines after the first ``after`` ones, about a megabyte at a time.
+
+        Each part comes with the number of its last line.
+        """
         start, lines = next(mark for mark in reversed(self._marks) if mark[1] <= after)
         with self._path.open("rb") as file:
             file.seek(start)
@@ -82,16 +85,17 @@ class LineIndex:
 
 
 class FollowedSweep:
-    """A sweep and all that is known of it so far; `look` reads on."""
+    """A sweep whose log is read step by step, and its state so far."""
 
     def __init__(self, folder: ResultsFolder) -> None:
         self.folder = folder
         self.outline, self._unknown = _read_outline(folder)
         self.running = folder.is_running()
         self.replaced = 0  # how often the log was replaced, as by a repair
-        self._begin()
+        self._start_over()
 
-    def _begin(self) -> None:
+    def _start_over(self) -> None:
+        """Start at the beginning of the log."""
         self.lines = LineIndex(self.folder.log)
         self.standing = Standing(self.outline)
         self._reader = LogReader(self.folder)
@@ -99,8 +103,11 @@ class FollowedSweep:
         self._events: deque[EventFacts] = deque(maxlen=EVENTS)
         self._of_trials: dict[int, list[EventFacts]] = {}
 
-    def look(self) -> bool:
-        """Read on, at most about a megabyte; return whether anything is new. Raises `StoreError`."""
+    def read_on(self) -> bool:
+        """Read the next part of the log, at most about a megabyte; return whether anything has changed.
+
+        Raises `StoreError`.
+        """
         running = self.folder.is_running()  # before the log, so that the last events are not missed
         changed = running != self.running
         self.running = running
@@ -108,15 +115,16 @@ class FollowedSweep:
             events = self._reader.more()
             if events is None:
                 self.replaced += 1
-                self._begin()
+                self._start_over()
                 return True
             for event in events:
                 self._observe(event)
         before = self.lines.lines
-        self.lines.count_on()
+        self.lines.count_new_lines()
         return changed or bool(events) or self.lines.lines != before
 
     def _observe(self, event: Event) -> None:
+        """Add an event to the state, and keep its description unless it is an epoch."""
         self._line += 1
         self.standing.observe(event)
         if isinstance(event, EpochReported):
@@ -129,16 +137,16 @@ class FollowedSweep:
                 kept.append(facts)
 
     @property
-    def behind(self) -> bool:
-        """True while a part of the log has not been read."""
+    def is_behind(self) -> bool:
+        """Whether a part of the log has not been read yet."""
         return self._reader.share < 1
 
-    def events_of(self, trial: int) -> tuple[EventFacts, ...]:
-        """Return what is known of a trial besides its epochs, in the order of the log."""
+    def list_events(self, trial: int) -> tuple[EventFacts, ...]:
+        """Return the events of a trial other than its epochs, in the order of the log."""
         return tuple(self._of_trials.get(trial, ()))
 
     def describe(self) -> LiveFacts:
-        """Return the facts as they are now."""
+        """Return the present state as the page shows it."""
         return describe_standing(
             self.standing,
             time.time(),
@@ -153,7 +161,7 @@ class FollowedSweep:
 
 
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
-    """Return the outline of a sweep, and what is unknown if its file cannot be read, as one of another version."""
+    """Return the outline of a sweep, and why a part of it is unknown if its file cannot be read; "" if nothing is."""
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
     except (InputError, StoreError) as error:

@@ -1,4 +1,4 @@
-"""Runs command lines of sweep, each in a process of its own that outlives the page, and keeps what they print."""
+"""Runs command lines of sweep, each in a process that continues after the page has ended, and keeps their output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_BYTES = 100_000  # of the end of an output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """A command line that the page has started; ``exit_code`` is null while it runs."""
+    """The state of a command line that the page has started; ``exit_code`` is null while it runs."""
 
     job: int
     command: str
@@ -32,7 +32,7 @@ class JobFacts:
 
 @dataclass(slots=True)
 class Job:
-    """A process that runs a command line of sweep."""
+    """A process that runs one command line of sweep."""
 
     number: int
     command: str
@@ -41,8 +41,8 @@ class Job:
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
 
-    def look(self) -> JobFacts:
-        """Return how far it is."""
+    def describe(self) -> JobFacts:
+        """Return the job's present state and output."""
         code = self.process.poll()
         if code is not None and self.ended is None:
             self.ended = time.monotonic()
@@ -56,13 +56,14 @@ class Job:
         )
 
     def _read_output(self) -> str:
+        """Return the end of the job's output."""
         size = os.fstat(self.output.fileno()).st_size
         start = max(size - SHOWN_BYTES, 0)
         return os.pread(self.output.fileno(), size - start, start).decode("utf-8", "replace")
 
 
 class Jobs:
-    """The command lines that were started since the server began."""
+    """The command lines that were started since the server began; only the latest ones are kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder  # in which they run
@@ -70,9 +71,9 @@ class Jobs:
         self._last = 0
 
     def start(self, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None) -> Job:
-        """Run ``python -m sweep`` with these arguments; ``text`` is its standard input.
+        """Run ``python -m sweep`` with these arguments and ``text`` as standard input; return the job.
 
-        The command line is shown as ``shown`` if that is given.
+        ``shown`` are the arguments in the command line that is shown, by default the same.
         """
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
         with tempfile.TemporaryFile() as given:
@@ -94,10 +95,11 @@ class Jobs:
         return job
 
     def find(self, number: int) -> Job | None:
-        """Return the job of this number, if it is remembered."""
+        """Return the job with this number; None if it is not kept any more."""
         return self._jobs.get(number)
 
     def _forget_old(self) -> None:
+        """Remove the oldest jobs that have ended."""
         ended = [job for job in self._jobs.values() if job.process.poll() is not None]
         for job in ended[: max(len(self._jobs) - KEPT, 0)]:
             job.output.close()

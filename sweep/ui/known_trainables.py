@@ -1,7 +1,7 @@
-"""What the page knows of trainables: what they read and report, by their source, which is not run.
+"""What the page knows of trainables: the hyperparameters and metrics in their source, which is not executed.
 
-Reading the source of a `KerasTrainable` takes seconds, and proposals are asked for at each key. So proposals take what
-has been read, and it is read anew when a file of the author has changed.
+Reading the source of a `KerasTrainable` takes seconds, and completions are asked for at each key. So they use what has
+been read before; a source is read again when one of the author's files has changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AGAIN_S = 5.0  # after which a trainable that was not found is looked for again
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read of a trainable, and the author's files as they were then."""
+    """The facts read from a trainable's source, and the state of the author's files at that time."""
 
     known: Known
     stamps: Mapping[Path, int]  # times of the last changes, in nanoseconds
@@ -34,12 +34,14 @@ class _Read:
 
     @property
     def is_fresh(self) -> bool:
+        """Whether the author's files have not changed since."""
         if not self.stamps:
             return time.monotonic() - self.at < AGAIN_S
-        return all(_find_stamp(path) == stamp for path, stamp in self.stamps.items())
+        return all(_get_change_time(path) == stamp for path, stamp in self.stamps.items())
 
 
-def _find_stamp(path: Path) -> int:
+def _get_change_time(path: Path) -> int:
+    """Return the time of a file's last change in nanoseconds; 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -47,7 +49,7 @@ def _find_stamp(path: Path) -> int:
 
 
 class KnownTrainables:
-    """The trainables that drafts have named, for one results folder. Several threads may use it."""
+    """The facts about the trainables that drafts have named, for one results folder. Thread-safe."""
 
     def __init__(self) -> None:
         self._read: dict[str, _Read] = {}
@@ -57,18 +59,18 @@ class KnownTrainables:
         """The trainables that a sweep file may name, each with where it was found; None before the first look."""
 
     def find(self, trainable: str) -> tuple[Known, bool]:
-        """Return what is known of ``module:Name``, and whether its source has to be read for more."""
+        """Return the known facts about ``module:Name``, and whether its source should be read (again)."""
         found = self._read.get(trainable)
         if found is None:
             return NOTHING, re.fullmatch(TARGET, trainable) is not None
         return found.known, not found.is_fresh
 
-    def look_around(self, folder: Path) -> None:
-        """Look for trainables in a folder and among those of this package; it may take seconds."""
+    def search_folder(self, folder: Path) -> None:
+        """Search a folder and this package for trainables; may take seconds."""
         self.found = self._seeker.list_trainables(folder)
 
     def read(self, trainable: str, file: str) -> None:
-        """Read the source of a trainable that a file names, unless another thread does; it may take seconds."""
+        """Read the source of the trainable that a file names, unless another thread is reading it; may take seconds."""
         if trainable in self._reading:
             return
         self._reading.add(trainable)
@@ -81,13 +83,15 @@ class KnownTrainables:
 
 
 def _read_source(trainable: str, file: str) -> _Read:
+    """Return the facts in a trainable's source; no facts if it cannot be found."""
     try:
         source = inspect(trainable, sweep_files.import_folders(Path(file)))
     except InputError:  # the check of the draft says so
         return _Read(NOTHING, {})
-    return _Read(Known(parameters=source.reads, metrics=source.reported_metrics()), _stamp_files(source))
+    return _Read(Known(parameters=source.reads, metrics=source.reported_metrics()), _get_change_times(source))
 
 
-def _stamp_files(source: Source) -> dict[Path, int]:
+def _get_change_times(source: Source) -> dict[Path, int]:
+    """Return the time of the last change of each of the author's files."""
     theirs = [path for name, path in source.files.items() if get_top_package(name) not in OURS]
-    return {path: _find_stamp(path) for path in theirs or [*source.files.values()][:1]}
+    return {path: _get_change_time(path) for path in theirs or [*source.files.values()][:1]}

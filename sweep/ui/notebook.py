@@ -30,7 +30,7 @@ END_S = 5.0  # for a server to end before it is killed
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The page's process for a results folder."""
+    """The process that serves the page of a results folder."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -42,11 +42,11 @@ servers: dict[str, Server] = {}
 
 
 def show(name: str | Path = "", *, results: str | Path = "results", height: int = 700) -> None:
-    """Show the live page in the output of a notebook's cell: one sweep, or without a name the list of all.
+    """Show the live page in the output of a notebook's cell: one sweep, or the list of all sweeps without a name.
 
-    ``name`` is a name in the results folder or the path of a sweep's folder, ``height`` that of the frame in pixels.
-    The page goes on while other cells run, and ends with the kernel. Raises `InputError` if there is no such sweep, and
-    where no notebook is.
+    ``name`` is a name in the results folder or the path of a sweep's folder; ``height`` is the height of the frame in
+    pixels. The page keeps running while other cells run, and ends with the kernel. Raises `InputError` if there is no
+    such sweep, or if this process is not the kernel of a notebook.
     """
     if not running.is_here():
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()
@@ -58,7 +58,7 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 
 
 def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
-    """Return the results folder, or its URL, and the name of the sweep in it."""
+    """Return the results folder (or its URL) and the name of a sweep."""
     if not str(name):
         return str(results), ""
     folder = ResultsFolder.open(local(results, "sweep.show"), name)
@@ -69,7 +69,7 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
 
 
 def find_server(results: str) -> Server:
-    """Return the server of a results folder; it is started if none runs."""
+    """Return the server of a results folder, after starting it if none is running."""
     key = results if is_url(results) else str(Path(results).resolve())
     known = servers.get(key)
     if known is not None and known.process.poll() is None:
@@ -86,7 +86,7 @@ def find_server(results: str) -> Server:
 
 @atexit.register
 def _end_servers() -> None:
-    """End the page's processes that this kernel has started.
+    """End the servers that this kernel has started.
 
     If the kernel is killed instead, each of them notices that its parent is gone, and ends.
     """
@@ -100,7 +100,7 @@ def _end_servers() -> None:
 
 
 def draw_cell(server: Server, sweep: str, height: int) -> str:
-    """Return the HTML of a cell's output, whose script opens the frame."""
+    """Return the HTML for the output of a cell; its script opens the frame."""
     script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
     return shells.draw_cell(
         script,

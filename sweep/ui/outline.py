@@ -1,7 +1,7 @@
-"""The keys and values of a sweep file that is still being typed, and what stands at the cursor.
+"""Reads the keys and values of a sweep file while it is being typed, and finds what is at the cursor.
 
-The reader of sweep files refuses a text that is no YAML. An editor is asked while a bracket is open or a colon is still
-missing, so this one takes whatever it can: block and flow style, comments and quotes. It never raises.
+The reader of sweep files refuses a text that is not valid YAML. An editor needs answers while a bracket is open or a
+colon is missing, so this reader accepts any text: block and flow style, comments and quotes. It never raises.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PLAIN_IN_FLOW = re.compile(r"(?:(?!\s\#|:(?:[\s,\[\]{}]|$))[^,\[\]{}\n])*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What stands at the cursor.
+    """What can be typed at the cursor, and where in the file's structure it belongs.
 
-    ``path`` is that of the mapping which a key belongs to, or that of a value. An item of a block list may be a value,
-    or be the first key of a mapping. ``start`` and ``end`` are the offsets of what a proposal replaces.
+    ``path`` is the path of the mapping that a key belongs to, or the path of a value. An item of a block list may be a
+    value, or be the first key of a mapping. ``start`` and ``end`` are the offsets of the text that a proposal replaces.
     """
 
     kind: Kind
@@ -48,7 +48,10 @@ class Place:
 
 @dataclass(slots=True)
 class Outline:
-    """The keys and scalars of a text: the text of each scalar as it is written, by path; "" for all other values."""
+    """The keys and values of a text, and the place of the cursor.
+
+    ``values`` has the text of each scalar as it is written, by its path, and "" for all other values.
+    """
 
     text: str
     cursor: int
@@ -57,31 +60,31 @@ class Outline:
 
     @property
     def typed(self) -> str:
-        """What stands before the cursor of the word at it."""
+        """The part of the word at the cursor that stands before the cursor."""
         return "" if self.place is None else self.text[self.place.start : self.cursor]
 
     def list_keys(self, path: KeyPath) -> list[str]:
-        """Return the keys of a mapping."""
+        """Return the keys of the mapping at a path."""
         return [inner[-1] for inner in self.values if inner[:-1] == path and inner and isinstance(inner[-1], str)]
 
     def list_items(self, path: KeyPath) -> list[str]:
-        """Return the scalars of a list, as they are written."""
+        """Return the scalars of the list at a path, as they are written."""
         return [text for inner, text in self.values.items() if inner[:-1] == path and inner and text]
 
     def find_scalar(self, path: KeyPath) -> str:
-        """Return the value at a path without its quotes; "" if there is none, or no scalar."""
+        """Return the scalar at a path without its quotes; "" if there is none."""
         return remove_quotes(self.values.get(path, ""))
 
 
 def remove_quotes(text: str) -> str:
-    """Return what a scalar says that may be quoted."""
+    """Return a scalar without the quotes around it, even if the closing one is missing."""
     if text[:1] in ("'", '"') and text[:1]:
         return text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
     return text
 
 
 def read_outline(text: str, cursor: int) -> Outline:
-    """Return the outline of a text with the cursor at an offset of it."""
+    """Return the outline of a text; ``cursor`` is an offset."""
     outline = Outline(text, min(max(cursor, 0), len(text)))
     if len(text) <= MAX_CHARACTERS:
         _Reader(outline).read()
@@ -90,7 +93,7 @@ def read_outline(text: str, cursor: int) -> Outline:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A key or an item of a block that may go on in the next line."""
+    """A key or a list item of a block that encloses the present line."""
 
     column: int
     path: KeyPath
@@ -98,7 +101,7 @@ class _Level:
 
 
 class _Unclosed(Exception):
-    """A bracket is not closed before the next key of the block around it, which begins at ``at``."""
+    """Raised if a bracket is not closed before the next key of the block around it, which begins at ``at``."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -106,7 +109,7 @@ class _Unclosed(Exception):
 
 
 class _Reader:
-    """Reads the lines of a block, and what is in brackets character by character."""
+    """Reads a text into an outline: blocks line by line, brackets character by character."""
 
     def __init__(self, outline: Outline) -> None:
         self._outline = outline
@@ -117,6 +120,7 @@ class _Reader:
         self._flow_column = 0  # of the line in which brackets have opened
 
     def read(self) -> None:
+        """Read the whole text."""
         at = 0
         while at <= len(self._text):
             at = self._read_line(at)
@@ -124,14 +128,14 @@ class _Reader:
     # ---- blocks ----
 
     def _read_line(self, start: int) -> int:
-        """Read a line that begins at ``start``; return where the next one begins."""
+        """Read the line that begins at ``start``; return where the next unread line begins."""
         end = self._find_line_end(start)
         content = start
         while content < end and self._text[content] == " ":
             content += 1
         column = content - start
         if content == end:
-            self._note_blank_line(start, end)
+            self._record_blank_line(start, end)
             return end + 1
         if self._text_block_column is not None and column > self._text_block_column:
             return end + 1
@@ -146,28 +150,31 @@ class _Reader:
             while at < end and self._text[at] == " ":
                 at += 1
             if at == end:
-                self._note_empty_item(dash, end)
+                self._record_empty_item(dash, end)
                 return end + 1
         return self._read_entry(at, end, at - start)
 
     def _find_line_end(self, start: int) -> int:
+        """Return where the line at an offset ends."""
         end = self._text.find("\n", start)
         return len(self._text) if end < 0 else end
 
-    def _note_blank_line(self, start: int, end: int) -> None:
+    def _record_blank_line(self, start: int, end: int) -> None:
+        """Record the place of the cursor if it is in a blank line: a key can begin there."""
         if not start <= self._cursor <= end:
             return
         column = self._cursor - start
         if self._text_block_column is not None and column > self._text_block_column:
             return
         path = self._find_parent(column)
-        self._note(kind="key", path=path, start=self._cursor, end=self._cursor)
+        self._record_place(kind="key", path=path, start=self._cursor, end=self._cursor)
 
     def _find_parent(self, column: int) -> KeyPath:
-        """Return the path of the mapping that a key in this column belongs to."""
+        """Return the path of the mapping that a key in this column would belong to."""
         return next(level.path for level in reversed(self._levels) if level.column < column)
 
     def _open_item(self, column: int) -> None:
+        """Add the list item whose dash is in this column."""
         while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
             self._levels.pop()
         parent = self._levels[-1].path
@@ -177,14 +184,15 @@ class _Reader:
         self._outline.values.setdefault(path, "")
         self._levels.append(_Level(column, path, is_item=True))
 
-    def _note_empty_item(self, dash: int, end: int) -> None:
+    def _record_empty_item(self, dash: int, end: int) -> None:
+        """Record the place of the cursor if it is after a dash without a value."""
         if dash < self._cursor <= end:
             space = self._cursor == dash + 1
             path = self._levels[-1].path
-            self._note(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+            self._record_place(kind="item", path=path, start=self._cursor, end=self._cursor, needs_space=space)
 
     def _read_entry(self, at: int, end: int, column: int) -> int:
-        """Read a key with its value, an item that is a value, or a word that may become a key."""
+        """Read a key with its value, a value in a list, or an unfinished word; return where the next line begins."""
         found = _BLOCK_KEY.match(self._text, at, end)
         if found is None:
             return self._read_word(at, end, column)
@@ -195,25 +203,26 @@ class _Reader:
         path = (*parent, key)
         self._outline.values.setdefault(path, "")
         self._levels.append(_Level(column, path, is_item=False))
-        self._note_key(parent, key, at, at + len(written), in_flow=False)
+        self._record_key(parent, key, at, at + len(written), in_flow=False)
         return self._read_value(path, found.end(), end, column)
 
     def _read_word(self, at: int, end: int, column: int) -> int:
+        """Read a value in a list, or an unfinished word; return where the next line begins."""
         top = self._levels[-1]
-        is_item = top.is_item and top.column < column and self._is_in_this_line(at, top.column)
+        is_item = top.is_item and top.column < column and self._has_dash_in_line(at, top.column)
         if self._text[at] in "[{":
             path = top.path if is_item else self._find_parent(column)
             return self._read_brackets(path, at, column)
         word_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
         if is_item:
             self._outline.values[top.path] = self._text[at:word_end]
-            self._note_word("item", top.path, at, word_end, in_flow=False)
+            self._record_word("item", top.path, at, word_end, in_flow=False)
         else:
-            self._note_word("key", self._find_parent(column), at, word_end, in_flow=False)
+            self._record_word("key", self._find_parent(column), at, word_end, in_flow=False)
         return end + 1
 
-    def _is_in_this_line(self, at: int, column: int) -> bool:
-        """Return whether the dash in a column is in the line of ``at``."""
+    def _has_dash_in_line(self, at: int, column: int) -> bool:
+        """Return whether the line of an offset has a dash in this column."""
         start = self._text.rfind("\n", 0, at) + 1
         return self._text[start + column] == "-"
 
@@ -228,7 +237,7 @@ class _Reader:
         if at == end or self._text[at] == "#":
             if colon <= self._cursor <= at:
                 space = self._cursor == colon
-                self._note(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
+                self._record_place(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
             return end + 1
         if self._text[at] in "[{":
             return self._read_brackets(path, at, column)
@@ -237,18 +246,18 @@ class _Reader:
             return end + 1
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
         self._outline.values[path] = self._text[at:value_end]
-        self._note_word("value", path, at, value_end, in_flow=False)
+        self._record_word("value", path, at, value_end, in_flow=False)
         return end + 1
 
     def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
-        """Return where the scalar at ``at`` ends, without the spaces after it."""
+        """Return where the scalar at an offset ends, without trailing spaces."""
         found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
         return at + len(found[0].rstrip(" \t\r")) if found else at
 
     # ---- brackets ----
 
     def _read_brackets(self, path: KeyPath, at: int, column: int) -> int:
-        """Read what is in brackets; return where the line after it begins."""
+        """Read a value in brackets; return where the line after it begins."""
         self._flow_column = column
         try:
             closed = self._read_node(path, at, 0)
@@ -257,7 +266,7 @@ class _Reader:
         return self._find_line_end(closed) + 1
 
     def _read_node(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a value in brackets; return where it ends, which is behind ``at``."""
+        """Read a value within brackets; return where it ends, which is always after ``at``."""
         if depth > MAX_DEPTH:
             return len(self._text)
         if self._text[at] == "{":
@@ -266,13 +275,14 @@ class _Reader:
             return self._read_list(path, at + 1, depth)
         end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
         self._outline.values[path] = self._text[at:end]
-        self._note_word("value", path, at, end, in_flow=True)
+        self._record_word("value", path, at, end, in_flow=True)
         return max(end, at + 1)
 
     def _read_mapping(self, path: KeyPath, at: int, depth: int) -> int:
+        """Read the pairs of a mapping in braces; return where it ends."""
         while True:
             begin, at = at, self._skip_blanks(at)
-            self._note_slot("key", path, begin, at, after="{,")
+            self._record_gap("key", path, begin, at, after="{,")
             if at == len(self._text):
                 return at
             if self._text[at] in "}]":
@@ -283,14 +293,14 @@ class _Reader:
             at = self._read_pair(path, at, depth)
 
     def _read_pair(self, path: KeyPath, at: int, depth: int) -> int:
-        """Read a key in braces with its value, or the word that may become one."""
+        """Read a key within braces with its value, or an unfinished word; return where it ends."""
         end = self._find_scalar_end(at, _PLAIN_IN_FLOW)
         key = remove_quotes(self._text[at:end])
         colon = self._skip_spaces(end)
         if not self._text.startswith(":", colon):
-            self._note_word("key", path, at, end, in_flow=True)
+            self._record_word("key", path, at, end, in_flow=True)
             return max(end, at + 1)
-        self._note_key(path, key, at, end, in_flow=True)
+        self._record_key(path, key, at, end, in_flow=True)
         inner = (*path, key)
         self._outline.values.setdefault(inner, "")
         begin = colon + 1
@@ -299,16 +309,17 @@ class _Reader:
         if anchors_and_tags:
             value = anchors_and_tags.end()
         if value == len(self._text) or self._text[value] in ",}]":
-            self._note_slot("value", inner, begin, value, after=":")
+            self._record_gap("value", inner, begin, value, after=":")
             return value
         return self._read_node(inner, value, depth + 1)
 
     def _read_list(self, path: KeyPath, at: int, depth: int) -> int:
+        """Read the items of a list in brackets; return where it ends."""
         number = 0
         while True:
             begin, at = at, self._skip_blanks(at)
             inner = (*path, number)
-            self._note_slot("value", inner, begin, at, after="[,")
+            self._record_gap("value", inner, begin, at, after="[,")
             if at == len(self._text):
                 return at
             if self._text[at] in "]}":
@@ -320,12 +331,13 @@ class _Reader:
             at = self._read_node(inner, at, depth + 1)
 
     def _skip_spaces(self, at: int) -> int:
+        """Return the offset of the next character that is no space."""
         while at < len(self._text) and self._text[at] in " \t":
             at += 1
         return at
 
     def _skip_blanks(self, at: int) -> int:
-        """Return where the next word in brackets begins. Raises `_Unclosed` if the block around them goes on."""
+        """Return the offset of the next word within brackets. Raises `_Unclosed` at a key of the outer block."""
         while at < len(self._text):
             if self._text[at] == "#" and (at == 0 or self._text[at - 1] in " \t\n"):
                 at = self._find_line_end(at)
@@ -339,6 +351,7 @@ class _Reader:
         return at
 
     def _check_closed(self, start: int) -> None:
+        """Raise `_Unclosed` if the line at an offset looks like a key or an item of the outer block."""
         content = self._skip_spaces(start)
         if content - start > self._flow_column or self._text[content : content + 1] in ("", "\n", "#"):
             return
@@ -349,29 +362,31 @@ class _Reader:
 
     # ---- what is at the cursor ----
 
-    def _note(
+    def _record_place(
         self, *, kind: Kind, path: KeyPath, start: int, end: int, in_flow: bool = False, needs_space: bool = False
     ) -> None:
+        """Record the place of the cursor."""
         self._outline.place = Place(
             kind=kind, path=path, start=start, end=end, in_flow=in_flow, needs_space=needs_space
         )
 
-    def _note_slot(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
-        """Note the cursor in the blanks from ``begin`` to ``end``, if they follow one of the characters ``after``."""
+    def _record_gap(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
+        """Record the place of the cursor if it is in these blanks, and they follow one of the characters ``after``."""
         if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
             return
         line = self._text[self._text.rfind("\n", 0, self._cursor) + 1 : self._cursor]
         if "#" in line[max(0, len(line) - (self._cursor - begin)) :]:
             return
         space = after == ":" and self._cursor == begin
-        self._note(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
+        self._record_place(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
 
-    def _note_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
+    def _record_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
+        """Record the place of the cursor if it is in a key."""
         if start <= self._cursor <= end:
             self._outline.place = Place(kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow)
 
-    def _note_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
-        """Note the cursor in a word; of one in quotes, what is in the quotes is replaced."""
+    def _record_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
+        """Record the place of the cursor if it is in a word; within quotes, only the text between them is replaced."""
         if not start <= self._cursor <= end:
             return
         in_quotes = self._text[start : start + 1] in ("'", '"')

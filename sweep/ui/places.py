@@ -1,4 +1,4 @@
-"""Finds sweeps by their names. Imports nothing heavy."""
+"""Finds the folders of sweeps by their names. Imports no large package."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sweep.text import did_you_mean
 
 
 def find_folder(results: Path, name: str) -> ResultsFolder:
-    """Return the folder of a sweep, given by its plain name. Raises `UnknownNameError`.
+    """Return the folder of a sweep in a results folder. Raises `UnknownNameError`.
 
-    A name comes from an address, which anybody can type: it may not lead out of the results folder.
+    The name comes from an address, which anybody can type, so it must not lead out of the results folder.
     """
     is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
     folder = ResultsFolder(results / name)

@@ -1,4 +1,4 @@
-"""What the forms of the page are filled in with: the parameters of this sweep, and what may change with its values."""
+"""The lines with which the forms of the page are filled in: the parameters and the changeable keys of a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 100  # lines of a form
 
 @dataclass(frozen=True, kw_only=True)
 class FormLines:
-    """Lines for the forms of a sweep, each ``name=value``."""
+    """Lines of the forms of a sweep, each in the form ``name=value``."""
 
     configuration: tuple[str, ...]  # parameters with the values of the best trial; () if none has completed
     parameters: tuple[str, ...]  # of the sweep file, each with what it may be
@@ -27,7 +27,7 @@ NOTHING = FormLines(configuration=(), parameters=(), keys=())
 
 
 def list_form_lines(standing: Standing) -> FormLines:
-    """Return the lines for the forms of a sweep as it is now; none if its sweep file is not known."""
+    """Return the lines for the forms of a sweep in its present state; no lines if its sweep file is unknown."""
     spec = standing.spec
     if spec is None:
         return NOTHING
@@ -42,41 +42,43 @@ def list_form_lines(standing: Standing) -> FormLines:
 
 
 def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
-    """Yield the values of a configuration; those that are the same in every one may be left out."""
+    """Yield a line for each value of a configuration that differs between configurations."""
     for name in spec.space.varying:
         if name in params:
             yield f"{name}={flow(params[name])}"
 
 
 def _list_parameters(spec: Spec) -> Iterator[str]:
-    domains = _read_mapping(spec.to_json_dict()["parameters"])
+    """Yield a line for each searched parameter, with its values or distribution."""
+    domains = _require_mapping(spec.to_json_dict()["parameters"])
     for name in spec.space.varying:
-        block = dict(_read_mapping(domains[name]))
+        block = dict(_require_mapping(domains[name]))
         if block.get("distribution") == "categorical":  # as one would write it
             del block["distribution"]
         yield f"{name}={flow(block)}"
 
 
 def _list_keys(spec: Spec) -> Iterator[str]:
-    """Yield the keys that may change, those of the parameters first, without what is not set."""
+    """Yield a line for each key that has a value and can be changed, keys of the parameters first."""
     content = spec.to_json_dict()
-    domains = _read_mapping(content["parameters"])
+    domains = _require_mapping(content["parameters"])
     for parameter in spec.space.parameters:
         if isinstance(parameter.domain, Constant | Tied):
             continue
-        for key, value in _read_mapping(domains[parameter.name]).items():
+        for key, value in _require_mapping(domains[parameter.name]).items():
             if key not in ("distribution", "when"):
                 yield f"parameters.{parameter.name}.{key}={flow(value)}"
     for key in ("run_cap", "early_terminate", "constraints"):
         value = content.get(key)
         if value:
             yield f"{key}={flow(value)}"
-    for key, value in _read_mapping(content["budget"]).items():
+    for key, value in _require_mapping(content["budget"]).items():
         if value is not None:
             yield f"budget.{key}={flow(value)}"
 
 
-def _read_mapping(value: Value) -> Mapping[str, Value]:
+def _require_mapping(value: Value) -> Mapping[str, Value]:
+    """Return a value. Raises TypeError if it is not a mapping."""
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no mapping")
     return value

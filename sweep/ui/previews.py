@@ -1,4 +1,4 @@
-"""The command line of an act before it is done, and what it would take."""
+"""Shows the command line of an action before it is run, and what it would train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweep.ui.acts import Act, Given
 
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
-    """Return the command line of an act, or why it is none yet, and a note on what it would take."""
+    """Return the command line of an action or the mistakes in its fields, and a note on what it would train."""
     try:
         command = acts.show_command(acts.make_arguments(act, given, place))
     except InputError as error:
@@ -21,7 +21,7 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
 
 
 def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
-    """Return what a confirmation will train at most, or why it will be refused."""
+    """Describe the most that a confirmation would train, or why it would be refused."""
     from sweep.render.plans import describe_confirming  # slow imports, for this act alone
     from sweep.runner import resuming
     from sweep.runner.confirming import plan_confirmation
@@ -40,5 +40,6 @@ def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
 
 
 def _read_number(given: Given, name: str) -> int | None:
+    """Return the number in a field; None if the field is empty."""
     text = given.get(name, "").strip()
     return int(text) if text else None

@@ -1,4 +1,4 @@
-"""The server of the live page, on this machine only; the only module that knows aiohttp."""
+"""The web server of the live page, on this machine only; the only module that uses aiohttp."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sweep.ui.jobs import Jobs
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
 from sweep.ui.previews import preview_act
-from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, as_line, make_comparison
+from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, encode_line, make_comparison
 
 KEEP_ALIVE_S = 15.0
 LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
@@ -46,7 +46,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(slots=True)
 class Page:
-    """What the handlers share."""
+    """The state that all handlers of the server share."""
 
     results: Path
     access: Access
@@ -66,26 +66,26 @@ class Page:
         self.shelf = ShelfWatch(self.results, self.reading)
         self.jobs = Jobs(self.folder)
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that no request waits for."""
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task that no request waits for."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     @property
     def place(self) -> str:
-        """Where the results are: a folder, or the URL of a place in an object store."""
+        """The results folder, or its URL in an object store."""
         store = store_of(self.results)
         return str(self.results) if store is None else store.url
 
     @property
     def offered(self) -> Mapping[str, acts.Act]:
-        """The acts that the page offers, by name."""
-        return {} if self.access.read_only else acts.find_offered(self.commands)
+        """The actions that the page offers, by name; none with ``--read-only``."""
+        return {} if self.access.read_only else acts.list_offered_acts(self.commands)
 
     @property
     def browsers(self) -> int:
-        """The number of pages that are open."""
+        """Number of pages that are open."""
         return self.watches.browsers + self.shelf.browsers
 
 
@@ -93,14 +93,14 @@ PAGE = web.AppKey("page", Page)
 
 
 def make_app(page: Page) -> web.Application:
-    """Return the application that answers for a results folder."""
+    """Return the web application that serves a results folder."""
     app = web.Application(middlewares=[_guard], client_max_size=access.MAX_BODY_BYTES)
     app[PAGE] = page
     app.add_routes(
         [
-            web.get("/", _show_shelf),
-            web.get("/-/shelf.json", _send_shelf),
-            web.get("/-/events", _stream_shelf),
+            web.get("/", _show_list),
+            web.get("/-/shelf.json", _send_list),
+            web.get("/-/events", _stream_list),
             web.get("/-/files/{file}", _send_file),
             web.get("/-/compare", _show_comparison),
             web.get("/-/compare.json", _send_comparison),
@@ -120,7 +120,7 @@ def make_app(page: Page) -> web.Application:
             web.get("/{name}/-/acts.json", _send_acts),
             web.get("/{name}/-/lines.json", _send_form_lines),
             web.get("/{name}/-/events", _stream_sweep),
-            web.post("/{name}/-/acts/{act}", _act),
+            web.post("/{name}/-/acts/{act}", _run_act),
             web.get("/{name}/{trial:[0-9]{1,9}}", _show_trial),
             web.get("/{name}/{trial:[0-9]{1,9}}.json", _send_trial),
         ]
@@ -130,6 +130,7 @@ def make_app(page: Page) -> web.Application:
 
 
 async def _end_streams(app: web.Application) -> None:
+    """End the open event streams and the threads when the server shuts down."""
     app[PAGE].ends.set()
     app[PAGE].reading.close()
 
@@ -139,9 +140,9 @@ async def _end_streams(app: web.Application) -> None:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse what may not be asked, turn errors into answers, and set the headers of every answer."""
+    """Refuse requests that are not allowed, turn errors into answers, and add the security headers."""
     try:
-        answer = await _answer(request, handler)
+        answer = await _answer_request(request, handler)
     except web.HTTPException as error:
         answer = _refuse(request, Refusal(error.status, error.reason))
     except SweepError as error:
@@ -152,7 +153,8 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     return answer
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _answer_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Check a request, and call its handler if it is allowed."""
     secrets = request.app[PAGE].access
     asked = _describe_request(request)
     refusal = access.find_refusal_of_method_or_size(asked)
@@ -171,6 +173,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _describe_request(request: web.Request) -> Asked:
+    """Return the parts of a request that decide whether it is allowed."""
     return Asked(
         method=request.method,
         host=request.headers.get("Host", ""),
@@ -183,39 +186,47 @@ def _describe_request(request: web.Request) -> Asked:
 
 
 def _name_cookie(request: web.Request) -> str:
-    """Return the cookie's name, which has the port: browsers send the cookies of all ports of a host to each."""
+    """Return the name of the cookie. It contains the port, because browsers send the cookies of all ports of a host."""
     port = request.headers.get("Host", "").rpartition(":")[2]
     return f"sweep_ui_{port if port.isdecimal() else 80}"
 
 
 def _exchange_token(request: web.Request, token: str) -> web.Response:
-    """Give the cookie for the token, on a page that leads to the address without it.
+    """Answer an address with the token: set the cookie, on a page that leads on to the address without the token.
 
-    A redirect would not do: where another program's page has led here, browsers do not send a strict cookie with it.
+    A redirect would not do: browsers do not send a strict cookie with it if the page of another program has led here.
     """
     secrets = request.app[PAGE].access
     if not access.is_same(token, secrets.token):
         return _refuse(request, Refusal(403, "the token is not that of this server; it may have been started again"))
     rest = {name: value for name, value in request.query.items() if name != "token"}
     forward = _find_root(request) + str(request.rel_url.with_query(rest)).removeprefix("/")
-    answer = _html(shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward))
+    answer = _make_html_answer(
+        shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
+    )
     answer.set_cookie(_name_cookie(request), secrets.cookie, httponly=True, samesite="Strict", path="/")
     return answer
 
 
 def _brings_pass(request: web.Request) -> bool:
+    """Return whether a request comes with a pass from a notebook."""
     return request.method == "GET" and request.path in ("/", "/-/here") and "pass" in request.query
 
 
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
-    """Let the frame of a notebook's cell in, or only say to its script that this server can be reached."""
+    """Answer a request with a pass: set the cookie for the frame of a notebook's cell.
+
+    At ``/-/here``, only confirm to the cell's script that this server can be reached.
+    """
     secrets = request.app[PAGE].access
     if not access.is_pass(given, secrets.token):
         return _refuse(request, Refusal(403, "this is the page of another kernel; run the cell again"))
     if request.path == "/-/here":
         return web.Response(status=204, headers={"Access-Control-Allow-Origin": "*"})
     forward = f"./{quote(request.query.get('sweep', ''), safe='')}"
-    answer = _html(shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward))
+    answer = _make_html_answer(
+        shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
+    )
     if given in frames.used:  # the notebook has made its frame anew
         if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
             return answer
@@ -233,55 +244,63 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
 
 
 def _find_status(error: SweepError) -> int:
+    """Return the HTTP status of an error of sweep."""
     if isinstance(error, UnknownNameError):
         return 404
     return 400 if isinstance(error, InputError) else 500
 
 
 def _refuse(request: web.Request, refusal: Refusal, error: SweepError | None = None) -> web.Response:
-    """Say no: as the document of an error to a script, as a page to a person."""
+    """Return the answer to a request that is refused: an error document for a script, a page for a person."""
     if request.method in ("GET", "HEAD") and not request.path.endswith(".json") and "/-/" not in request.path:
         title = f"{refusal.status} {HTTPStatus(refusal.status).phrase}"
         is_let_in = refusal.status != HTTPStatus.FORBIDDEN
         page = shells.draw_message(title, refusal.reason, root=_find_root(request), is_let_in=is_let_in)
         return web.Response(text=page, content_type="text/html", status=refusal.status)
     content = describe_error(error or SweepError(refusal.reason))
-    return web.Response(text=as_line(content), content_type="application/json", status=refusal.status)
+    return web.Response(text=encode_line(content), content_type="application/json", status=refusal.status)
 
 
-def _html(text: str) -> web.Response:
+def _make_html_answer(text: str) -> web.Response:
+    """Return an answer with an HTML page."""
     return web.Response(text=text, content_type="text/html")
 
 
-def _json(content: object) -> web.Response:
-    return web.Response(text=as_line(content), content_type="application/json")
+def _make_json_answer(content: object) -> web.Response:
+    """Return an answer with a JSON document."""
+    return web.Response(text=encode_line(content), content_type="application/json")
 
 
 # ---- pages and documents --------------------------------------------------------------------------------------------
 
 
 def _open_folder(request: web.Request, name: str) -> ResultsFolder:
+    """Return the folder of the sweep with this name."""
     return find_folder(request.app[PAGE].results, name)
 
 
-def _draw(request: web.Request, page: str, title: str, **values: object) -> web.Response:
+def _draw_page(request: web.Request, page: str, title: str, **values: object) -> web.Response:
+    """Return an answer with the HTML frame of a page."""
     read_only = "yes" if request.app[PAGE].access.read_only else ""
-    option = _results_option(request)
+    option = _format_results_option(request)
     root = _find_root(request)
-    return _html(shells.draw_shell(page, title, root=root, read_only=read_only, results_option=option, **values))
+    return _make_html_answer(
+        shells.draw_shell(page, title, root=root, read_only=read_only, results_option=option, **values)
+    )
 
 
 def _find_root(request: web.Request) -> str:
-    """Return the relative address of ``/`` from this page, which also works behind a proxy that adds a path."""
+    """Return the relative address of ``/`` from a page; it also works behind a proxy that adds a path."""
     return "../" * (request.rel_url.raw_path.count("/") - 1) or "./"
 
 
-def _results_option(request: web.Request) -> str:
-    """Return what follows each command line that a page shows."""
+def _format_results_option(request: web.Request) -> str:
+    """Return the option ``--results`` as it ends each command line that a page shows."""
     return shlex.join(acts.make_results_option(request.app[PAGE].place))
 
 
 async def _send_file(request: web.Request) -> web.Response:
+    """Send a script or style sheet."""
     name = request.match_info["file"]
     content = shells.read_file(name)
     if content is None:
@@ -291,11 +310,13 @@ async def _send_file(request: web.Request) -> web.Response:
     return answer
 
 
-async def _show_shelf(request: web.Request) -> web.Response:
-    return _draw(request, "shelf", "sweeps", results=request.app[PAGE].place)
+async def _show_list(request: web.Request) -> web.Response:
+    """Show the page with the list of sweeps."""
+    return _draw_page(request, "shelf", "sweeps", results=request.app[PAGE].place)
 
 
-async def _send_shelf(request: web.Request) -> web.Response:
+async def _send_list(request: web.Request) -> web.Response:
+    """Send the list of sweeps as JSON."""
     shelf = request.app[PAGE].shelf
     async with shelf.keep_up_to_date():
         while not shelf.version:
@@ -304,6 +325,7 @@ async def _send_shelf(request: web.Request) -> web.Response:
 
 
 async def _show_sweep(request: web.Request) -> web.Response:
+    """Show the page of a sweep."""
     name = request.match_info["name"]
     try:
         folder = _open_folder(request, name)
@@ -311,24 +333,25 @@ async def _show_sweep(request: web.Request) -> web.Response:
         if name != request.app[PAGE].expected:
             raise
         text, forward = "The sweep has not begun yet ...", f"./{request.rel_url.raw_path[1:]}"
-        return _html(shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1))
+        return _make_html_answer(shells.draw_message(name, text, root=_find_root(request), forward=forward, after_s=1))
     state = "running" if folder.runs_here else ""  # all that can be said before the log is read
-    return _draw(request, "sweep", name, sweep=name, state=state)
+    return _draw_page(request, "sweep", name, sweep=name, state=state)
 
 
 async def _send_status(request: web.Request) -> web.Response:
+    """Send what ``status --json`` prints."""
     from sweep.documents.status import describe_status  # a slow import, for programs alone
 
     folder = _open_folder(request, request.match_info["name"])
 
     def read() -> str:
-        return as_line(describe_status(resuming.reopen(folder.path.parent, folder.name)))
+        return encode_line(describe_status(resuming.reopen(folder.path.parent, folder.name)))
 
     return web.Response(text=await request.app[PAGE].reading.run(read), content_type="application/json")
 
 
 async def _send_report(request: web.Request) -> web.Response:
-    """Send the latest report; the first one is waited for."""
+    """Send the latest report of a sweep, waiting for the first one."""
     watch = _find_watch(request)
     async with watch.keep_up_to_date():
         while watch.report is None:
@@ -341,6 +364,7 @@ async def _send_report(request: web.Request) -> web.Response:
 
 
 async def _save_report(request: web.Request) -> web.Response:
+    """Send the report of a sweep as a file to download."""
     from sweep.render.report import page
 
     folder = _open_folder(request, request.match_info["name"])
@@ -351,15 +375,16 @@ async def _save_report(request: web.Request) -> web.Response:
 
 
 async def _send_output(request: web.Request) -> web.Response:
+    """Send the end of the output files of a sweep."""
     folder = _open_folder(request, request.match_info["name"])
-    return _json(await request.app[PAGE].reading.run(_read_outputs, folder))
+    return _make_json_answer(await request.app[PAGE].reading.run(_read_outputs, folder))
 
 
 OUTPUT_BYTES = 20_000  # of the end of a file
 
 
 def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
-    """Return the ends of what the driver, Ray and TensorFlow have printed."""
+    """Return the end of what the driver, Ray and TensorFlow have printed."""
     found = []
     for name in ("driver.log", folder.debug_log.name):
         path = folder.path / name
@@ -371,12 +396,14 @@ def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
 
 
 async def _show_trial(request: web.Request) -> web.Response:
+    """Show the page of a trial."""
     name, trial = request.match_info["name"], request.match_info["trial"]
     _open_folder(request, name)
-    return _draw(request, "trial", f"{name} · trial {trial}", sweep=name, trial=trial)
+    return _draw_page(request, "trial", f"{name} · trial {trial}", sweep=name, trial=trial)
 
 
 async def _send_trial(request: web.Request) -> web.Response:
+    """Send the facts about a trial, and about those that it is compared with."""
     from sweep.render.report.page_data import as_json
 
     watch = _find_watch(request)
@@ -386,14 +413,15 @@ async def _send_trial(request: web.Request) -> web.Response:
         numbers.append(int(beside))
     events = {}
     if watch.sweep is not None:
-        events = {number: watch.sweep.events_of(number) for number in numbers}
+        events = {number: watch.sweep.list_events(number) for number in numbers}
     chosen = tuple(dict.fromkeys(numbers))
     document, data = await request.app[PAGE].reading.run(trial_facts.read_trials, watch.folder, chosen, events)
-    text = f'{{"trial":{as_line(document)},"data":{as_json(data)}}}'
+    text = f'{{"trial":{encode_line(document)},"data":{as_json(data)}}}'
     return web.Response(text=text, content_type="application/json")
 
 
 def _list_compared(request: web.Request) -> list[ResultsFolder]:
+    """Return the folders of the sweeps that a request compares."""
     names = request.query.getall("sweep", [])
     if not 1 < len(names) <= MOST_COMPARED:
         raise InputError.one("sweep", f"names {len(names)} sweeps, expected 2 to {MOST_COMPARED}")
@@ -401,11 +429,13 @@ def _list_compared(request: web.Request) -> list[ResultsFolder]:
 
 
 async def _show_comparison(request: web.Request) -> web.Response:
+    """Show the page that compares sweeps."""
     names = [folder.name for folder in _list_compared(request)]
-    return _draw(request, "compare", " · ".join(names))
+    return _draw_page(request, "compare", " · ".join(names))
 
 
 async def _send_comparison(request: web.Request) -> web.Response:
+    """Send the report on several sweeps."""
     content = await request.app[PAGE].reading.run(make_comparison, _list_compared(request))
     return web.Response(body=content, content_type="application/json")
 
@@ -414,24 +444,27 @@ async def _send_comparison(request: web.Request) -> web.Response:
 
 
 def _find_watch(request: web.Request) -> Watch:
+    """Return the watch of the sweep in a request's path."""
     return request.app[PAGE].watches.find(_open_folder(request, request.match_info["name"]))
 
 
 async def _open_stream(request: web.Request) -> web.StreamResponse:
+    """Start an answer that is a stream of server-sent events."""
     headers = access.make_headers(request.app[PAGE].access)
     stream = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream; charset=utf-8"})
     await stream.prepare(request)
     return stream
 
 
-async def _send(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
-    """Send an event; each line of ``data`` is a line of it. A browser that comes back names the last number."""
+async def _send_event(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
+    """Send one event of a stream. A browser that reconnects sends back the last ``number`` that it has received."""
     head = "" if number is None else f"id: {number}\n"
     body = "".join(f"data: {line}\n" for line in data.split("\n"))
     await stream.write(f"event: {event}\n{head}{body}\n".encode())
 
 
-async def _stream_shelf(request: web.Request) -> web.StreamResponse:
+async def _stream_list(request: web.Request) -> web.StreamResponse:
+    """Send the list of sweeps whenever it changes."""
     page = request.app[PAGE]
     shelf = page.shelf
     stream = await _open_stream(request)
@@ -441,15 +474,15 @@ async def _stream_shelf(request: web.Request) -> web.StreamResponse:
             while not page.ends.is_set():
                 if shelf.version != sent:
                     sent = shelf.version
-                    await _send(stream, "shelf", shelf.content)
-                    await _send(stream, "problem", json.dumps(shelf.problem))
-                if not await _wait(page, shelf.news.wait(KEEP_ALIVE_S)):
+                    await _send_event(stream, "shelf", shelf.content)
+                    await _send_event(stream, "problem", json.dumps(shelf.problem))
+                if not await _wait_for_news(page, shelf.news.wait(KEEP_ALIVE_S)):
                     await stream.write(b": still here\n\n")
     return stream
 
 
-async def _wait(page: Page, news: Awaitable[bool]) -> bool:
-    """Wait for news; return False if only time has passed."""
+async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
+    """Wait for a change; return False if there was none for a while."""
     waiting = asyncio.ensure_future(news)
     ends = asyncio.ensure_future(page.ends.wait())
     await asyncio.wait((waiting, ends), return_when=asyncio.FIRST_COMPLETED)
@@ -461,7 +494,10 @@ async def _wait(page: Page, news: Awaitable[bool]) -> bool:
 
 
 async def _stream_sweep(request: web.Request) -> web.StreamResponse:
-    """Send the lines of the log after ``Last-Event-ID`` (or ``after``), facts and the numbers of new reports."""
+    """Send new lines of the log, the state and the numbers of new reports, until the browser leaves.
+
+    The first line is the one after the header ``Last-Event-ID`` or the query ``after``.
+    """
     page, watch = request.app[PAGE], _find_watch(request)
     after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
     stream = await _open_stream(request)
@@ -470,13 +506,13 @@ async def _stream_sweep(request: web.Request) -> web.StreamResponse:
         async with watch.keep_up_to_date():
             while not page.ends.is_set():
                 await reader.send_news(page.reading)
-                if not await _wait(page, watch.news.wait(KEEP_ALIVE_S)):
+                if not await _wait_for_news(page, watch.news.wait(KEEP_ALIVE_S)):
                     await stream.write(b": still here\n\n")
     return stream
 
 
 class _StreamReader:
-    """What one browser has been sent of a sweep."""
+    """What one browser has received of a sweep so far."""
 
     def __init__(self, watch: Watch, stream: web.StreamResponse, line: int | None) -> None:
         self._watch, self._stream = watch, stream
@@ -487,23 +523,24 @@ class _StreamReader:
         self._replaced: int | None = None
 
     async def send_news(self, reading: Reading) -> None:
-        """Send what is new since the last call."""
+        """Send everything that is new since the last call."""
         watch = self._watch
         problem = watch.problem or watch.report_problem
         if problem != self._problem:
             self._problem = problem
-            await _send(self._stream, "problem", json.dumps(printable(self._problem)))
+            await _send_event(self._stream, "problem", json.dumps(printable(self._problem)))
         if watch.sweep is None:
             return
         await self._send_log(reading)
         if watch.facts_version != self._facts:
             self._facts = watch.facts_version
-            await _send(self._stream, "facts", watch.facts)
+            await _send_event(self._stream, "facts", watch.facts)
         if watch.report is not None and watch.report.key != self._report:
             self._report = watch.report.key
-            await _send(self._stream, "report", str(watch.report.line))
+            await _send_event(self._stream, "report", str(watch.report.line))
 
     async def _send_log(self, reading: Reading) -> None:
+        """Send the new lines of the log."""
         sweep = self._watch.sweep
         if sweep is None:
             return
@@ -512,7 +549,7 @@ class _StreamReader:
         self._replaced = sweep.replaced
         if is_another:
             self._line = lines.lines
-            await _send(self._stream, "replaced", "")
+            await _send_event(self._stream, "replaced", "")
         if self._line is None:
             self._line = lines.lines
         if self._line >= lines.lines:
@@ -520,25 +557,28 @@ class _StreamReader:
         parts = lines.read(self._line)
         while (part := await reading.run(next, parts, None)) is not None:
             self._line, found = part
-            await _send(self._stream, "log", "\n".join(line.decode("ascii", "replace") for line in found), self._line)
+            await _send_event(
+                self._stream, "log", "\n".join(line.decode("ascii", "replace") for line in found), self._line
+            )
 
 
 # ---- acts -----------------------------------------------------------------------------------------------------------
 
 
 async def _send_acts(request: web.Request) -> web.Response:
+    """Send the actions that the page offers."""
     _open_folder(request, request.match_info["name"])
-    return _json(list(request.app[PAGE].offered.values()))
+    return _make_json_answer(list(request.app[PAGE].offered.values()))
 
 
 async def _send_form_lines(request: web.Request) -> web.Response:
-    """Send the lines that the forms of a sweep begin with, from the part of its log that was read for the page."""
+    """Send the lines with which the forms of a sweep are filled in."""
     followed = _find_watch(request).sweep
-    return _json(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
+    return _make_json_answer(prefilling.NOTHING if followed is None else prefilling.list_form_lines(followed.standing))
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of a request, all of them texts."""
+    """Return the fields of a request, all of which must be texts."""
     try:
         content = json.loads(await request.text())
     except ValueError:
@@ -548,30 +588,32 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
     return {str(name): value for name, value in content.items()}
 
 
-async def _act(request: web.Request) -> web.Response:
-    """Run the command line of an act; with ``preview`` filled in, only say what it is, or why it is none yet."""
+async def _run_act(request: web.Request) -> web.Response:
+    """Run the command line of an action; with ``preview``, only return the command line or its mistakes."""
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
     given = await _read_fields(request)
     act = acts.find_act(page.offered, request.match_info["act"])
     if given.get("preview"):
         given = {**given, "sweep": folder.name}
-        return _json(await page.reading.run(preview_act, act, given, page.place, folder))
+        return _make_json_answer(await page.reading.run(preview_act, act, given, page.place, folder))
     arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
-    return _json(page.jobs.start(arguments).look())
+    return _make_json_answer(page.jobs.start(arguments).describe())
 
 
 async def _send_job(request: web.Request) -> web.Response:
+    """Send the state and the output of a command line that the page has started."""
     job = request.app[PAGE].jobs.find(int(request.match_info["job"]))
     if job is None:
         raise web.HTTPNotFound
-    return _json(job.look())
+    return _make_json_answer(job.describe())
 
 
 # ---- a new sweep ----------------------------------------------------------------------------------------------------
 
 
 async def _show_draft(request: web.Request) -> web.Response:
+    """Show the page on which a new sweep file is written."""
     page = request.app[PAGE]
     text, file = drafts.TEMPLATE, drafts.FILE
     source = request.query.get("from")
@@ -582,78 +624,83 @@ async def _show_draft(request: web.Request) -> web.Response:
     opened = request.query.get("file")
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
-    page.begin(page.reading.run(drafts.prepare_proposals))
-    page.begin(page.reading.run(page.trainables.look_around, page.folder))
+    page.start_task(page.reading.run(drafts.prepare_proposals))
+    page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
     title = "new sweep" if opened is None else file
-    return _draw(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
+    return _draw_page(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
 
 
 async def _send_draft_files(request: web.Request) -> web.Response:
+    """Send the names of the sweep files in the folder."""
     page = request.app[PAGE]
-    return _json(await page.reading.run(drafts.list_files, page.folder))
+    return _make_json_answer(await page.reading.run(drafts.list_files, page.folder))
 
 
 async def _save_draft(request: web.Request) -> web.Response:
-    """Save a draft; where another text would be lost, only say so until the request has ``replace``."""
+    """Save a draft; if another text would be lost, only say so unless the request has ``replace``."""
     page, given = request.app[PAGE], await _read_fields(request)
     file, text = given.get("file", ""), given.get("text", "")
     replace = bool(given.get("replace"))
     is_saved = replace or not drafts.has_other_text(page.folder, file, text)
     if is_saved:
         drafts.save_draft(page.folder, file, text, replace=replace)
-    return _json({"file": file, "saved": is_saved})
+    return _make_json_answer({"file": file, "saved": is_saved})
 
 
 async def _check_draft(request: web.Request) -> web.Response:
+    """Send the mistakes of a draft."""
     given = await _read_fields(request)
     found = await request.app[PAGE].reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
-    return _json(found)
+    return _make_json_answer(found)
 
 
 async def _complete_draft(request: web.Request) -> web.Response:
-    """Send proposals from what is known now; if the trainable's source is not read yet, start to read it."""
+    """Send the completions at the cursor; start to read the trainable's source if that has not been done."""
     page, given = request.app[PAGE], await _read_fields(request)
     before, after = given.get("before", ""), given.get("after", "")
     asked = given.get("why") == "wanted"
     found = drafts.complete_draft(before, after, page.trainables, page.results, asked=asked)
     if asked or found.unread == drafts.FOLDER:
-        page.begin(page.reading.run(page.trainables.look_around, page.folder))
+        page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
     if found.unread not in ("", drafts.FOLDER):
-        page.begin(page.reading.run(page.trainables.read, found.unread, given.get("file", "")))
-    return _json(found)
+        page.start_task(page.reading.run(page.trainables.read, found.unread, given.get("file", "")))
+    return _make_json_answer(found)
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Price a draft that may not have been saved: `plan` reads its text from standard input, and names its file."""
+    """Run `plan` for a draft that may not be saved: its text is standard input, and its file is only named."""
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
     file = given.get("file", "") or drafts.FILE
     job = page.jobs.start(["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
-    return _json(job.look())
+    return _make_json_answer(job.describe())
 
 
 async def _run_draft(request: web.Request) -> web.Response:
+    """Save a draft and run it as a new sweep."""
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
     arguments = ["run", given.get("file", ""), *more, "--detach"]
     if given.get("preview"):
-        return _json({"command": acts.show_command(arguments)})
+        return _make_json_answer({"command": acts.show_command(arguments)})
     drafts.save_draft(page.folder, given.get("file", ""), given.get("text", ""), replace=bool(given.get("replace")))
-    return _json(page.jobs.start(arguments).look())
+    return _make_json_answer(page.jobs.start(arguments).describe())
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------
 
 
 def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
-    """Answer until Ctrl-C; with ``beside``, until that process has ended and no page has been open for a while.
+    """Run the server until Ctrl-C, or until another process has ended.
 
-    With ``within``, the number of the parent process, until that one has ended, whatever is open.
+    With ``beside``, it ends when that process has ended and no page has been open for a while. With ``within``, the
+    number of the parent process, it ends as soon as that process has ended.
     """
     asyncio.run(_serve(page, listening, beside, within))
 
 
 async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:
+    """Do what `serve` does, in an event loop."""
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()
@@ -672,6 +719,7 @@ async def _serve(page: Page, listening: socket.socket, beside: int | None, withi
 
 
 def _is_alive(process: int) -> bool:
+    """Return whether a process is running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The sweeps of a results folder as a list; what has not changed is not read again."""
+"""Lists the sweeps of a results folder; sweeps that have not changed are not read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOKS = 8  # at most, at the log of a running sweep for each list; a look is abo
 
 @dataclass(frozen=True, kw_only=True)
 class ShelfRow:
-    """A sweep of the list, besides its entry in ``list --json``."""
+    """The fields of a sweep in the page's list that are not in ``list --json``."""
 
     total: int | None = None  # trials; null if it is not fixed
     question: str = ""  # the first comment line of its file
@@ -33,13 +33,15 @@ class ShelfRow:
 
 @dataclass(slots=True)
 class _Known:
+    """The row of a sweep as last made, and the state of its files at that time."""
+
     stamp: tuple[object, ...]
     row: dict[str, Any]
     again: float = 0.0  # earliest time of the next summary, by the monotonic clock
 
 
 class Shelf:
-    """The list of the sweeps in a folder."""
+    """The list of the sweeps in a results folder."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
@@ -47,15 +49,19 @@ class Shelf:
         self._running: dict[str, FollowedSweep] = {}  # for their time left
 
     def list_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each sweep, the latest first. Raises `StoreError` if the folder cannot be read."""
+        """Return a row for each sweep, running ones first, then by the time of the last change.
+
+        Raises `StoreError` if the folder cannot be read.
+        """
         found = folders(self.results)
-        rows = [self._row(folder) for folder in found]
+        rows = [self._get_row(folder) for folder in found]
         for name in self._known.keys() - {folder.name for folder in found}:
             del self._known[name]
         return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
 
-    def _row(self, folder: ResultsFolder) -> dict[str, Any]:
-        stamp = _stamp(folder)
+    def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
+        """Return the row of a sweep, made anew if the sweep has changed."""
+        stamp = _fingerprint_sweep(folder)
         known = self._known.get(folder.name)
         now = time.monotonic()
         if known is not None and (known.stamp == stamp or now < known.again):
@@ -70,21 +76,21 @@ class Shelf:
         return row
 
     def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
-        """Return the share that a running sweep has trained and the seconds left; nothing before its log is read."""
+        """Return the trained share of a running sweep and the seconds left; nothing until its log has been read."""
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
         followed = self._running[folder.name]
         for _ in range(LOOKS):
-            if not followed.look():
+            if not followed.read_on():
                 break
-        if followed.behind:
+        if followed.is_behind:
             return {}
         facts = followed.describe()
         return {"share": facts.share, "left_s": facts.left_s}
 
 
-def _stamp(folder: ResultsFolder) -> tuple[object, ...]:
-    """Return what changes when a sweep does."""
+def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
+    """Return a value that changes whenever a sweep changes."""
     try:
         log = folder.log.stat()
         return folder.is_running(), log.st_size, log.st_mtime_ns
@@ -93,6 +99,7 @@ def _stamp(folder: ResultsFolder) -> tuple[object, ...]:
 
 
 def _make_row(folder: ResultsFolder) -> dict[str, Any]:
+    """Return the row of a sweep; one with the state "damaged" if it cannot be read."""
     try:
         summary = summarize_sweep(folder)
     except SweepError as error:
@@ -103,15 +110,17 @@ def _make_row(folder: ResultsFolder) -> dict[str, Any]:
     row = as_plain(summary)
     if not isinstance(row, dict):
         raise TypeError(f"{row!r} is no object")
-    return row | {"version": 1} | _plain_fields(more)
+    return row | {"version": 1} | _convert_fields_to_json(more)
 
 
-def _plain_fields(row: ShelfRow) -> dict[str, Any]:
+def _convert_fields_to_json(row: ShelfRow) -> dict[str, Any]:
+    """Return the fields of a row as JSON types."""
     found = as_plain(row)
     return found if isinstance(found, dict) else {}
 
 
 def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
+    """Return the fields of a row that come from the sweep file and the log."""
     total = None
     try:
         spec = resuming.reopen(folder.path.parent, folder.name).spec
@@ -126,7 +135,7 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 
 
 def read_question(folder: ResultsFolder) -> str:
-    """Return the first comment line of a sweep's file; "" if it has none."""
+    """Return the first line of a sweep's file if it is a comment, otherwise ""."""
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:
             first = file.readline(QUESTION)

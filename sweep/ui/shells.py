@@ -1,4 +1,4 @@
-"""The pages as they are sent first: a frame of HTML, which the scripts fill. Everything in it is escaped."""
+"""The HTML frames of the pages, which the scripts fill with content. All values in them are escaped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS = {"js": "text/javascript", "css": "text/css"}
 
 @cache
 def read_file(name: str) -> bytes | None:
-    """Return a script or a style sheet of the pages; None if it is none of them."""
+    """Return the content of a script or style sheet of the pages; None for any other name."""
     known = {*STYLES, *(script for scripts in PAGES.values() for script in scripts)}
     if name not in known:
         return None
@@ -36,14 +36,15 @@ def read_file(name: str) -> bytes | None:
 
 
 @cache
-def _address_file(name: str) -> str:
-    """Return the address of a file below the page's root; it changes when the file does."""
+def _make_file_address(name: str) -> str:
+    """Return the address of a script or style sheet; it changes whenever the file does."""
     digest = hashlib.sha256(read_file(name) or b"").hexdigest()[:12]
     return f"-/files/{name}?v={digest}"
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _make_environment() -> jinja2.Environment:
+    """Return the environment of the page templates."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.ui", "page"),
         autoescape=True,
@@ -54,37 +55,40 @@ def _environment() -> jinja2.Environment:
 
 
 def draw_shell(page: str, title: str, *, root: str, **values: object) -> str:
-    """Return the frame of a page; ``values`` are attributes of its body that the scripts read.
+    """Return the HTML frame of a page; ``values`` become attributes of its body, which the scripts read.
 
-    ``root`` leads from the page to its server's first page, which a proxy may have below another path.
+    ``root`` is the relative address of the server's first page, which may be below another path behind a proxy.
     """
     return (
-        _environment()
+        _make_environment()
         .get_template(f"{page}.html.jinja")
         .render(
             title=title,
             root=root,
-            scripts=[_address_file(name) for name in PAGES[page]],
-            styles=[_address_file(name) for name in STYLES],
+            scripts=[_make_file_address(name) for name in PAGES[page]],
+            styles=[_make_file_address(name) for name in STYLES],
             values=values,
         )
     )
 
 
 def draw_cell(script: str, **values: object) -> str:
-    """Return the HTML of a notebook's output cell; ``script`` finds ``values`` in the attributes of its element."""
-    return _environment().get_template("cell.html.jinja").render(script=script, values=values)
+    """Return the HTML for the output of a notebook's cell.
+
+    Its ``script`` reads ``values`` from the attributes of its element.
+    """
+    return _make_environment().get_template("cell.html.jinja").render(script=script, values=values)
 
 
 def draw_message(
     title: str, text: str, *, root: str, forward: str = "", after_s: int = 0, is_let_in: bool = True
 ) -> str:
-    """Return a page that only says something; ``forward`` is the address that it leads to by itself after a while.
+    """Return a page that shows a message; after a while, the browser goes on to ``forward``, if that is given.
 
-    ``root`` is described in `draw_shell`. A browser that is not let in gets neither the styles nor a link, because it
-    could load neither.
+    ``root`` is described in `draw_shell`. A browser that is not let in gets neither styles nor a link, because it could
+    not load them.
     """
-    template = _environment().get_template("message.html.jinja")
+    template = _make_environment().get_template("message.html.jinja")
     names = STYLES if is_let_in else ()
-    styles = [_address_file(name) for name in names]
+    styles = [_make_file_address(name) for name in names]
     return template.render(title=title, text=text, root=root, forward=forward, after_s=after_s, styles=styles)

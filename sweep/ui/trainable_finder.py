@@ -1,4 +1,4 @@
-"""Finds the trainables that a sweep file may name, by the syntax of modules, which are not run."""
+"""Finds the trainables that a sweep file may name, from the syntax of modules, which are not executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrainableFinder:
         self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change, names
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
-        """Return the trainables of a folder and of this package as ``module:Name``, each with where it was found."""
+        """Return the trainables in a folder and in this package as ``module:Name``, each with a note on its place."""
         found = {}
         for module, path in _list_modules(folder):
             for name in self._list_names(path):
@@ -32,7 +32,7 @@ class TrainableFinder:
         return found
 
     def _list_names(self, path: Path) -> tuple[str, ...]:
-        """Return the names of the trainables of a module; none if it cannot be read."""
+        """Return the names of the trainables in a module; none if it cannot be read."""
         try:
             facts = path.stat()
             known = self._known.get(path)
@@ -48,7 +48,7 @@ class TrainableFinder:
 
 
 def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the modules of a folder and of the packages in it, by name."""
+    """Yield the name and the path of each module in a folder and in the packages directly in it."""
     paths = [*sorted(folder.glob("*.py")), *sorted(folder.glob("*/*.py"))]
     for path in paths[:MOST_FILES]:
         parts = path.relative_to(folder).with_suffix("").parts
@@ -58,6 +58,7 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _list_our_modules() -> Iterator[tuple[str, Path]]:
+    """Yield the name and the path of each module of sweep's own trainables."""
     spec = importlib.util.find_spec(OURS)
     for place in (spec.submodule_search_locations if spec is not None else None) or ():
         for path in sorted(Path(place).glob("*.py")):
@@ -66,9 +67,10 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
 
 
 def find_trainables(text: str) -> Iterator[str]:
-    """Yield the names of a module's trainables: classes that derive from one, and functions ``train(hp, report)``.
+    """Yield the names of the trainables in the text of a module.
 
-    Raises `SyntaxError` if the text is no Python.
+    They are classes derived from a `KerasTrainable`, and functions ``train(hp, report)``. Raises `SyntaxError` if the
+    text is not Python.
     """
     classes = {BASE}
     for node in ast.parse(text).body:
@@ -85,7 +87,7 @@ def find_trainables(text: str) -> Iterator[str]:
 
 
 def _is_trainable_class(node: ast.ClassDef, classes: set[str]) -> bool:
-    """Return whether a class derives from one of some classes, or has the methods of a `KerasTrainable`."""
+    """Return whether a class is derived from one of ``classes``, or has a base and a `KerasTrainable`'s methods."""
     bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
     methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
     return bool(bases & classes) or (bool(bases) and methods.issuperset(METHODS))

@@ -1,4 +1,4 @@
-"""All that is known of one trial, and of a second one beside it, from the tables of its sweep."""
+"""Collects all facts about one trial, or about two to be compared, from the tables of a sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = (
 
 @dataclass(frozen=True, kw_only=True)
 class TimePart:
-    """A part of the time of a trial."""
+    """A part of a trial's duration, such as building the model."""
 
     name: str
     seconds: float
@@ -36,7 +36,7 @@ class TimePart:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialFacts:
-    """One trial, as the table of trials has it."""
+    """All facts about one trial."""
 
     trial: int
     status: str
@@ -60,7 +60,7 @@ class TrialFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialDocument:
-    """A trial, and others beside it."""
+    """The facts about one or more trials of a sweep."""
 
     version: Literal[1] = 1
     sweep: str
@@ -71,9 +71,9 @@ class TrialDocument:
 def read_trials(
     folder: ResultsFolder, numbers: tuple[int, ...], events: Mapping[int, tuple[EventFacts, ...]]
 ) -> tuple[TrialDocument, dict[str, object]]:
-    """Return these trials of a sweep, and the document from which the report's scripts draw their curves.
+    """Return the facts about these trials, and the document from which the report's scripts draw their curves.
 
-    ``events`` are those of the trials, as far as they have been read. Raises `UnknownNameError` if there is no such
+    ``events`` has the events of the trials that have been read so far. Raises `UnknownNameError` if there is no such
     trial, and `StoreError` if the sweep is damaged.
     """
     from sweep.render.report.page_data import trials_document
@@ -96,12 +96,13 @@ def read_trials(
 
 
 def _read_curves(tables: Tables, sweep: Sweep) -> Curves:
+    """Return the curves of the trials in ``sweep``."""
     objectives = [name for name, _ in sweep.objectives]
     return curves_of(tables.metrics, [trial.trial for trial in sweep.trials], objectives, POINTS)
 
 
 def _read_row(tables: Tables, row: int) -> dict[str, Value]:
-    """Return the columns of a trial that have a value."""
+    """Return the columns of a trial that are not empty."""
     from sweep.store import reading
 
     one = tables.trials.slice(row, 1)
@@ -112,6 +113,7 @@ def _read_row(tables: Tables, row: int) -> dict[str, Value]:
 def _describe_trial(
     folder: ResultsFolder, trial: Trial, row: Mapping[str, Value], events: tuple[EventFacts, ...]
 ) -> TrialFacts:
+    """Return the facts about one trial."""
     words = ["--trial", str(trial.trial)]
     return TrialFacts(
         trial=trial.trial,
@@ -127,7 +129,7 @@ def _describe_trial(
         epochs=trial.epochs,
         times=_list_times(row),
         duration_s=trial.duration_s,
-        facts={name: _plain(value) for name, value in row.items() if _is_fact(name)},
+        facts={name: _convert_to_json(value) for name, value in row.items() if _is_fact(name)},
         checkpoint=None if trial.checkpoint is None else str(folder.path / trial.checkpoint),
         retrain=show_command(["retrain", folder.called, *words]),
         export=show_command(["best", folder.called, *words, "--export", "DIR"]),
@@ -136,17 +138,18 @@ def _describe_trial(
 
 
 def _is_fact(name: str) -> bool:
+    """Return whether a column is listed among a trial's other facts."""
     prefixes = ("param.", "metric.", "best.", "test.", "overhead.")
     return name not in ELSEWHERE and not name.startswith(prefixes)
 
 
-def _plain(value: Value) -> Value:
-    """Return a value as JSON has it, times and the like as text."""
+def _convert_to_json(value: Value) -> Value:
+    """Return a value that JSON has; times and other types are converted to text."""
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
 
 
 def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
-    """Return the parts of a trial's time, training first and then the longest."""
+    """Return the parts of a trial's duration: training first, then the others by length."""
     parts = []
     measured = 0.0
     for name, value in row.items():

@@ -1,6 +1,6 @@
-"""Keeps what browsers look at up to date, and wakes those who wait for news. Without a browser, nothing is read.
+"""Keeps what browsers show up to date, and wakes the requests that wait for a change.
 
-All reading is done by threads, so that the server answers meanwhile.
+Nothing is read without a browser. Threads do all reading, so that the server can answer meanwhile.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SMALL_BYTES = 4_000_000  # a log up to this size is read before the first report
 Made = TypeVar("Made")
 
 
-def as_line(value: object) -> str:
-    """Return a record as JSON in one line; NaN and infinities become texts, as in all documents."""
+def encode_line(value: object) -> str:
+    """Return a record as one line of JSON; NaN and infinities become texts, as in all documents."""
     return json.dumps(convert_to_json_types(as_plain(value)), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class LiveReport:
-    """A report on a running sweep as JSON, and the number of the log's lines that it was made from."""
+    """A report on a sweep as JSON, and the number of lines of the log that it covers."""
 
     line: int
     content: bytes
@@ -54,23 +54,23 @@ class LiveReport:
 
     @property
     def key(self) -> tuple[int, bool]:
-        """What a report on a sweep depends on: a report with an equal key would be the same."""
+        """The state of the sweep that the report shows; reports with the same key are the same."""
         return self.line, self.running
 
 
 class News:
-    """Wakes all who wait for a change."""
+    """Lets several tasks wait for the next change."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def tell(self) -> None:
-        """Wake those who wait now."""
+    def wake_all(self) -> None:
+        """Wake all tasks that are waiting."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> bool:
-        """Return whether there was a change before the time was over."""
+        """Wait for the next change; return False if none came within ``timeout_s`` seconds."""
         try:
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         except TimeoutError:
@@ -79,37 +79,40 @@ class News:
 
 
 class Reading:
-    """The threads that read. One of them first imports the libraries, so that two never import the same at once."""
+    """The threads that read sweeps.
+
+    One of them first imports the libraries, so that two threads never import the same one at once.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="sweep ui")
         self._ready: asyncio.Future[None] | None = None
 
     async def prepare(self) -> None:
-        """Import the libraries; whoever reads waits for it."""
+        """Import the libraries in a thread, at the first call; wait until that is done."""
         if self._ready is None:
             self._ready = asyncio.get_running_loop().run_in_executor(self._threads, import_libraries)
         await asyncio.shield(self._ready)
 
     async def run(self, work: Callable[..., Made], *arguments: Any) -> Made:
-        """Return the result of a function that a thread calls."""
+        """Call a function in a thread and return its result."""
         await self.prepare()
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*arguments))
 
     def close(self) -> None:
-        """End without waiting for what is being read."""
+        """End the threads without waiting for their work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def import_libraries() -> None:
-    """Import what reading needs: it takes seconds, and frames of pages are sent meanwhile."""
+    """Import the packages that reading needs, which takes seconds."""
     import sweep.render.report
     import sweep.searchers.optuna_study
     import sweep.store.reading  # noqa: F401  # imported for what comes later
 
 
 class KeptUpToDate(ABC):
-    """Something that is read again and again while at least one browser shows it."""
+    """Base class of what is read again and again while at least one browser shows it."""
 
     def __init__(self, name: str) -> None:
         self.news = News()
@@ -121,10 +124,10 @@ class KeptUpToDate(ABC):
 
     @asynccontextmanager
     async def keep_up_to_date(self) -> AsyncIterator[None]:
-        """Count a browser, and read what is new as long as there is one."""
+        """Count one more browser inside the block, and read repeatedly while there is one."""
         self.browsers += 1
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._look_repeatedly())
+            self._task = asyncio.create_task(self._read_repeatedly())
         try:
             yield
         finally:
@@ -133,37 +136,39 @@ class KeptUpToDate(ABC):
 
     @property
     def is_forgotten(self) -> bool:
-        """True if no browser has shown it for a while."""
+        """Whether no browser has shown it for a while, so that it can be dropped."""
         return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
 
-    async def _look_repeatedly(self) -> None:
+    async def _read_repeatedly(self) -> None:
+        """Read and pause until no browser is left; an error is shown to the browsers."""
         while self.browsers:
             pause_s = IDLE_LOOK_S
             try:
-                pause_s = await self._look()
+                pause_s = await self._read_once()
             except SweepError as error:
-                self._fail(str(error))
+                self._show_problem(str(error))
             except Exception as error:  # the page says it, and the next look may succeed
                 logging.getLogger(__name__).exception("%s could not be read", self._name)
-                self._fail(in_short(error))
+                self._show_problem(in_short(error))
             await asyncio.sleep(pause_s)
 
     @abstractmethod
-    async def _look(self) -> float:
-        """Read once; return the seconds until the next look."""
+    async def _read_once(self) -> float:
+        """Read once; return the seconds to pause before the next time."""
 
-    def _fail(self, problem: str) -> None:
+    def _show_problem(self, problem: str) -> None:
+        """Show the browsers why reading has failed."""
         if problem != self.problem:
             self.problem = problem
-            self._tell()
+            self._wake_browsers()
 
-    def _tell(self) -> None:
-        """Tell the browsers that there is something new."""
-        self.news.tell()
+    def _wake_browsers(self) -> None:
+        """Wake the requests that wait for a change."""
+        self.news.wake_all()
 
 
 class Watch(KeptUpToDate):
-    """A sweep that at least one browser shows."""
+    """The state and the report of a sweep that at least one browser shows."""
 
     def __init__(self, folder: ResultsFolder, reading: Reading) -> None:
         super().__init__(folder.name)
@@ -178,46 +183,47 @@ class Watch(KeptUpToDate):
         self._report_due = 0.0
         self._told = 0.0
 
-    async def _look(self) -> float:
-        """Read on once; return the seconds until the next look."""
+    async def _read_once(self) -> float:
+        """Read the next part of the log and update the state; return the seconds to pause."""
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
         sweep = self.sweep
-        changed = await self._reading.run(sweep.look)
+        changed = await self._reading.run(sweep.read_on)
         now = time.monotonic()
         is_due = sweep.running and now - self._told > TICK_S
         if changed or not self.facts or is_due or self.problem:
             self._told = now
-            self.facts = as_line(await self._reading.run(sweep.describe))
+            self.facts = encode_line(await self._reading.run(sweep.describe))
             self.facts_version += 1
             self.problem = ""
-            self._tell()
+            self._wake_browsers()
         self._renew_report()
-        if sweep.behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
+        if sweep.is_behind and (self.report is not None or sweep.lines.end < SMALL_BYTES):
             return 0.01
-        if sweep.behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
+        if sweep.is_behind and self.report is None and self._is_reporting:  # of a large log, the report comes first
             return IDLE_LOOK_S
-        if sweep.behind or sweep.running:
+        if sweep.is_behind or sweep.running:
             return LOOK_S
         return IDLE_LOOK_S if self.folder.store is None else AFAR_LOOK_S
 
     @property
     def _is_reporting(self) -> bool:
-        """True while a report is being made."""
+        """Whether a report is being made."""
         return self._report_task is not None and not self._report_task.done()
 
     def _renew_report(self) -> None:
-        """Start to make a new report if the log has grown since the last one and enough time has passed."""
+        """Start to make a new report if the last one is outdated and the least pause has passed."""
         sweep = self.sweep
         if sweep is None or self._is_reporting:
             return
-        if sweep.behind and sweep.lines.end < SMALL_BYTES:
+        if sweep.is_behind and sweep.lines.end < SMALL_BYTES:
             return
         is_outdated = self.report is None or self.report.key != (sweep.lines.lines, sweep.running)
         if is_outdated and time.monotonic() >= self._report_due:
             self._report_task = asyncio.create_task(self._make_report())
 
     async def _make_report(self) -> None:
+        """Make a report in a thread and wake the requests that wait for it."""
         cost_s = 0.0
         try:
             self.report = await self._reading.run(make_report, self.folder, self.sweep)
@@ -229,11 +235,11 @@ class Watch(KeptUpToDate):
             logging.getLogger(__name__).exception("the report on %s could not be made", self.folder.name)
             self.report_problem = in_short(error)
         self._report_due = time.monotonic() + max(REST * cost_s, SETTLE_S)
-        self._tell()
+        self._wake_browsers()
 
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
-    """Return the report on a sweep as it is now. Raises `StoreError`."""
+    """Return a report on the present state of a sweep. Raises `StoreError`."""
     from sweep.render import report  # the first time, it takes seconds
 
     began = time.thread_time()
@@ -246,21 +252,21 @@ def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveRepor
 
 
 def make_comparison(folders: Sequence[ResultsFolder]) -> bytes:
-    """Return the report on several sweeps as JSON. Raises `InputError` if their objectives differ, and `StoreError`."""
+    """Return a report on several sweeps as JSON. Raises `InputError` if their objectives differ, and `StoreError`."""
     from sweep.render import report
 
     return encode_report(0, report.sections(folders))
 
 
 def encode_report(line: int, found: Any) -> bytes:
-    """Return a report as JSON."""
+    """Return a report as JSON; ``line`` is the number of lines of the log that it covers."""
     from sweep.render.report.page_data import as_json
 
     return as_json({"line": line, "html": found.html, "data": found.data}).encode("ascii")
 
 
 class ShelfWatch(KeptUpToDate):
-    """The list of sweeps, while at least one browser shows it."""
+    """The list of sweeps, kept up to date while at least one browser shows it."""
 
     def __init__(self, results: Path, reading: Reading) -> None:
         super().__init__("the results folder")
@@ -269,28 +275,29 @@ class ShelfWatch(KeptUpToDate):
         self._shelf = Shelf(results)
         self._reading = reading
 
-    async def _look(self) -> float:
+    async def _read_once(self) -> float:
+        """Read the list; return the seconds to pause."""
         began = time.monotonic()
-        content = as_line(await self._reading.run(self._shelf.list_rows))
+        content = encode_line(await self._reading.run(self._shelf.list_rows))
         if content != self.content or self.problem:
             self.content, self.problem = content, ""
-            self._tell()
+            self._wake_browsers()
         return max(IDLE_LOOK_S, REST * (time.monotonic() - began))
 
-    def _tell(self) -> None:
+    def _wake_browsers(self) -> None:
         self.version += 1
-        super()._tell()
+        super()._wake_browsers()
 
 
 class Watches:
-    """The sweeps that browsers look at, by name."""
+    """The sweeps that browsers show, by name."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch on a sweep; those that no browser has shown for a while are forgotten."""
+        """Return the watch of a sweep, creating it if necessary; drop those that no browser shows any more."""
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
             del self._watches[name]
         if folder.name not in self._watches:
@@ -299,5 +306,5 @@ class Watches:
 
     @property
     def browsers(self) -> int:
-        """The number of pages that show a sweep now."""
+        """Number of pages that show a sweep at present."""
         return sum(watch.browsers for watch in self._watches.values())

@@ -50,7 +50,7 @@ def test_gitignore_environments_and_results_are_left_out(tmp_path: Path) -> None
             "old/notes.txt": "",
         },
     )
-    package = CodePackage.of(root)
+    package = CodePackage.collect(root)
     assert names(package) == [
         *(".gitignore", "model.py", "old/notes.txt", "package/.gitignore", "package/__init__.py", "package/a.tmp"),
         *("package/data/small.csv", "sweep.yaml"),
@@ -63,11 +63,11 @@ def test_gitignore_environments_and_results_are_left_out(tmp_path: Path) -> None
 
 def test_what_is_named_goes_along_anyhow(tmp_path: Path) -> None:
     root = project(tmp_path, {".gitignore": "data/\n", "data/a/b.csv": "", "data/c.csv": "", "m.py": ""})
-    assert names(CodePackage.of(root, ["data/a"])) == [".gitignore", "data/a/b.csv", "m.py"]
-    assert names(CodePackage.of(root, ["data/c.csv"])) == [".gitignore", "data/c.csv", "m.py"]
+    assert names(CodePackage.collect(root, ["data/a"])) == [".gitignore", "data/a/b.csv", "m.py"]
+    assert names(CodePackage.collect(root, ["data/c.csv"])) == [".gitignore", "data/c.csv", "m.py"]
     for wrong in ("nothing", "../elsewhere", "/etc/passwd"):
         with pytest.raises(InputError, match=f"--include {wrong}: is not below"):
-            CodePackage.of(root, [wrong])
+            CodePackage.collect(root, [wrong])
 
 
 def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_same_files_are_the_same_archive(tmp_path: Path) -> None:
     for root in (one, other):
         project(root, {"b.py": "2", "a.py": "1", "run.sh": "#!/bin/sh\n"})
         (root / "run.sh").chmod(0o755)
-        CodePackage.of(root).write(tmp_path / f"{root.name}.zip")
+        CodePackage.collect(root).write(tmp_path / f"{root.name}.zip")
     assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "other.zip").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.zip") as archive:
         assert archive.namelist() == ["a.py", "b.py", "run.sh"]
@@ -90,7 +90,7 @@ def test_links_lead_out_of_no_project(tmp_path: Path) -> None:
     (root / "file").symlink_to(tmp_path / "elsewhere" / "secret")
     (root / "folder").mkdir()
     (root / "folder" / "round").symlink_to(root)
-    package = CodePackage.of(root)
+    package = CodePackage.collect(root)
     assert names(package) == ["m.py"]
     assert package.left_out == ("file", "folder/round/", "out/")
 
@@ -98,12 +98,12 @@ def test_links_lead_out_of_no_project(tmp_path: Path) -> None:
 def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project(tmp_path, {".git/HEAD": "", ".gitignore": "private.txt\n/exp/only.txt\n"})
     files = {"private.txt": "", "only.txt": "", ".env": "", ".env.local": "", ".aws/credentials": "", "m.py": ""}
-    package = CodePackage.of(project(tmp_path / "exp", files))
+    package = CodePackage.collect(project(tmp_path / "exp", files))
     assert names(package) == ["m.py"]
     assert package.left_out == (".aws/", ".env", ".env.local", "only.txt", "private.txt")
     monkeypatch.setenv("HOME", str(tmp_path / "exp"))
     with pytest.raises(InputError, match="is not a project folder: everything in it would be sent"):
-        CodePackage.of(tmp_path / "exp")
+        CodePackage.collect(tmp_path / "exp")
 
 
 def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,4 +114,4 @@ def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(
         InputError, match=r"has 6 MiB of files, a cluster accepts at most 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin"
     ):
-        CodePackage.of(root)
+        CodePackage.collect(root)

@@ -148,7 +148,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_depends_on_a_choice_is_found_with_what_it_depends_on(folder: Path) -> None:
-    assert rows(hypermodel.files("hyper_models:build", "my_sweep", folder)) == [
+    assert rows(hypermodel.make_files("hyper_models:build", "my_sweep", folder)) == [
         "layers: {min: 1, max: 3}",
         "units_0: {values: [8, 16, 24, 32]}",
         "d_0: {min: 0.0, max: 0.5, when: {layers: [1, 2]}}",
@@ -165,7 +165,7 @@ def test_what_depends_on_a_choice_is_found_with_what_it_depends_on(folder: Path)
 
 
 def test_the_files_are_a_sweep(folder: Path) -> None:
-    contents = hypermodel.files("hyper_models:Model", "my_sweep", folder).files
+    contents = hypermodel.make_files("hyper_models:Model", "my_sweep", folder).files
     for name, text in contents.items():
         (folder / name).write_text(text)
     found: Any = spec.load_spec(folder / "my_sweep.yaml", [])
@@ -193,7 +193,7 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
 )
 def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        hypermodel.files(target, "my_sweep", folder)
+        hypermodel.make_files(target, "my_sweep", folder)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str
     ],
 )
 def test_what_keras_tuner_knows_is_known(folder: Path, name: str, expected: list[str], note: str) -> None:
-    written = hypermodel.files(f"hyper_models:{name}", "my_sweep", folder)
+    written = hypermodel.make_files(f"hyper_models:{name}", "my_sweep", folder)
     for row in expected:
         assert row in "\n".join(rows(written))
     assert (note in "\n".join(written.notes)) if note else written.notes == ()
 
 
 def test_all_of_a_long_range_is_explored_where_its_ends_differ(folder: Path) -> None:
-    written = hypermodel.files("hyper_models:deep", "my_sweep", folder)
+    written = hypermodel.make_files("hyper_models:deep", "my_sweep", folder)
     found = rows(written)
     assert len(found) == 21
     assert found[-1].endswith("when: {layers: 20}}")

@@ -17,7 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from sweep.cli import kubernetes
-from sweep.cli.kubernetes import SPOT, Pods, manifests
+from sweep.cli.kubernetes import SPOT, Pods, make_manifests
 from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError
 from sweep.spec import Spec, parse_spec, yaml_reader
@@ -50,7 +50,7 @@ def package(tmp_path: Path) -> CodePackage:
     (tmp_path / "folder").mkdir()
     (tmp_path / "train.py").write_text("import folder.helper\n")
     (tmp_path / "folder" / "helper.py").write_bytes(b"x = 1\n")
-    return CodePackage.of(tmp_path)
+    return CodePackage.collect(tmp_path)
 
 
 ALL = Pods(
@@ -70,7 +70,7 @@ ALL = Pods(
 @pytest.mark.parametrize("pods", [PODS, ALL, *(Pods(image="i", ray_version="2.60.0", spot=name) for name in SPOT)])
 @pytest.mark.parametrize("gpus", ["0", "1", "0.5", "4", "auto"])
 def test_kuberay_takes_it(schema: Any, package: CodePackage, pods: Pods, gpus: str) -> None:
-    found = manifests(spec(gpus=gpus), COMMAND, None if pods.workdir else package, pods)
+    found = make_manifests(spec(gpus=gpus), COMMAND, None if pods.workdir else package, pods)
     text = yaml_reader.format_documents(found)
     read = list(YAML(typ="safe").load_all(text))
     assert read == found
@@ -79,7 +79,7 @@ def test_kuberay_takes_it(schema: Any, package: CodePackage, pods: Pods, gpus: s
 
 
 def test_the_code_is_where_the_entrypoint_looks(package: CodePackage) -> None:
-    code, job = manifests(spec(), COMMAND, package, PODS)
+    code, job = make_manifests(spec(), COMMAND, package, PODS)
     cluster = job["spec"]["rayClusterSpec"]
     assert job["spec"]["entrypoint"] == (
         "bash -c 'cd /sweep/code && python -m sweep run sweep.yaml --or-resume "
@@ -102,10 +102,10 @@ def test_the_code_is_where_the_entrypoint_looks(package: CodePackage) -> None:
 
 
 def test_other_code_is_another_map(package: CodePackage) -> None:
-    before = manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"]
-    assert manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"] == before
+    before = make_manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"]
+    assert make_manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"] == before
     (package.root / "train.py").write_text("other\n")
-    assert manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"] != before
+    assert make_manifests(spec(), COMMAND, package, PODS)[0]["metadata"]["name"] != before
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_other_code_is_another_map(package: CodePackage) -> None:
     ],
 )
 def test_a_pod_has_room_for_the_trials_of_its_gpu(cpus: str, gpus: str, asked: dict[str, str]) -> None:
-    (job,) = manifests(spec(cpus=cpus, gpus=gpus), COMMAND, None, dataclasses.replace(ALL, memory="16Gi"))
+    (job,) = make_manifests(spec(cpus=cpus, gpus=gpus), COMMAND, None, dataclasses.replace(ALL, memory="16Gi"))
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     container = group["template"]["spec"]["containers"][0]
     assert container["resources"] == {"requests": asked, "limits": asked}
@@ -132,18 +132,18 @@ def test_a_pod_has_room_for_the_trials_of_its_gpu(cpus: str, gpus: str, asked: d
     [("first", "first"), ("lr_wd_aug", "lr-wd-aug-"), ("A" * 90, "a" * 31 + "-"), ("Mün", "m-n-")],
 )
 def test_names_are_those_of_kubernetes(name: str, known: str) -> None:
-    (job,) = manifests(spec(name=name), COMMAND, None, ALL)
+    (job,) = make_manifests(spec(name=name), COMMAND, None, ALL)
     found = job["metadata"]["name"]
     assert found.startswith(known)
     assert len(found) <= 47  # KubeRay adds to it
     assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
-    assert found != manifests(spec(name=f"{name}x"), COMMAND, None, ALL)[0]["metadata"]["name"]
+    assert found != make_manifests(spec(name=f"{name}x"), COMMAND, None, ALL)[0]["metadata"]["name"]
 
 
 def test_too_much_code_is_for_the_image(package: CodePackage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes, "MOST_BYTES", 10)
     with pytest.raises(InputError, match="put the code into the image and say where: --workdir /app"):
-        manifests(spec(), COMMAND, package, PODS)
+        make_manifests(spec(), COMMAND, package, PODS)
 
 
 def a_misspelt_key(job: Any) -> None:
@@ -194,7 +194,7 @@ WRONG = (
 
 @pytest.mark.parametrize("change", WRONG, ids=lambda change: change.__name__)
 def test_what_is_wrong_is_refused(schema: Any, change: Callable[[Any], object]) -> None:
-    (job,) = copy.deepcopy(manifests(spec(gpus="1"), COMMAND, None, ALL))
+    (job,) = copy.deepcopy(make_manifests(spec(gpus="1"), COMMAND, None, ALL))
     assert list(schema.iter_errors(job)) == []
     change(job)
     assert list(schema.iter_errors(job))

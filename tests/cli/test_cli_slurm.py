@@ -9,7 +9,7 @@ from signal import Signals
 
 import pytest
 
-from sweep.cli.slurm import SlurmJob, script, seconds
+from sweep.cli.slurm import SlurmJob, format_script, parse_time_limit
 from sweep.errors import InputError
 
 BATCH = SlurmJob(
@@ -34,19 +34,21 @@ BATCH = SlurmJob(
     ],
 )
 def test_time_limits(text: str, expected: int) -> None:
-    assert seconds(text) == expected
+    assert parse_time_limit(text) == expected
 
 
 @pytest.mark.parametrize("text", ["8", "8h", "8:30", "", "8:0:0", "a-1:00", "-1:00:00"])
 def test_what_is_no_time_limit(text: str) -> None:
     with pytest.raises(InputError, match="is no time limit; write it as in 8:00:00"):
-        seconds(text)
+        parse_time_limit(text)
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_script_is_one_that_bash_reads_with_all_names_quoted(nodes: int) -> None:
     options = ["--qos=long"]
-    text = script(replace(BATCH, nodes=nodes, gpus=4, partition="gpu", options=options, setup=["module load cuda"]))
+    text = format_script(
+        replace(BATCH, nodes=nodes, gpus=4, partition="gpu", options=options, setup=["module load cuda"])
+    )
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     asked = [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
     assert asked == [
@@ -71,12 +73,12 @@ def test_a_script_is_one_that_bash_reads_with_all_names_quoted(nodes: int) -> No
 
 def test_a_folder_that_no_script_can_name_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be named in a batch script"):
-        script(replace(BATCH, output='/data/"mine"'))
+        format_script(replace(BATCH, output='/data/"mine"'))
 
 
 def test_a_time_limit_in_which_nothing_could_be_trained_is_refused() -> None:
     with pytest.raises(InputError, match="leaves no time to train: saving starts 300 s before the limit"):
-        script(replace(BATCH, time="0:06:00"))
+        format_script(replace(BATCH, time="0:06:00"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_how_a_job_ends(tmp_path: Path, signal: str | None, ends: int, stops: bo
     }.items():
         (commands / name).write_text(f"#!/bin/bash\n{lines}\n")
         (commands / name).chmod(0o755)
-    text = script(replace(BATCH, python=str(commands / "python"), folder=tmp_path))
+    text = format_script(replace(BATCH, python=str(commands / "python"), folder=tmp_path))
     setting = {"PATH": f"{commands}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     (tmp_path / "job.sh").write_text(text)
     with subprocess.Popen(["bash", "job.sh"], stdout=subprocess.PIPE, text=True, env=setting, cwd=tmp_path) as job:

@@ -166,13 +166,13 @@ def test_a_finished_sweep_that_is_changed_says_what_is_to_come(project: Path) ->
     assert "to come  1 trial, since it was changed" in lines
     assert lines[-1] == "go on    python -m sweep resume first"
     facts = FollowedSweep(folder)
-    while facts.look():
+    while facts.read_on():
         pass
     told = f"To come: 1 trial, since it was changed. Go on with: {folder.to_resume}"
     assert facts.describe().unknown == told
     assert call("resume", "first", "--inline", "-q")[0] == 0
     assert "to come" not in call("status", "first")[1]
-    while facts.look():
+    while facts.read_on():
         pass
     assert facts.describe().unknown == ""
 
@@ -194,6 +194,6 @@ def test_a_sweep_that_is_stopped_at_once_says_so_and_goes_on(project: Path) -> N
     assert run.wait(PATIENCE_S) == 130
     assert call("status", "first")[1].startswith("first  stopped at once on request\n")
     facts = FollowedSweep(ResultsFolder(project / "results" / "first"))
-    while facts.look():
+    while facts.read_on():
         pass
     assert (facts.describe().state, facts.describe().reason) == ("ended", "stopped at once on request")

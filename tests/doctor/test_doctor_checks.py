@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transcripts import RECORDED, Transcript, findings
 
-from sweep.cli.doctor import Round, examine
+from sweep.cli.doctor import CheckInputs, examine
 from sweep.doctor.findings import Severity
 
 TROUBLES = {
@@ -74,7 +74,7 @@ def test_without_a_driver_the_cpu_is_tried(tmp_path: Path) -> None:
             return answer if command[0] != "nvidia-smi" else type(answer)(127, "")
 
     bare = Bare("gtx980_old")
-    found = list(examine(Round(bare, {}, tmp_path, 1.0)))
+    found = list(examine(CheckInputs(bare, {}, tmp_path, 1.0)))
     assert {f.level for f in found} <= {Severity.OK, Severity.NOTE}
     assert any(f.found == "CPU only: there is no NVIDIA GPU here" for f in found)
     assert bare.asked[-1] == "python -m trainables.doctor.device_probe train 2 --simulated"
@@ -95,14 +95,14 @@ def test_without_tensorflow_the_round_ends_there(tmp_path: Path) -> None:
             answer = super().__call__(command, timeout_s)
             return type(answer)(1, "", "ImportError: no libcudart") if "describe" in command else answer
 
-    found = list(examine(Round(Broken("t4_single"), {}, tmp_path, 1.0)))
+    found = list(examine(CheckInputs(Broken("t4_single"), {}, tmp_path, 1.0)))
     assert (found[-1].check, found[-1].level) == ("tensorflow", Severity.ERROR)
     assert "ImportError: no libcudart" in found[-1].found
 
 
 def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     machine = Transcript("t4_single")
-    found = list(examine(Round(machine, {}, tmp_path, 1.0, "there:6379")))
+    found = list(examine(CheckInputs(machine, {}, tmp_path, 1.0, "there:6379")))
     (ray,) = [f for f in found if f.check == "ray"]
     assert ray.level is Severity.ERROR
     assert "there:6379" in ray.found

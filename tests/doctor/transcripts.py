@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweep.cli.doctor import Round, examine
+from sweep.cli.doctor import CheckInputs, examine
 from sweep.doctor.findings import Finding
 from sweep.doctor.programs import MISSING, CommandResult
 
@@ -46,5 +46,5 @@ def _ran(lines: Sequence[str]) -> CommandResult:
 
 def findings(name: str, folder: Path, environ: Mapping[str, str] | None = None) -> list[Finding]:
     """The doctor's findings about a recorded machine."""
-    given = Round(Transcript(name), environ or {}, folder, 1.0)
+    given = CheckInputs(Transcript(name), environ or {}, folder, 1.0)
     return list(examine(given))

@@ -63,7 +63,7 @@ def test_functions_are_told_from_classes() -> None:
 
 def test_trainables_of_keras_have_what_ranks_need(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("from trainables.digits_cnn import DigitsCNN\nclass Mine(DigitsCNN): ...\n")
-    assert inspect("mine:Mine", [tmp_path]).lacks(*NAMES) == ()
+    assert inspect("mine:Mine", [tmp_path]).list_lacking_methods(*NAMES) == ()
 
 
 CLASS = """
@@ -82,7 +82,7 @@ class T(Base):
 def required(folder: Path, body: str, hp: str = "hp") -> set[str]:
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     (folder / "m.py").write_text(CLASS.format(body=lines, hp=hp))
-    return {place.name for place in inspect("m:T", [folder]).reads_surely()} - {"folder"}
+    return {place.name for place in inspect("m:T", [folder]).list_certain_reads()} - {"folder"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,10 @@ def test_reads_without_a_default_that_no_branch_can_leave_out(tmp_path: Path, bo
 def test_their_places_and_those_of_inherited_methods(tmp_path: Path) -> None:
     assert required(tmp_path, "return params.units", hp="params") == {"units"}
     source = inspect("m:T", [tmp_path])
-    assert [source.where(place) for place in source.reads_surely()] == [f"{tmp_path}/m.py:6", f"{tmp_path}/m.py:10"]
+    assert [source.where(place) for place in source.list_certain_reads()] == [
+        f"{tmp_path}/m.py:6",
+        f"{tmp_path}/m.py:10",
+    ]
 
 
 def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_like(tmp_path: Path) -> None:
@@ -120,9 +123,11 @@ def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_l
         "@wrapped\ndef other(params, report): report(x=params['a'])\n"
         "class Torch:\n    def model(self, hp): return hp.a\n"
     )
-    found = [[place.name for place in inspect(f"m:{name}", [tmp_path]).reads_surely()] for name in ("train", "other")]
+    found = [
+        [place.name for place in inspect(f"m:{name}", [tmp_path]).list_certain_reads()] for name in ("train", "other")
+    ]
     assert found == [["a"], []]
-    assert inspect("m:Torch", [tmp_path]).reads_surely() == ()
+    assert inspect("m:Torch", [tmp_path]).list_certain_reads() == ()
 
 
 def test_imports_of_what_is_not_there(tmp_path: Path) -> None:
@@ -133,10 +138,10 @@ def test_imports_of_what_is_not_there(tmp_path: Path) -> None:
     )
     (tmp_path / "helper.py").write_text("import json\nfrom gone_too import this\n")
     source = inspect("m:train", [tmp_path])
-    found = {source.where(place): place.name for place in source.not_found()}
+    found = {source.where(place): place.name for place in source.list_missing_imports()}
     assert found == {f"{tmp_path}/m.py:1": "nowhere_at_all.deep", f"{tmp_path}/helper.py:2": "gone_too"}
     (tmp_path / "m.py").write_text("import sys\nsys.path.append('lib')\nimport nowhere_at_all\ndef train(hp): ...\n")
-    assert inspect("m:train", [tmp_path]).not_found() == ()
+    assert inspect("m:train", [tmp_path]).list_missing_imports() == ()
 
 
 def test_a_relative_import_of_a_package_is_not_a_module_beside_it() -> None:

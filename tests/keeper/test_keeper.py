@@ -181,7 +181,7 @@ def test_a_signal_that_comes_too_late_does_not_cost_the_exit_code() -> None:
     ours, its = socket.socketpair()
     is_over = threading.Event()
     is_over.set()
-    passing = threading.Thread(target=keeper_process.pass_signals, args=(its, is_over))
+    passing = threading.Thread(target=keeper_process.forward_signals, args=(its, is_over))
     passing.start()
     with ours:
         ours.sendall(bytes([signal.SIGINT]))

@@ -238,7 +238,7 @@ def test_a_confirmation_that_is_decided_has_nothing_to_train(noisy: Path) -> Non
 def test_the_live_view_the_list_and_the_answer_name_the_same_best(noisy: Path, seeds: int) -> None:
     folder = run(noisy, FILE.replace("seeds: 6", f"seeds: {seeds}")).folder
     followed = FollowedSweep(folder)
-    while followed.look():
+    while followed.read_on():
         pass
     shown = followed.describe().best
     standing = followed.standing

@@ -67,7 +67,7 @@ def test_a_domain_is_written_as_it_is_read(name: Name) -> None:
     written = json.loads(json.dumps(distributions.domain_to_dict(domain)))
     block = ParameterBlock.model_validate(written)
     assert block.distribution is not None
-    assert not distributions.misfits(block, block.distribution)
+    assert not distributions.find_key_mistakes(block, block.distribution)
     assert distributions.build_domain(block, block.distribution) == domain
 
 
@@ -111,7 +111,7 @@ def test_meaning(name: Name, domain: Domain) -> None:
     ],
 )
 def test_inference(block: dict[str, Value], name: Name | None) -> None:
-    assert distributions.infer(ParameterBlock.model_validate(block)) == name
+    assert distributions.infer_distribution(ParameterBlock.model_validate(block)) == name
 
 
 def test_a_text_after_an_equals_sign_is_a_tie() -> None:
@@ -123,7 +123,7 @@ def test_a_text_after_an_equals_sign_is_a_tie() -> None:
 
 def test_every_misfit_is_found() -> None:
     block = ParameterBlock(distribution="normal", min=1, max=2, q=1)
-    found = {mistake.key: mistake.hint for mistake in distributions.misfits(block, "normal")}
+    found = {mistake.key: mistake.hint for mistake in distributions.find_key_mistakes(block, "normal")}
     assert found == {"min": "", "max": "", "q": "use distribution: q_normal"}
 
 
@@ -137,7 +137,7 @@ def test_a_quantum_without_multiples() -> None:
 def condition(when: dict[str, Value]) -> Condition:
     block = ParameterBlock.model_validate({"value": 1, "when": when})
     assert block.when is not None
-    return distributions.condition_of(block.when)
+    return distributions.make_condition(block.when)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
 def test_what_can_never_be_met_is_noted(test: Value, domain: Domain, possible: bool) -> None:
     document = Document("s.yaml")
     ((_, built),) = condition({"x": test}).tests
-    distributions.check_possible(built, domain, ("when", "x"), document)
+    distributions.check_test_is_possible(built, domain, ("when", "x"), document)
     assert (not document.mistakes) is possible
 
 

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from sweep.cli import main
 from sweep.space.early_terminate import RULES
 from sweep.spec import json_schema, load_spec
-from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
+from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer_distribution
 from sweep.spec.search_methods import SEARCHED
 from sweep.spec.sweep_file import SERVER_KEYS, SweepFile
 from sweep.spec.yaml_reader import parse_document
@@ -77,7 +77,7 @@ def test_every_key_has_an_example() -> None:
 
 def test_every_distribution_has_an_example() -> None:
     blocks = [ParameterBlock.model_validate(block) for path in FILES for block in leaves(data(path)["parameters"])]
-    assert {block.distribution or infer(block) for block in blocks} == DISTRIBUTIONS.keys()
+    assert {block.distribution or infer_distribution(block) for block in blocks} == DISTRIBUTIONS.keys()
 
 
 def test_every_method_and_rule_has_an_example() -> None:

@@ -171,7 +171,7 @@ checkpoint: {every_s: 5}
 def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     spec = parse_spec(FILE, "wide.yaml")
     params: dict[str, Value] = {"x": 0.1 + 0.2, "outer.inner": "a", "y": 3}
-    text = resolved.file_text(resolved.trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"])
+    text = resolved.format_sweep_file(resolved.make_trial_file(spec, params, 12, "one"), ["A trial.", "Two\nlines"])
     assert text.startswith("# A trial.\n# Two\n# lines\nname: one\n")
     one = parse_spec(text, "one.yaml")
     assert (one.name, one.seed, one.repeats, one.trials, one.method) == ("one", 12, 1, 1, "grid")
@@ -179,7 +179,7 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
         assert getattr(one, kept) == getattr(spec, kept), kept
     assert {**one.training, "data_seed": None} == {**spec.training, "data_seed": None}
-    assert "data_seed" not in str(resolved.trial_file(spec, params, spec.seed, "one"))
+    assert "data_seed" not in str(resolved.make_trial_file(spec, params, spec.seed, "one"))
     assert one.budget.hours is None
     assert (one.run_cap, one.space.constraints) == (None, ())
 
@@ -210,7 +210,7 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
 )
 def test_every_value_comes_back(value: Value) -> None:
     spec = parse_spec(FILE, "wide.yaml")
-    one = parse_spec(resolved.file_text(resolved.trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
+    one = parse_spec(resolved.format_sweep_file(resolved.make_trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
     (parameter,) = one.space.parameters
     found = parameter.domain.value
     assert (found, type(found)) == (value, type(value))
@@ -218,13 +218,15 @@ def test_every_value_comes_back(value: Value) -> None:
 
 @pytest.mark.parametrize("value", ["no", "On", "y", "null", "é 😀"])
 def test_a_text_is_one_to_readers_of_yaml_1_1_too(value: Value) -> None:
-    text = resolved.file_text(resolved.trial_file(parse_spec(FILE, "wide.yaml"), {"v": value}, 0, "one"), [])
+    text = resolved.format_sweep_file(
+        resolved.make_trial_file(parse_spec(FILE, "wide.yaml"), {"v": value}, 0, "one"), []
+    )
     assert yaml.safe_load(text)["parameters"] == {"v": {"value": value}}
 
 
 def test_what_is_left_at_its_default_is_not_written(tmp_path: Path) -> None:
     spec = parse_spec("trainable: a:B\nmethod: random\nparameters: {x: {min: 0.0, max: 1.0}}\nrun_cap: 3", "s.yaml")
-    assert resolved.file_text(resolved.trial_file(spec, {"x": 0.5}, 0, "one"), []) == (
+    assert resolved.format_sweep_file(resolved.make_trial_file(spec, {"x": 0.5}, 0, "one"), []) == (
         'name: one\ntrainable: "a:B"\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\n'
         "parameters:\n  x: {value: 0.5}\nepochs: 10\nseed: 0\n"
     )

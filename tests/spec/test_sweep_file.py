@@ -74,7 +74,7 @@ def test_no_block_is_no_rule() -> None:
 )
 def test_a_rule_that_never_acts_is_noted(rule: EarlyTermination, epochs: int, acts: bool) -> None:
     document = Document("s.yaml")
-    sweep_file.check_acts(rule, epochs, PATH, document)
+    sweep_file.check_rule_can_act(rule, epochs, PATH, document)
     assert (not document.mistakes) is acts
 
 

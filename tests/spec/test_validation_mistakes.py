@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, dotted, flow
+from sweep.spec.validation import Document, KeyPath, TextPosition, describe_value, flow, format_path
 from sweep.spec.yaml_reader import parse_document, read_value
 
 
@@ -15,7 +15,7 @@ from sweep.spec.yaml_reader import parse_document, read_value
     [((), ""), (("a", "b"), "a.b"), (("metrics", 1, "goal"), "metrics[1].goal"), (("a", "b.c"), "a.b.c")],
 )
 def test_dotted(path: KeyPath, text: str) -> None:
-    assert dotted(path) == text
+    assert format_path(path) == text
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def places(document: Document) -> list[str]:
 
 def test_mistakes_come_in_the_order_of_the_file() -> None:
     document = parse_document("a: 1\nb: {c: 2}\n", "s.yaml")
-    document.outside("--set d=1", "outside")
-    document.mistake(("b", "c"), "second")
-    document.mistake(("a",), "first")
-    document.mistake(("b",), "at its key", at_key=True)
+    document.add_outside_mistake("--set d=1", "outside")
+    document.add_mistake(("b", "c"), "second")
+    document.add_mistake(("a",), "first")
+    document.add_mistake(("b",), "at its key", at_key=True)
     assert places(document) == [
         "s.yaml:1:4: a: first",
         "s.yaml:2:1: b: at its key",
@@ -68,20 +68,20 @@ def test_mistakes_come_in_the_order_of_the_file() -> None:
 
 def test_what_is_missing_stands_at_its_parent() -> None:
     document = parse_document("a: 1\nb:\n  c: 2\n", "s.yaml")
-    document.mistake(("b", "d"), "missing")
+    document.add_mistake(("b", "d"), "missing")
     assert places(document) == ["s.yaml:3:3: b.d: missing"]
 
 
 def test_what_was_set_from_outside_has_no_line() -> None:
     document = parse_document("a: {b: 1}\n", "s.yaml")
     document.override(("a",), "--set a={b: 2}")
-    document.mistake(("a", "b"), "wrong")
+    document.add_mistake(("a", "b"), "wrong")
     assert places(document) == ["--set a={b: 2}: a.b: wrong"]
 
 
 def test_one_place_is_wrong_once() -> None:
     document = parse_document("a: .inf\n", "s.yaml")
-    document.mistake(("a",), "follows from it")
+    document.add_mistake(("a",), "follows from it")
     assert places(document) == ["s.yaml:1:4: .inf is not a finite number"]
 
 

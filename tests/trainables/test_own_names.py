@@ -10,7 +10,7 @@ import pytest
 from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Stopped
-from sweep.functions import trainable_maker
+from sweep.functions import make_trainable_factory
 from trainables.session import TrialSession
 
 pytestmark = pytest.mark.keras
@@ -44,7 +44,7 @@ class Own(Small):
 
 def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     expected = metrics(train(Small(), assignment(epochs=4)))[:2]
-    session = trainable_maker(Own, "Own")()
+    session = make_trainable_factory(Own, "Own")()
     assert isinstance(session, TrialSession)
     session.begin(assignment(epochs=4))
     assert session.facts().train_s == 0.0
@@ -55,7 +55,7 @@ def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     assert [epoch.pop("examples") for epoch in found] == [70.0, 70.0]
     assert found == expected
     session.save(tmp_path)()
-    again = trainable_maker(Own, "Own")()
+    again = make_trainable_factory(Own, "Own")()
     assert isinstance(again, TrialSession)
     again.begin(assignment(epochs=4))
     assert again.restore(tmp_path) == 2

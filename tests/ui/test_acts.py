@@ -10,7 +10,7 @@ import pytest
 from sweep.cli import main
 from sweep.errors import InputError, UnknownNameError
 from sweep.ui import acts
-from sweep.ui.acts import ACTS, find_act, find_offered, make_arguments, show_command
+from sweep.ui.acts import ACTS, find_act, list_offered_acts, make_arguments, show_command
 
 ALL = {act.name: act for act in ACTS}
 EVERYTHING = {act.command: frozenset({group[0] for one in ACTS for group in one.options}) for act in ACTS}
@@ -86,10 +86,10 @@ def test_what_cannot_be_a_command_line_is_refused(name: str, given: dict[str, st
 
 
 def test_only_what_this_installation_has_is_offered() -> None:
-    assert find_offered({}) == {}
-    assert find_offered({"stop": frozenset()}).keys() == {"stop"}
-    assert find_offered(EVERYTHING) == ALL
-    offered = find_offered(_commands())
+    assert list_offered_acts({}) == {}
+    assert list_offered_acts({"stop": frozenset()}).keys() == {"stop"}
+    assert list_offered_acts(EVERYTHING) == ALL
+    offered = list_offered_acts(_commands())
     assert {"stop", "stop_now", "stop_trial", "resume", "extend", "retry", "confirm", "retrain", "export"} <= set(
         offered
     )
@@ -98,7 +98,7 @@ def test_only_what_this_installation_has_is_offered() -> None:
         find_act(offered, "stopp")
 
 
-@pytest.mark.parametrize("act", find_offered(_commands()).values(), ids=lambda act: act.name)
+@pytest.mark.parametrize("act", list_offered_acts(_commands()).values(), ids=lambda act: act.name)
 def test_the_parser_takes_what_an_act_makes(act: acts.Act) -> None:
     given = {
         field.name: {"number": "3", "lines": "a=1\nb=2", "flag": "yes"}.get(field.kind, "x") for field in act.fields

@@ -22,7 +22,7 @@ T = 1_700_000_000.0
 
 
 def read_all(sweep: FollowedSweep) -> LiveFacts:
-    while sweep.look():
+    while sweep.read_on():
         pass
     return sweep.describe()
 
@@ -31,13 +31,13 @@ def test_lines_are_found_from_their_numbers(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(following, "BLOCK_BYTES", 64)
     path = tmp_path / "log"
     index = LineIndex(path)
-    index.count_on()
+    index.count_new_lines()
     assert index.lines == 0
     lines: list[bytes] = []
     for size in (1, 7, 40, 3):
         lines += [b"%d " % number * (number % 9 + 1) for number in range(len(lines), len(lines) + size)]
         path.write_bytes(b"".join(line + b"\n" for line in lines) + b"torn")
-        index.count_on()
+        index.count_new_lines()
         assert (index.lines, index.end) == (len(lines), path.stat().st_size - 4)
         for after in range(len(lines) + 1):
             parts = list(index.read(after))
@@ -64,7 +64,7 @@ def test_the_facts_of_a_running_sweep(tmp_path: Path) -> None:
         assert facts.line == folder.log.read_text().count("\n")
         assert facts.events[0].text.startswith("trial 8 started: learning_rate=")
         assert facts.events[-1].text == "the sweep began"
-        assert [one.text for one in sweep.events_of(3)][1] == "trial 3 is failed: ValueError: no such layer"
+        assert [one.text for one in sweep.list_events(3)][1] == "trial 3 is failed: ValueError: no such layer"
         driver.write(end(8, Status.INTERRUPTED, T + 3, reason="interrupted"))
         assert read_all(sweep).counts["interrupted"] == 1
     facts = read_all(sweep)

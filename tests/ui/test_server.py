@@ -399,7 +399,7 @@ def test_a_damaged_sweep_is_said(project: Path) -> None:
 
 def test_a_problem_that_is_over_is_said_to_be_over(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away comes back, and meanwhile nothing has changed."""
-    look = watching.FollowedSweep.look
+    look = watching.FollowedSweep.read_on
     away = False
 
     def look_if_it_is_there(sweep: watching.FollowedSweep) -> bool:
@@ -407,7 +407,7 @@ def test_a_problem_that_is_over_is_said_to_be_over(project: Path, monkeypatch: p
             raise StoreError("the store is away")
         return look(sweep)
 
-    monkeypatch.setattr(watching.FollowedSweep, "look", look_if_it_is_there)
+    monkeypatch.setattr(watching.FollowedSweep, "read_on", look_if_it_is_there)
 
     async def work(client: Client) -> None:
         nonlocal away

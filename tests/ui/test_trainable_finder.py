@@ -68,6 +68,6 @@ def test_a_draft_is_offered_what_was_found(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def train(hp, report): ...")
     known = KnownTrainables()
     assert complete_draft("trainable: ", "", known, tmp_path).unread == FOLDER
-    known.look_around(tmp_path)
+    known.search_folder(tmp_path)
     found = complete_draft("trainable: ", "", known, tmp_path)
     assert (found.proposals[0].label, found.unread) == ("mine:train", "")

@@ -110,7 +110,7 @@ def _map_loaded(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
 
 
 def _find_shared(folder: Path, hp: Hyperparameters) -> Path | None:
-    return next((home for home in sorted(folder.glob("data-*")) if hp.agree(_read_about(home)[1])), None)
+    return next((home for home in sorted(folder.glob("data-*")) if hp.matches_reads(_read_about(home)[1])), None)
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def _read_about(home: Path) -> tuple[Any, Reads]:
 
 def _read_opened(home: Path) -> RecordedReads:
     """Return the files and variables that the worker which has loaded shared data has read."""
-    return RecordedReads.of_json_dict(json.loads((home / "about.json").read_text())["opened"])
+    return RecordedReads.from_json_dict(json.loads((home / "about.json").read_text())["opened"])
 
 
 def _write_array(leaf: Any, file: Path) -> None:

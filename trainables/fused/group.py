@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
-from sweep.errors import said_by
+from sweep.errors import describe_without_type
 from trainables.data.chunks import ArraySplit, Chunk, count_updates
 from trainables.data.sources import Visits
 from trainables.fused.stack import Stack, StackedBatches
@@ -385,7 +385,7 @@ class FusedGroup:
                     program.gain = self._measure_speedup(members)
         except Exception as error:  # of TensorFlow or the author's code, in a trace; nothing was trained
             self._places = None
-            raise Apart(f"{one_at_a_time}: {said_by(error)}") from error
+            raise Apart(f"{one_at_a_time}: {describe_without_type(error)}") from error
         if (gain := program.gain or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 

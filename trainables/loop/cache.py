@@ -47,7 +47,7 @@ class Structure:
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
         read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
-        return alike and read and hp.agree(self.reads)
+        return alike and read and hp.matches_reads(self.reads)
 
 
 class Programs:

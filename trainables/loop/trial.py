@@ -462,7 +462,7 @@ class ReadyTrial:
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
-            self.waited.hear(value)
+            self.waited.count_epoch(value)
             if self.reduction:
                 self.reduction.update(value)
 

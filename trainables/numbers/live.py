@@ -176,7 +176,7 @@ class Live:
         ValueError if its value has no meaning or is out of bounds.
         """
         if name not in self._entries:
-            within = table.within(name, bounds, standard=standard)
+            within = table.choose_bounds(name, bounds, standard=standard)
             value = _read_number(self._hp, name, default, meaning, within)
             with tf.init_scope():
                 self._entries[name] = _LiveEntry(LiveNumber(name, value), default, meaning, within)
@@ -245,7 +245,7 @@ class PlainNumbers(Live):
         standard: bool = False,
     ) -> float:
         """Return the trial's value of a parameter as a float; raises what `Live.number` raises."""
-        return _read_number(self._hp, name, default, meaning, table.within(name, bounds, standard=standard))
+        return _read_number(self._hp, name, default, meaning, table.choose_bounds(name, bounds, standard=standard))
 
 
 def _read_number(
@@ -258,7 +258,7 @@ def _read_number(
     """Return a parameter's value as a float, or the default; raises KeyError if there is neither."""
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not ReadMark.ABSENT:
-        return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
+        return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark
     if default is None:
         raise KeyError(f"the trial has no parameter {name!r}")
     return default

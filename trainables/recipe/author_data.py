@@ -58,7 +58,7 @@ class Loaded:
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Return whether loading for this trial would give the same data."""
-        return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.agree(self.reads)
+        return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(self.reads)
 
 
 class AuthorData:

@@ -44,7 +44,7 @@ class Refused(Incompatible):
 
 def check_backend() -> None:
     """Raise Refused if Keras does not run on TensorFlow."""
-    if what := keras_backend.misfit(keras.config.backend()):
+    if what := keras_backend.explain_wrong_backend(keras.config.backend()):
         raise Refused(f"{what}; {keras_backend.HINT}")
 
 

@@ -285,7 +285,7 @@ class Reduction:
 
     def update(self, value: float) -> None:
         """Count the objective of one epoch."""
-        self.plateau.hear(value)
+        self.plateau.count_epoch(value)
         if self.plateau.waited >= self.patience:
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0

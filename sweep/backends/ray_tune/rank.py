@@ -52,7 +52,7 @@ def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseExcep
         kind = type(error).__name__
         return CallResult(
             error=kind,
-            text=errors.said_by(error),
+            text=errors.describe_without_type(error),
             trace=errors.folded_traceback(error),
             is_end=isinstance(error, Diverged | Stopped),
             is_short=memory.is_out_of_memory(error),

@@ -1,6 +1,6 @@
-"""The page of the report: the values that its template shows, and its content security policy.
+"""Creates the page of the report: the values that its template shows, and its content security policy.
 
-`page` returns the file. `sections` returns its parts for a page that is served and updated while the sweep runs.
+`page` returns the whole file. `sections` returns its parts for a page that is served and updated while the sweep runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMED = 12  # maximum number of parameters in a list
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What a report says, as HTML, and the document that its scripts draw."""
+    """The content of a report as HTML, and the document from which its scripts draw."""
 
     html: str
     data: Mapping[str, object]
@@ -57,10 +57,10 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         scripts.append(Markup(read_asset(name)))  # trusted: sweep's own, and ECharts
     style = Markup(read_asset("report.css"))  # trusted: sweep's own
     return (
-        _environment()
+        _make_environment()
         .get_template("report.html.jinja")
         .render(
-            policy=_policy(scripts, style),
+            policy=_make_policy(scripts, style),
             scripts=scripts,
             style=style,
             data=Markup(as_json(content)),  # safe: no character that is special in HTML
@@ -72,11 +72,12 @@ def page(folders: Sequence[ResultsFolder]) -> str:
 def sections(folders: Sequence[ResultsFolder]) -> Sections:
     """Return the parts of the report as it is now. Raises like `page`."""
     values, content, accounts = _collect_values(folders)
-    html = _environment().get_template("sections.html.jinja").render(**values)
+    html = _make_environment().get_template("sections.html.jinja").render(**values)
     return Sections(html, content, accounts[0].tables.history.log_bytes)
 
 
-def _environment() -> jinja2.Environment:
+def _make_environment() -> jinja2.Environment:
+    """Return the environment of the report's templates."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
         autoescape=True,
@@ -89,7 +90,7 @@ def _environment() -> jinja2.Environment:
 def _collect_values(
     folders: Sequence[ResultsFolder],
 ) -> tuple[dict[str, object], dict[str, object], list[ReportData]]:
-    """Return the values that the templates show, the document of the scripts, and what both were made from."""
+    """Return the values for the templates, the document for the scripts, and the data that both were made from."""
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
@@ -131,7 +132,7 @@ def _collect_values(
         "undrawn": max(len(ranking.varying) - SLICES, 0),
         "importance": bool(content["importance"]),
         "timeline": any(one.timeline.lanes for one in accounts),
-        "utilisation": list(_utilisation(accounts)),
+        "utilisation": list(_describe_utilisation(accounts)),
         "failures": failures[:FAILURES],
         "more_failures": max(len(failures) - FAILURES, 0),
     }
@@ -143,13 +144,15 @@ def read_asset(name: str) -> str:
     return resources.files("sweep.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(scripts: Sequence[str], style: str) -> str:
-    """Return a policy that allows only these scripts and this style, by hash, and no network access or frames."""
-    allowed = " ".join(map(_hash, scripts))
-    return f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+def _make_policy(scripts: Sequence[str], style: str) -> str:
+    """Return a content security policy that allows only these scripts and this style, and no network access."""
+    allowed = " ".join(map(_format_hash, scripts))
+    styled = _format_hash(style)
+    return f"default-src 'none'; script-src {allowed}; style-src {styled}; base-uri 'none'; form-action 'none'"
 
 
-def _hash(text: str) -> str:
+def _format_hash(text: str) -> str:
+    """Return the hash of a script or style as a content security policy names it."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
@@ -190,7 +193,7 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
 
 
 def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
-    """Describe how many curves have which end mark."""
+    """Describe the marks at the ends of curves, and how many curves have each."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
@@ -199,7 +202,8 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     return "; ".join(parts)
 
 
-def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
+def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
+    """Yield a sentence for each sweep on how long its lanes were busy and idle."""
     for one in accounts:
         line = one.timeline
         total = one.timeline.busy_s + one.timeline.idle_s
@@ -214,7 +218,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
 
 
 def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
-    """Yield the parts of the time of all trials: name, duration, percent."""
+    """Yield the name, the duration and the percentage of each part of the time of all trials."""
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
@@ -223,7 +227,7 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
 
 
 def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
-    """Yield the values that the template shows for each trial without a result."""
+    """Yield the values for the template of each trial without a result."""
     for account in accounts:
         if len(accounts) > 1:
             of = f" of {account.sweep.name}"
@@ -238,22 +242,23 @@ def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator
 
 
 def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
-    """Yield the provenance as flat pairs: versions, commit, machine, code; nothing that names a person or host."""
+    """Yield names and values of versions, commit, machine and code; nothing that names a person or host."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
         groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
     for name, value in groups.items():
         if isinstance(value, Mapping):
-            told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
+            told = ", ".join(f"{key} {_format_provenance_value(one)}" for key, one in value.items())
         else:
-            told = _word(value)
+            told = _format_provenance_value(value)
         if told and name not in PRIVATE:
             yield {"sha256": "code sha256", "modules": "code"}.get(name, name), told
 
 
-def _word(value: object) -> str:
+def _format_provenance_value(value: object) -> str:
+    """Format a value of the provenance."""
     if isinstance(value, list):
-        return " ".join(map(_word, value))
+        return " ".join(map(_format_provenance_value, value))
     if isinstance(value, str | int | float | bool):
         return format_setting(value)
     return str(value)

@@ -1,4 +1,4 @@
-"""The drawing of who copied whom in a population-based search."""
+"""Draws which trials were copied from which in a population-based search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the report: the JSON inside the page, from which its scripts draw charts and table."""
+"""Collects the data of the report: the JSON inside the page, from which its scripts draw charts and the table."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def report_document(
     objectives = []
     for metric, goal in ranking.objectives:
         values = [trial.metrics.get(metric) for trial in trials]
-        objectives.append(_objective(metric, goal, values))
+        objectives.append(_encode_objective(metric, goal, values))
     all_params = [trial.params for trial in trials]
     importances = []
     for metric, shares_of_metric in shares.items():
         if shares_of_metric:
             rows = []
             for one in shares_of_metric[:SLICES]:
-                rows.append(_importance(one))
+                rows.append(_encode_importance(one))
             importances.append({"metric": metric, "rows": rows})
     return {
         "sweeps": [{"name": one.sweep.name, "trials": len(one.sweep.trials)} for one in accounts],
@@ -87,18 +87,18 @@ def report_document(
             "trials": table_trials,
         },
         "importance": importances,
-        "timeline": _timeline(accounts),
-        "budgets": _budgets(accounts, worths),
+        "timeline": _collect_timeline(accounts),
+        "budgets": _collect_budget_lines(accounts, worths),
     }
 
 
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
-    """Return a document with the curves of a few trials of a sweep and nothing else; `curves` are of these trials."""
+    """Return a document that has only the curves of some trials; ``curves`` belongs to these trials."""
     trials = sweep.trials
     objectives = []
     for metric, goal in sweep.objectives:
         values = [trial.metrics.get(metric) for trial in trials]
-        objectives.append(_objective(metric, goal, values))
+        objectives.append(_encode_objective(metric, goal, values))
     return {
         "sweeps": [{"name": sweep.name, "trials": len(trials)}],
         "statuses": _STATUSES,
@@ -123,13 +123,15 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
 
 
 def as_json(content: object) -> str:
-    """Return JSON that is safe inside a ``<script>``: ASCII without any character that is special in HTML."""
+    """Format JSON that is safe inside a ``<script>``: ASCII without characters that are special in HTML."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
-    """Return the best score over the budget spent: for each unit, the lines of each sweep."""
+def _collect_budget_lines(
+    accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]
+) -> list[dict[str, object]]:
+    """Return, for each unit of budget, the lines of the best score over the budget spent."""
     place = {}
     for at, one in enumerate(accounts):
         place[one.sweep.name] = at
@@ -140,7 +142,7 @@ def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency])
 def _list_budget_lines(
     worths: Sequence[SearchEfficiency], unit: str, place: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """Return the lines of each sweep for one unit of the budget; ``place`` is the index of a sweep by its name."""
+    """Return the lines of all sweeps for one unit of budget; ``place`` is the index of each sweep by its name."""
     lines = []
     for one in worths:
         for found in one.budgets:
@@ -153,7 +155,8 @@ def _list_budget_lines(
     return lines
 
 
-def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
+def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
+    """Return the values of an objective, and whether to draw them on a log scale."""
     known = []
     for value in values:
         if value is not None and math.isfinite(value):
@@ -165,7 +168,10 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
 
 
 def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
-    """Return the values of a number, or the codes of a choice with their labels; code -1 means no such parameter."""
+    """Return a parameter's values, or for a choice its labels and a code for each trial.
+
+    The code is -1 for a trial without the parameter.
+    """
     values = [one[name] for one in params if name in one]
     numbers = []
     for value in values:
@@ -187,6 +193,7 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
 
 
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
+    """Return the curves of all trials as encoded arrays, one after another."""
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
     for one, offset in zip(curves, offsets, strict=False):
@@ -205,8 +212,8 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
     }
 
 
-def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
-    """Return all lanes, in seconds since the start of their sweep."""
+def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
+    """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep."""
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
     pauses: list[tuple[float, float]] = []
@@ -234,21 +241,23 @@ def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
 
 
-def _importance(one: Importance) -> dict[str, object]:
+def _encode_importance(one: Importance) -> dict[str, object]:
+    """Return the importance of a parameter as plain data."""
     return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
 def _encode_numbers(numbers: npt.NDArray[np.generic]) -> str:
+    """Encode an array as little-endian bytes in base64."""
     return base64.b64encode(numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()).decode("ascii")
 
 
 def _find_number(value: object) -> float | None:
-    """Return a number as it is; None for NaN and infinities, which JSON lacks, and for what is no number."""
+    """Return a finite number unchanged, and None for any other value."""
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _round_number(value: object) -> float | None:
-    """Round to the seven digits that a plot can show; None for NaN and infinities, which JSON lacks."""
+    """Round a number to the seven digits that a plot can show; return None for any other value."""
     number = _find_number(value)
     if number is None or isinstance(number, int):
         return number

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli.doctor import Round, examine
+from sweep.cli.doctor import CheckInputs, examine
 from sweep.doctor.findings import Severity
 from sweep.doctor.programs import CommandResult, run_command
 from trainables.doctor import device_probe
@@ -41,7 +41,7 @@ def test_answers_are_what_the_doctor_takes_them_for_on_a_machine_that_trains_on_
         )
 
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
-    found = {finding.check: finding for finding in examine(Round(run, environment, tmp_path, 1500.0))}
+    found = {finding.check: finding for finding in examine(CheckInputs(run, environment, tmp_path, 1500.0))}
     assert Severity.ERROR not in {finding.level for finding in found.values()}, found
     assert found["device"].found.startswith("cpu:0: matmul")
     assert found["together"].found.startswith("2 logical CPU devices sum and train")

@@ -15,7 +15,7 @@ def test_counts_epochs_since_the_best() -> None:
     plateau = Plateau(maximize=True)
     waited = []
     for value in (0.5, 0.6, 0.6, math.nan, 0.7, 0.1):
-        plateau.hear(value)
+        plateau.count_epoch(value)
         waited.append(plateau.waited)
     assert waited == [0, 0, 1, 2, 0, 1]
     assert plateau.best == 0.7
