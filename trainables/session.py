@@ -269,7 +269,10 @@ class TrialSession(RankJoining):
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
         differs = (
-            differs or trial.lost or imports.explain_difference(trial.assignment.data_seed) or self_changing.describe()
+            differs
+            or trial.lost
+            or imports.explain_import_difference(trial.assignment.data_seed)
+            or self_changing.describe()
         )
         return Facts(
             started=trial.stopwatch.started,

@@ -63,5 +63,5 @@ class _IdentityDigester(values.Digester):
 
     def _digest_parts(self, value: Any, identity: object) -> object:
         if values.is_variable(value) or values.is_library_object(value) or values.is_layer(value):
-            return values.Same(value)
+            return values.IdentityDigest(value)
         return super()._digest_parts(value, identity)

@@ -95,7 +95,7 @@ class AuthorSurroundings:
                 _names_left_in_modules.setdefault(type(author), set()).update(names - on_object)
                 for recorded, some in self._with_records(present):
                     recorded.note_after_run(some, self.names_left(author))
-                    recorded.check(some, names, by="data()", when=DATA_AGAIN)
+                    recorded.check_restorable(some, names, by="data()", when=DATA_AGAIN)
                 return self.names_left(author)
 
             with _listening_to_imports(author, record_imported):
@@ -199,7 +199,7 @@ def making_model(author: object) -> Iterator[ModelChanges]:
                 changes.folder = None
             else:
                 changes.folder = folder
-    recorded.check(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
+    recorded.check_restorable(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
 
 
 def _find_working_folder() -> Path | None:
@@ -374,7 +374,7 @@ class _WithoutCallbacks(values.Digester):
 
     def _digest_parts(self, value: Any, identity: object) -> object:
         if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
-            return values.Same(value)
+            return values.IdentityDigest(value)
         return super()._digest_parts(value, identity)
 
 

@@ -28,7 +28,7 @@ def find_namespaces(author: object) -> list[Namespace]:
         else:
             only = None
         module_namespace = Namespace(kind.__module__, names, only=only)
-        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.classes()):
+        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.list_classes()):
             by_owner.setdefault(id(namespace.owner), namespace)
     packages = list_top_packages(author)
     for name, module in list(sys.modules.items()):
@@ -36,7 +36,7 @@ def find_namespaces(author: object) -> list[Namespace]:
             continue  # skip it under any name that it is listed under
         if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), packages):
             namespace = Namespace(name, module)
-            for part in (namespace, *namespace.classes()):
+            for part in (namespace, *namespace.list_classes()):
                 by_owner.setdefault(id(part.owner), part)
     return [*by_owner.values()]
 
