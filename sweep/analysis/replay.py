@@ -20,7 +20,7 @@ from msgspec import structs
 from sweep.analysis.ranking import ORDER, outcome
 from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, SweepChanged, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
-from sweep.space.domains import by_configuration
+from sweep.space.domains import group_by_configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
@@ -271,7 +271,7 @@ class _UnknownEpochs:
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
-        value = self._objective.of_loss(self._losses.get(epoch, self._any))
+        value = self._objective.from_loss(self._losses.get(epoch, self._any))
         return EpochReported(
             trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
         )
@@ -382,7 +382,7 @@ _NONE = _Configuration((), (), {}, 1)
 
 def _configurations(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
     configurations = []
-    for group in by_configuration(known).values():
+    for group in group_by_configuration(known).values():
         losses = {}
         for curve in group:
             losses[curve.place] = _final_loss(curve, spec.objectives[0])

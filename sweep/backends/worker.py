@@ -639,11 +639,11 @@ class Worker:
             return None
         if not epochs:
             return None
-        return self.job.objective.reached(self.job.target, epochs[-1].metrics)
+        return self.job.objective.describe_reached(self.job.target, epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: list[EpochReported]) -> str:
         """Return a reason naming the first loss or objective that is not finite; empty if there is none."""
-        return next(filter(None, map(self.job.objective.diverged, epochs)), "")
+        return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if not contract.can_save(self._trainable):
@@ -671,7 +671,7 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
-        return self.job.objective.ranked(epoch.metrics)
+        return self.job.objective.ranking_loss(epoch.metrics)
 
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:

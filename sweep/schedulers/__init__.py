@@ -61,8 +61,8 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
-    value = objective.of_loss(loss)
-    bound = objective.of_loss(cutoff)
+    value = objective.from_loss(loss)
+    bound = objective.from_loss(cutoff)
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
 
@@ -70,4 +70,4 @@ def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) 
     """Return the state of a trial in words, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
-    return f"{rule}: {objective.name} {objective.of_loss(loss):.6g} at epoch {epoch}"
+    return f"{rule}: {objective.name} {objective.from_loss(loss):.6g} at epoch {epoch}"

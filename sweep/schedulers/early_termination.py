@@ -106,7 +106,7 @@ class AshaScheduler(_Stopping[Asha]):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         self._rungs: list[dict[int, _Rung]] = []  # one dict for each bracket
-        for rungs in early_terminate.brackets(rule, epochs):
+        for rungs in early_terminate.list_brackets(rule, epochs):
             self._rungs.append({epoch: _Rung(rule.eta) for epoch in rungs})
         self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
@@ -114,7 +114,7 @@ class AshaScheduler(_Stopping[Asha]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
         if loss is None or rung is None:
             return None
@@ -190,7 +190,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
         best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
@@ -233,7 +233,7 @@ class MedianScheduler(_Stopping[Median]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
         run = self._runs.setdefault(event.trial, _TrialState(loss))

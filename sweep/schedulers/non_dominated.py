@@ -125,7 +125,7 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     both = zip((objective, *objective.others), losses, strict=True)
-    values = " and ".join(f"{one.name} {one.of_loss(loss):.6g}" for one, loss in both)
+    values = " and ".join(f"{one.name} {one.from_loss(loss):.6g}" for one, loss in both)
     return f"{rule}: {values} at epoch {epoch}"
 
 
@@ -143,13 +143,13 @@ class NonDominatedAshaScheduler(AshaScheduler):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
         self._orders: list[dict[int, NonDominatedOrder]] = []  # one dict for each bracket
-        for rungs in early_terminate.brackets(rule, epochs):
+        for rungs in early_terminate.list_brackets(rule, epochs):
             self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        losses = self._objective.standings(event.metrics)
+        losses = self._objective.constrained_losses(event.metrics)
         order = self._orders[self.bracket(event.trial)].get(event.epoch)
         if losses is None or order is None:
             return None
@@ -182,7 +182,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
 
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
-            losses = self._objective.standings(event.metrics)
+            losses = self._objective.constrained_losses(event.metrics)
             if losses is None:
                 self._paused.pop(event.trial, None)
                 return

@@ -59,7 +59,7 @@ class PausingScheduler:
         match event:
             case EpochReported(trial=trial, epoch=epoch):
                 self._paused.pop(trial, None)  # it was resumed
-                loss = self._objective.standing(event.metrics)
+                loss = self._objective.constrained_loss(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
                     self._process_epoch(trial, epoch, loss)
@@ -303,8 +303,8 @@ class FreezeThawScheduler(PausingScheduler):
         where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
         if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
-        predicted = self._objective.of_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
-        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
+        predicted = self._objective.from_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
+        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.from_loss(self._best):.6g}"
 
     def _choose_best(self, optimism: float) -> int | None:
         """Return the paused trial that is predicted to end best; None if no paused trial meets the constraints."""

@@ -189,8 +189,8 @@ class CmaesSearcher:
     def _loss(self, record: TrialState) -> float | None:
         """Return the loss with which a trial counts: infinite if worse than all others, None if it does not count."""
         if record.status in JUDGED or record.paused:
-            return self._objective.ranked(record.last)
+            return self._objective.ranking_loss(record.last)
         if record.status is Status.FAILED and self._objective.impute is None:
             return None
-        imputed = self._objective.imputed(record.epochs.values())
+        imputed = self._objective.impute_loss(record.epochs.values())
         return math.inf if imputed is None else imputed

@@ -89,7 +89,7 @@ class Encoding:
             return snapped
         allowed = np.zeros(len(rows), dtype=bool)
         for place, row in enumerate(snapped):
-            params = self._space.feasible(self.decode(row))
+            params = self._space.complete_if_feasible(self.decode(row))
             if params is not None:
                 allowed[place] = True
                 row[[axis.name not in params for axis in self._axes]] = math.nan

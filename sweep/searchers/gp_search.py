@@ -346,7 +346,7 @@ class GaussianProcessSearcher:
         is_silent = record.status is Status.FAILED and self._objective.impute is None
         if record.status not in LOST or is_silent:
             return None
-        imputed = self._objective.imputed(record.epochs.values())
+        imputed = self._objective.impute_loss(record.epochs.values())
         return RungResult(place, rung, math.inf if imputed is None else imputed, 0.0)
 
     def _judged(self, place: int, rung: Rung) -> RungResult | None:
@@ -360,7 +360,7 @@ class GaussianProcessSearcher:
                 continue
             loss = self._objective.loss(record.epochs[epoch])
             if loss is not None:
-                return RungResult(place, rung, loss, self._objective.violation(record.epochs[epoch]))
+                return RungResult(place, rung, loss, self._objective.measure_violation(record.epochs[epoch]))
         if record.status in UNFINISHED:
             return None
         return RungResult(place, rung, math.inf, 0.0)

@@ -198,7 +198,7 @@ class OptunaSearcher:
     any value, which it ranks last (it ranks every completed trial above all pruned ones). For nsga2, which learns
     nothing from pruned trials, they are completed and worse than all others. If an objective has `impute`, failed
     trials count like these two, with the values that its rule assigns. Completed trials that violate the constraints on
-    metrics count as worse than those that meet them, by their violation (`Objective.violation`).
+    metrics count as worse than those that meet them, by their violation (`Objective.measure_violation`).
     """
 
     foresees = False
@@ -386,21 +386,21 @@ class OptunaSearcher:
         """Return the outcome of a trial without usable final values."""
         imputed = []
         for objective in self._objectives:
-            imputed.append(objective.imputed(record.epochs.values()))
+            imputed.append(objective.impute_loss(record.epochs.values()))
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
         values = []
         for objective, loss, penalty in zip(self._objectives, imputed, penalties, strict=True):
-            values.append(penalty if loss is None else objective.of_loss(loss))
+            values.append(penalty if loss is None else objective.from_loss(loss))
         return TrialState.COMPLETE, values, {}
 
     def _finished(self, record: Record, values: list[float]) -> Outcome:
         first = self._objectives[0]
-        violation = self._objectives[0].violation(record.last)
+        violation = self._objectives[0].measure_violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
         if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
-            return TrialState.PRUNED, None, {0: {first.name: first.of_loss(violation)}}
+            return TrialState.PRUNED, None, {0: {first.name: first.from_loss(violation)}}
         return TrialState.COMPLETE, [one.beyond(1.0 + violation) for one in self._ranges], {}
 
     def _values(self, record: Record) -> list[float]:
@@ -446,7 +446,7 @@ class _Range:
     def widen(self, record: Record) -> bool:
         """Include the loss of a judged trial; return whether the range changed."""
         loss = self._objective.loss(record.last)
-        if loss is None or self._objective.violated(record.last):
+        if loss is None or self._objective.list_violated(record.last):
             return False
         before = self._empty, self._low, self._high
         if self._empty:
@@ -466,4 +466,4 @@ class _Range:
     def beyond(self, spreads: float) -> float:
         """Return a value that is worse than the worst one by ``spreads`` times the range."""
         spread = self._high - self._low or abs(self._high) or 1.0
-        return self._objective.of_loss(self._high + spreads * spread)
+        return self._objective.from_loss(self._high + spreads * spread)

@@ -31,10 +31,10 @@ from sweep.space.domains import (
     Range,
     Uniform,
     get_finite_bounds,
+    get_quantum,
     is_log,
     key,
     list_choices,
-    quantum,
     snap,
 )
 
@@ -204,7 +204,7 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     ends = []
     for end in get_finite_bounds(domain, _WIDE):
         ends.append(snap(domain, end))
-    whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
+    whole = isinstance(get_quantum(domain), int) and all(map(_is_whole, seen))
     low = min([*ends, *seen])
     high = max([*ends, *seen])
     log = is_log(domain, (low, high))

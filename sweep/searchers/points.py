@@ -17,7 +17,7 @@ from sweep.events import Event, Params, TrialStarted, Value
 from sweep.space import Parameter, Space
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
-from sweep.space.feasible_points import near
+from sweep.space.feasible_points import generate_feasible_points
 from sweep.store.ledger import TrialState
 
 MAX_ATTEMPTS = 1000
@@ -42,7 +42,7 @@ def first_new(
     feasible = False
     start: dict[str, Value] = {}
     for draw in islice(draws, MAX_ATTEMPTS):
-        params = space.feasible(draw if start else partial(_noted, draw, start))
+        params = space.complete_if_feasible(draw if start else partial(_noted, draw, start))
         if params is not None and key(params) not in tried:
             return params
         feasible |= params is not None
@@ -50,7 +50,7 @@ def first_new(
         return next(_untried(space, tried), None)
     if feasible and not space.constraints:  # infinite in name only, such as a coarsely quantized normal distribution
         return None
-    found = near(space, start, uniform, walk=walk)
+    found = generate_feasible_points(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
 
 

@@ -62,7 +62,7 @@ class Population:
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
         self._leaving: set[int] = set()  # have just reached the end of a generation, and must pause there
-        self._ends = rules.ends()
+        self._ends = rules.list_generation_ends()
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order of their numbers
         self._losers: dict[int, str] = {}  # replaced members, and why
@@ -195,7 +195,7 @@ class Population:
         metrics = member.epochs.get(epoch)
         if metrics is None:
             return None
-        return self._objective.standing(metrics)
+        return self._objective.constrained_loss(metrics)
 
     def _replace(self, end: int, there: list[int]) -> None:
         """Choose parents of copies that replace the worst members, and those lost since the last generation."""
@@ -225,7 +225,7 @@ class Population:
         name = self._objective.name
         if mine is None or theirs is None:
             return f"its {name} is not finite"
-        return f"{name} {self._objective.of_loss(theirs):.6g} and {self._objective.of_loss(mine):.6g}"
+        return f"{name} {self._objective.from_loss(theirs):.6g} and {self._objective.from_loss(mine):.6g}"
 
     def _numbers(self, number: int) -> Callable[[], float]:
         sequence = np.random.SeedSequence([self._seed, number], spawn_key=(1,))
@@ -253,7 +253,7 @@ class Population:
             if found is not None:
                 return found
         for _ in range(ATTEMPTS):
-            found = self._space.feasible(draw)
+            found = self._space.complete_if_feasible(draw)
             if found is not None:
                 return found
         return params
@@ -323,7 +323,7 @@ class _Guide:
                     others[one.name] = draw(one)
                 return others[one.name]
 
-            made = self._space.feasible(value)
+            made = self._space.complete_if_feasible(value)
             if made is None or key(made) in taken:
                 return None
             return made

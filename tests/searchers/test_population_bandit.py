@@ -148,7 +148,7 @@ def test_an_absent_parameter_is_in_the_middle() -> None:
 
 
 def make(space: Space, units: Mapping[str, float]) -> Params | None:
-    return space.feasible(lambda one: from_unit(one.domain, units[one.name]))
+    return space.complete_if_feasible(lambda one: from_unit(one.domain, units[one.name]))
 
 
 def test_the_choice_is_where_gains_were_largest_and_meets_the_constraints() -> None:
