@@ -14,7 +14,7 @@ from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
-from sweep.searchers.optuna_study import Axis, StudiedTrial, study
+from sweep.searchers.optuna_study import Axis, StudiedTrial, make_study
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
 from sweep.spec import parse_spec
@@ -46,7 +46,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
     """
     sweep = make_sweep(folder, read)
     space = space_of(folder)
-    return study(
+    return make_study(
         folder.name,
         objectives(folder),
         find_searched_parameters(space, [trial.params for trial in sweep.trials]),
@@ -257,7 +257,7 @@ class FollowedSweep:
         """Convert all trials again, on axes that have room for each."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
-        self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
+        self._axes: dict[str, Axis] = optuna_study.make_axes(self._domains, told)
         for number in self._told:
             self._freeze(number)
 
@@ -269,7 +269,12 @@ class FollowedSweep:
         if self._space is None and new:
             self._draw()
             return
-        if any(not self._axes[name].holds(params[name]) for params in new for name in self._domains if name in params):
+        if any(
+            not self._axes[name].can_represent(params[name])
+            for params in new
+            for name in self._domains
+            if name in params
+        ):
             self._draw()
             return
         for number in sorted(changed):

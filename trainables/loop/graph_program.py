@@ -150,7 +150,7 @@ class GraphProgram(Program):
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
             kinds = []
-            for kind in validation.kinds():
+            for kind in validation.list_chunk_kinds():
                 kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
@@ -236,7 +236,7 @@ class GraphProgram(Program):
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
         while lacking := self.xla.list_uncompiled(walk):
-            kinds = [kind.tensors for kind in walk.data.kinds()]
+            kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
             before = self.state.copy_all()
             try:
                 self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
@@ -260,7 +260,7 @@ class GraphProgram(Program):
         """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
         kinds = []
-        for kind in data.kinds():
+        for kind in data.list_chunk_kinds():
             kinds.append(_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)))
         while True:
             try:

@@ -204,7 +204,7 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
     if isinstance(data, BatchSplit):
-        yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
+        yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
         if part.size >= size:

@@ -118,7 +118,7 @@ def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) 
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first = data.examples(count)
-    spread = data.spread(count)
+    spread = data.spread_examples(count)
     if _count_examples(first) < 2:
         return
     for mode in modes:
