@@ -27,7 +27,7 @@ _KERAS = ("keras", "builtins")
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One format on disk."""
+    """A file of an exported model, with the code that loads it."""
 
     format: str
     path: Path

@@ -19,7 +19,10 @@ _CACHED: Any = type(functools.cache(abs))
 
 
 def find_namespaces(author: object) -> list[Namespace]:
-    """Return the places where this author may keep values; the trainable's classes and modules come first."""
+    """Return the namespaces where this author's code may keep values.
+
+    The trainable's classes and modules come first.
+    """
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
         names = _get_namespace_of(kind)
@@ -42,7 +45,7 @@ def find_namespaces(author: object) -> list[Namespace]:
 
 
 def count_cached_results(author: object) -> int:
-    """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
+    """Return the number of results in all caches of `functools.cache` and `lru_cache` in the author's modules."""
     functions = [value for namespace in find_namespaces(author) for value in namespace.get_values().values()]
     cached = []
     for function in functions:
