@@ -141,11 +141,11 @@ class OptunaMethod:
         self._open: dict[int, Any] = {}
 
     def ask(self) -> tuple[int, Params]:
-        from sweep.searchers.optuna_search import draw
+        from sweep.searchers.optuna_search import draw_value
 
         trial = self._study.ask()
         self._open[trial.number] = trial
-        return trial.number, self._task.space.complete(lambda parameter: draw(trial, parameter))
+        return trial.number, self._task.space.complete(lambda parameter: draw_value(trial, parameter))
 
     def report(self, trial: int, epoch: int, loss: float) -> bool:
         if epoch == self._task.epochs:

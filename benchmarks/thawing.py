@@ -90,8 +90,8 @@ def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
     goal = objective(*folder.read_info().objectives[0])
     curves, _ = replay.curves(log.read(folder.log), lambda params: EPOCHS)
     ends = sorted(loss for one in curves if (loss := replay._final_loss(one, goal)) < float("inf"))
-    print(f"{name}: {goal.name}, the best of {len(ends)} {goal.of_loss(ends[0]):.4f}, "
-          f"the tenth {goal.of_loss(ends[9]):.4f}, the median {goal.of_loss(ends[len(ends) // 2]):.4f}")  # fmt: skip
+    print(f"{name}: {goal.name}, the best of {len(ends)} {goal.from_loss(ends[0]):.4f}, "
+          f"tenth {goal.from_loss(ends[9]):.4f}, median {goal.from_loss(ends[len(ends) // 2]):.4f}")  # fmt: skip
     asha = replayed(curves, goal, "asha", orders)
     reached = {}
     for rule in (*RULES, "one epoch"):
@@ -101,7 +101,7 @@ def compare(name: str, tables: Path, orders: int) -> dict[str, bool]:
         good = sum(mine <= theirs for (mine, _), (theirs, _) in zip(ours, asha, strict=True))
         reached[rule] = loss <= fmean(loss for loss, _ in asha) and ratio <= 1 / 3
         rank = fmean(ends.index(mine) + 1 for mine, _ in ours)
-        print(f"  {rule:15} score {goal.of_loss(loss):.4f}, rank {rank:4.1f}, {epochs:5.0f} epochs, "
+        print(f"  {rule:15} score {goal.from_loss(loss):.4f}, rank {rank:4.1f}, {epochs:5.0f} epochs, "
               f"{ratio:.2f} of ASHA's; as good as ASHA in {good} of {orders}")  # fmt: skip
     return reached
 

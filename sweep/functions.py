@@ -374,7 +374,7 @@ class FunctionTrainable:
         data = getattr(self._function, "data", None)
         differs = self_changing.describe()
         if not differs and self._assignment is not None:
-            differs = imports.explain_difference(self._assignment.data_seed)
+            differs = imports.explain_import_difference(self._assignment.data_seed)
         return Facts(
             data=data if isinstance(data, str) else None,
             data_reads="{}",

@@ -82,7 +82,7 @@ def test_an_example_trains(name: str, results: Path) -> None:
     for row in trials.to_dict("records"):
         columns = {name: row.get(f"param.{name}") for name in spec.space.names}
         params = {name: value for name, value in columns.items() if value is not None and value == value}
-        assert spec.space.violated(params) == []
+        assert spec.space.list_violated(params) == []
         for parameter in spec.space.parameters:
             assert (parameter.name in params) == parameter.applies(params), parameter.name
             if parameter.name in params:

@@ -47,7 +47,7 @@ def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorDa
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable for what can be known without the model's numbers."""
+    """Raise NotExportable if a format or the trial's model cannot be exported, as far as known without its numbers."""
     from trainables.export import exporting
 
     exporting.check_exportable(trial, formats)

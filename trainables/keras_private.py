@@ -116,7 +116,7 @@ def flatten_layers(layer: Any, *, include_self: bool = True, recursive: bool = T
 
 
 def seed_generators(layer: Any) -> list[Any]:
-    """Return the generators that a layer itself draws from."""
+    """Return the seed generators that a layer itself (not the layers inside it) draws from."""
     generators: list[Any] = layer._seed_generators
     return generators
 
@@ -143,7 +143,7 @@ def set_mask(tensor: Any, mask: Any) -> None:
 
 
 def layer_losses(layer: Any) -> Iterable[Any]:
-    """Return the losses that a layer itself added in its last call."""
+    """Return the losses that a layer itself (not the layers inside it) added in its last call."""
     losses: Iterable[Any] = layer._losses
     return losses
 
@@ -173,7 +173,7 @@ def reduction_axes(layer: Any) -> Any:
 
 
 def compute_loss(model: Any, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool) -> Any:
-    """Return a model's loss, also where its own `compute_loss` takes no `training`."""
+    """Return a model's loss; works also if the model's own `compute_loss` has no argument ``training``."""
     return model._compute_loss(x, y, predicted, sample_weight, training=training)
 
 
@@ -287,12 +287,12 @@ def cast_seed(seed: Any) -> Any:
 
 
 def draw_seed(generator: Any) -> Any:
-    """Return the next seed of a generator, by the function that stands in Keras now."""
+    """Return the next seed of a generator, by the function that Keras has at present, which may be replaced."""
     return random_module.draw_seed(generator)
 
 
 def noise_shape(inputs: Any, shape: Any) -> Any:
-    """Return the shape in which dropout draws."""
+    """Return the shape of the random numbers that dropout draws."""
     return random_module._get_concrete_noise_shape(inputs, shape)
 
 

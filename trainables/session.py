@@ -51,8 +51,8 @@ TIMED_EPOCHS = 10
 """Epochs of the last phase for which `plan --time` averages, of a trial that only its minutes end."""
 
 
-class Aside(NamedTuple):
-    """A suspended trial, without the state of its program."""
+class SuspendedTrial(NamedTuple):
+    """A suspended trial as the session holds it, without the state of its program."""
 
     trial: ReadyTrial
     setting: TrialSetting
@@ -61,7 +61,7 @@ class Aside(NamedTuple):
 
 
 class TrialSession(RankJoining):
-    """The `sweep.contract.Trainable` of an author's class: it trains, saves, restores and exports trials.
+    """Trains, saves, restores and exports the trials of an author's class: its `sweep.contract.Trainable`.
 
     It is an object of its own, so authors may use any names for their attributes and methods.
     """
@@ -151,7 +151,7 @@ class TrialSession(RankJoining):
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> ReadyTrial:
-        """Prepare the present trial for a phase and return it, with its initial weights."""
+        """Prepare one phase of the present trial, and return the trial with its initial weights."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
@@ -215,7 +215,7 @@ class TrialSession(RankJoining):
         return trial
 
     def enter_next_phase(self) -> ReadyTrial:
-        """Enter the next phase of the present trial, which continues with the present weights; return the trial."""
+        """Start the next phase of the present trial with the present weights; return the trial."""
         trial = self.trial
         carried = CarriedWeights(trial.program)
         program_variables.reset_changed_state(self._author)
@@ -269,7 +269,10 @@ class TrialSession(RankJoining):
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
         differs = (
-            differs or trial.lost or imports.explain_difference(trial.assignment.data_seed) or self_changing.describe()
+            differs
+            or trial.lost
+            or imports.explain_import_difference(trial.assignment.data_seed)
+            or self_changing.describe()
         )
         return Facts(
             started=trial.stopwatch.started,
@@ -298,24 +301,27 @@ class TrialSession(RankJoining):
         """Return a group that trains several trials of one structure together."""
         return features.make_group(self)
 
-    def aside(self) -> Aside:
-        """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
-        return Aside(self.trial, self._setting, self._spans, self._author.memory)
+    def capture_trial(self) -> SuspendedTrial:
+        """Return the present trial for `resume_trial`, so that another one can begin.
 
-    def go_on(self, aside: Aside) -> None:
-        """Switch back to a suspended trial, without changing the state of the program."""
-        self._trial, self._setting, self._spans, self._author.memory = aside
-        self._number = aside.trial.assignment.trial
-        self._hp = aside.trial.hp
+        The program's state is not included.
+        """
+        return SuspendedTrial(self.trial, self._setting, self._spans, self._author.memory)
+
+    def resume_trial(self, suspended: SuspendedTrial) -> None:
+        """Make a suspended trial the present one again, without changing the state of the program."""
+        self._trial, self._setting, self._spans, self._author.memory = suspended
+        self._number = suspended.trial.assignment.trial
+        self._hp = suspended.trial.hp
         author = self._author
-        trial = aside.trial
+        trial = suspended.trial
         if trial.program.kept:
             author.live = trial.program.live
             author.live.set(trial.hp)
         attributes.replace_all(author, OWN, {**self.data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
-        """Return whether a trial would use the program and the data of another one, judging by its parameters."""
+        """Return whether a trial would use the program and the data of ``other``, judging by its parameters."""
         hp = Hyperparameters(assignment.params)
         was = other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
@@ -326,7 +332,7 @@ class TrialSession(RankJoining):
         return same and all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Yield the loss of one update at each of these rates, for `plan --find-lr`.
+        """Train one update at each of these learning rates and yield its loss, for `plan --find-lr`.
 
         The trial cannot be used afterwards. Raises Refused if the loop does not set the learning rate.
         """
@@ -403,9 +409,9 @@ class TrialSession(RankJoining):
                 author.live = live
 
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
-        """Return a program of the trial's structure in its initial state; call it inside the strategy's scope.
+        """Return the structure of the present trial, and a program for it in its initial state.
 
-        Takes a kept program if one fits, and builds one otherwise.
+        A kept program is used if one fits; otherwise one is built. Call it inside the strategy's scope.
         """
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit = assignment.training.get("loop") == "fit"
@@ -473,9 +479,9 @@ class TrialSession(RankJoining):
         return structure, built
 
     def _reuse_program(self, key: Structure, hp: Hyperparameters, seed: int) -> tuple[Structure, Program] | None:
-        """Return a kept program of this structure in its initial state, with its structure; None if none can be used.
+        """Return a kept program that fits ``key``, in its initial state, with its structure; None if none can be used.
 
-        Forgets the program that was found if it cannot begin with this seed.
+        A program that fits but cannot begin with this seed is dropped.
         """
         kept = self._programs.find(key, hp)
         if kept is None:
@@ -491,9 +497,9 @@ class TrialSession(RankJoining):
         return kept
 
     def _copy_fitted(self) -> dict[str, object]:
-        """Replace the layers on the author's object that `data` has fitted by copies; return the copies by name.
+        """Replace the layers on the author's object that `data` has fitted by copies for a new program.
 
-        The copies belong to the program that is being made.
+        Return the copies by name.
         """
         copies = author_data.copy_fitted_layers(self.data.bare)
         for name, value in copies.items():
@@ -501,7 +507,7 @@ class TrialSession(RankJoining):
         return copies
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
-        """Prepare a used program for a trial that begins; return False if a new program is needed.
+        """Prepare a used program for the trial that begins; return False if a new program is needed instead.
 
         `reset_changed_state` has reset the program to the start of its first trial. With another seed, the author's
         methods run again and the program takes over their initial values, unless they have drawn numbers, which may be

@@ -116,7 +116,7 @@ def call_before_start(function: Callable[[], None]) -> None:
 
 
 def collective_all_reduce(devices: list[str], options: Any) -> Any:
-    """Return sums over these devices by NCCL or a ring; the public class takes no list of devices."""
+    """Return a reduction that sums over these devices by NCCL or a ring; the public class takes no list of devices."""
     return _cross_device_ops.CollectiveAllReduce(devices=devices, group_size=len(devices), options=options)
 
 
@@ -173,7 +173,7 @@ def abort_collective_ops(code: int, message: str) -> None:
 
 
 def draw_words(shape: Any, **arguments: Any) -> Any:
-    """Draw full-range integers by the stateless kernel that stands in TensorFlow now."""
+    """Draw full-range integers by the stateless kernel that TensorFlow has at present, which may be replaced."""
     return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(shape, **arguments)
 
 
@@ -219,7 +219,10 @@ def type_spec(value: Any) -> Any:
 
 
 def replace_converter(kind: str, convert: Callable[..., Any]) -> None:
-    """Convert an operation by ``convert(kind, converter, call)``, with TensorFlow's own converter or None."""
+    """Replace TensorFlow's batched form of an operation by ``convert(kind, converter, call)``.
+
+    ``converter`` is TensorFlow's own, or None if it has none.
+    """
     before = _pfor._pfor_converter_registry.pop(kind, None)
     if isinstance(before, tuple):
         own = before[0]

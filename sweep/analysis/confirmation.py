@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import UNFINISHED, Params, Role, Status
-from sweep.space.domains import by_configuration, configuration
+from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.intervals import ALPHA
 from sweep.statistics.power import LEAST
@@ -119,7 +119,7 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
     for racer, _ in ranked:
         if racer.key in failed:
             broken.append(_drop_broken(racer))
-    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
+    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration_key(one.params) in failed)
     if len(racers) < 2:
         if racers:
             what = "a single configuration is"
@@ -156,7 +156,7 @@ def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
     race = run_race(runs, rules)
     if not race.racers:
         return None
-    own = [one for one in runs if configuration(one.params) == race.racers[0].key and _has_result(one)]
+    own = [one for one in runs if configuration_key(one.params) == race.racers[0].key and _has_result(one)]
     fresh = [one for one in own if one.role is Role.CONFIRM]
     return fresh or own or None
 
@@ -168,7 +168,7 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     """Return the configurations that completed all repeats of the search, best first, with their loss in each."""
     completed: Candidates = []
-    for key, group in by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
+    for key, group in group_by_configuration(one for one in runs if one.role is not Role.CONFIRM).items():
         means = _mean_losses(group, rules)
         if means is not None:
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
@@ -281,7 +281,7 @@ def _score_fresh_seeds(
     for one in runs:
         if one.role is not Role.CONFIRM:
             continue
-        key = configuration(one.params)
+        key = configuration_key(one.params)
         begun.add((key, one.repeat, one.fold))
         if one.status not in UNFINISHED:
             loss = one.loss if _has_result(one) else math.nan
@@ -458,7 +458,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     race = run_race([make_run(trial, first) for trial in sweep.trials], rules)
     if not race.racers:
         return None
-    groups = by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
+    groups = group_by_configuration(trial for trial in sweep.trials if trial.role is Role.CONFIRM)
     rows = []
     for place, racer in enumerate(race.racers, start=1):
         rows.append(_describe_finalist(place, racer, race, groups.get(racer.key, []), first))
@@ -470,13 +470,13 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
     if math.isnan(racer.mean):
         mean = None
     else:
-        mean = first.of_loss(racer.mean)
+        mean = first.from_loss(racer.mean)
     verdict, why = _judge_racer(racer, race)
     low: float | None = None
     high: float | None = None
     if racer.behind is not None and math.isfinite(racer.half):
         ends = (racer.behind - racer.half, racer.behind + racer.half)
-        low, high = sorted(map(first.of_loss, ends))
+        low, high = sorted(map(first.from_loss, ends))
     test_values: dict[str, list[float]] = {}
     for trial in trials:
         for name, value in trial.tested.items():
@@ -489,10 +489,10 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
         is_broken=racer.is_broken,
         is_baseline=racer.is_baseline,
         params=racer.params,
-        selected=first.of_loss(racer.selected),
+        selected=first.from_loss(racer.selected),
         mean=mean,
         seeds=len(racer.losses),
-        difference=None if racer.behind is None else first.of_loss(racer.behind),
+        difference=None if racer.behind is None else first.from_loss(racer.behind),
         low=low,
         high=high,
         tested={name: fmean(values) for name, values in test_values.items()},

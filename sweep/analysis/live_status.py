@@ -33,7 +33,7 @@ from sweep.events import (
 )
 from sweep.prices import COST
 from sweep.progress import count_units
-from sweep.space.domains import configuration
+from sweep.space.domains import configuration_key
 from sweep.space.early_terminate import NoTermination, Own
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
@@ -279,7 +279,7 @@ class Standing:
         found = confirmation.list_leader_trials(runs, confirmation.make_rules(spec.confirm, spec))
         if found is None:
             return None
-        values = {one.trial: self.outline.objective.of_loss(one.loss) for one in found}
+        values = {one.trial: self.outline.objective.from_loss(one.loss) for one in found}
         fresh = found[0].role is Role.CONFIRM
         return Best(fmean(values.values()), tuple(sorted(values)), found[0].params, fresh)
 
@@ -697,7 +697,7 @@ class Standing:
         value = ended.value
         if value is None or not math.isfinite(value) or ended.trial in self.confirming:
             return
-        key = configuration(ended.params)
+        key = configuration_key(ended.params)
         self._params.setdefault(key, ended.params)
         trials = self._scores.setdefault(key, {})
         trials[ended.trial] = value

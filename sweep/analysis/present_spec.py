@@ -11,7 +11,7 @@ from msgspec import structs
 from sweep.events import ConfigurationsEnqueued, Params, Role, SteeringEvent, SweepChanged, TrialStarted, Value
 from sweep.space import Space
 from sweep.space.domains import key
-from sweep.space.initial_points import on_grid
+from sweep.space.initial_points import complete_starts_on_grid
 from sweep.space.search_space import grid_values
 from sweep.spec import Spec, changes
 from sweep.spec.changes import SPACE
@@ -161,7 +161,7 @@ def _is_enumerated(params: Params, spec: Spec) -> bool:
         return True
     if _is_on_grid(params, spec.space):
         return True
-    return any(key(one) == key(params) for one in on_grid(spec.space, spec.start_with))
+    return any(key(one) == key(params) for one in complete_starts_on_grid(spec.space, spec.start_with))
 
 
 def _is_on_grid(params: Params, space: Space) -> bool:

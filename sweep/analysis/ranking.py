@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from sweep.analysis.differences import describe_other_differences, list_varying_parameters, require_same_objectives
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
-from sweep.space.domains import by_configuration, configuration
+from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import objective
 from sweep.statistics.intervals import Z, compute_fold_correction, compute_mean_interval, compute_share_interval
 from sweep.statistics.verdicts import Compared, Verdict, compare_configurations, compare_fronts
@@ -233,7 +233,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     objectives = require_same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
     for sweep in sweeps:
-        for group in by_configuration(sweep.trials).values():
+        for group in group_by_configuration(sweep.trials).values():
             rows.append(_summarize(group, objectives, sweep))
     fronts = _number_fronts(rows, objectives)
     confirmed = _find_confirmation(sweeps)
@@ -241,14 +241,14 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     if confirmed:
         places = {}
         for finalist in confirmed.rows:
-            places[configuration(finalist.params)] = finalist.place
+            places[configuration_key(finalist.params)] = finalist.place
 
     def key(row: RankedConfiguration) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _list_losses(row)[0] if row.scores else math.inf
         if places:
-            place = places.get(configuration(row.params), math.inf)
+            place = places.get(configuration_key(row.params), math.inf)
         else:
             place = 0
         return place, -row.completed, ORDER[row.status], trained, front, loss, row.trials[0].trial
@@ -311,10 +311,10 @@ def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
 
 def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
     """Return the ranking with the verdicts of the confirmation; all other rows are undecided."""
-    finalists = {configuration(finalist.params): finalist for finalist in confirmation.rows}
+    finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
     for row in ranking.rows:
-        finalist = finalists.get(configuration(row.params))
+        finalist = finalists.get(configuration_key(row.params))
         if finalist is None:
             rows.append(structs.replace(row, undecided="no finalist"))
             continue

@@ -20,7 +20,7 @@ from msgspec import structs
 from sweep.analysis.ranking import ORDER, outcome
 from sweep.events import UNFINISHED, EpochReported, Event, Params, Status, SweepChanged, TrialEnded
 from sweep.schedulers import Pausing, Scheduler
-from sweep.space.domains import by_configuration
+from sweep.space.domains import group_by_configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
@@ -277,7 +277,7 @@ class _UnknownEpochs:
 
     def report(self, place: int, epoch: int) -> EpochReported:
         """Return the report of an unknown epoch."""
-        value = self._objective.of_loss(self._losses.get(epoch, self._any))
+        value = self._objective.from_loss(self._losses.get(epoch, self._any))
         return EpochReported(
             trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
         )
@@ -393,7 +393,7 @@ _NONE = _Configuration((), (), {}, 1)
 def _group_curves(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
     """Return the configurations of these curves, with the final losses of their completed trials."""
     configurations = []
-    for group in by_configuration(known).values():
+    for group in group_by_configuration(known).values():
         losses = {}
         for curve in group:
             losses[curve.place] = _final_loss(curve, spec.objectives[0])

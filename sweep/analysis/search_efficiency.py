@@ -325,4 +325,4 @@ def _measure_control(
     loss = float(losses[chosen])
     best = float(losses[done[0]])
     in_all = sum(trial.epochs for trial in trials)
-    return Control(rows[chosen].rank, one.of_loss(loss), abs(best - loss), spent, in_all)
+    return Control(rows[chosen].rank, one.from_loss(loss), abs(best - loss), spent, in_all)

@@ -14,7 +14,7 @@ from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
-from sweep.searchers.optuna_study import Axis, StudiedTrial, study
+from sweep.searchers.optuna_study import Axis, StudiedTrial
 from sweep.space import Space
 from sweep.space.domains import Domain, Tied
 from sweep.spec import parse_spec
@@ -34,10 +34,10 @@ def of(folder: ResultsFolder) -> Study:
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
-    return make_study(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
+    return convert_sweep(folder, reading.read_tables(folder, ["trial", "epoch", f"metric.{first}"]))
 
 
-def make_study(folder: ResultsFolder, read: Tables) -> Study:
+def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
     """Return a sweep as an Optuna study, from tables that have its trials and the first objective's metric.
 
     Each trial of the sweep becomes a trial of the study, also each repeat of a configuration. Its user attributes hold
@@ -46,7 +46,7 @@ def make_study(folder: ResultsFolder, read: Tables) -> Study:
     """
     sweep = make_sweep(folder, read)
     space = read_space(folder)
-    return study(
+    return optuna_study.make_study(
         folder.name,
         objectives(folder),
         find_searched_parameters(space, [trial.params for trial in sweep.trials]),
@@ -264,7 +264,7 @@ class FollowedSweep:
         """Convert all trials again, after finding axes on which every value lies."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
-        self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
+        self._axes: dict[str, Axis] = optuna_study.make_axes(self._domains, told)
         for number in self._told:
             self._convert(number)
 
@@ -277,7 +277,12 @@ class FollowedSweep:
         if self._space is None and new:
             self._convert_all()
             return
-        if any(not self._axes[name].holds(params[name]) for params in new for name in self._domains if name in params):
+        if any(
+            not self._axes[name].can_represent(params[name])
+            for params in new
+            for name in self._domains
+            if name in params
+        ):
             self._convert_all()
             return
         for number in sorted(changed):

@@ -133,7 +133,7 @@ def simulate_reports(
     status, reason = Status.COMPLETED, ""
     for epoch in epochs:
         yield epoch
-        metrics = {objective.name: objective.of_loss(loss + gain / epoch)}
+        metrics = {objective.name: objective.from_loss(loss + gain / epoch)}
         stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
         if stopped is not None and epoch < epochs[-1]:
             status, reason = Status.PRUNED, stopped

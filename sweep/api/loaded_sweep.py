@@ -161,7 +161,7 @@ class LoadedSweep:
         from sweep.analysis import studies
 
         folder = self._get_only_folder("study()")
-        return studies.make_study(folder, self._tables[0])
+        return studies.convert_sweep(folder, self._tables[0])
 
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None

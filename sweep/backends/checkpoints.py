@@ -52,7 +52,7 @@ class Manifest:
 
     epoch: int
     accumulate: int = 1
-    loss: float = math.inf  # by `Objective.standing`, at this epoch
+    loss: float = math.inf  # by `Objective.constrained_loss`, at this epoch
     reports: tuple[EpochReported, ...] = ()  # epochs of the step that wrote it
     inputs: Inputs | None = None  # what the trial had read until then
     trained_s: float = 0.0  # seconds of its epochs until then, of a trial with minutes
@@ -507,7 +507,7 @@ class CheckpointKeeper:
         self._retry_later_ones()
         trial = change.trial
         number = change.trial.number
-        loss = self._objective.standing(trial.last)
+        loss = self._objective.constrained_loss(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
             self._delete(number)

@@ -16,7 +16,9 @@ class Order:
 
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
-    to_beat: float | None = None  # loss (`Objective.standing`): a trial that ends with no lower one keeps no checkpoint
+    to_beat: float | None = (
+        None  # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
+    )
     whole: bool = False  # train all epochs, even if the target is reached
     known_data: str | None = None  # stop before training if the data have this fingerprint: the result is known
     moved: bool = False  # it did not fit into another process

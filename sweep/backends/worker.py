@@ -642,11 +642,11 @@ class Worker:
             return None
         if not epochs:
             return None
-        return self.job.objective.reached(self.job.target, epochs[-1].metrics)
+        return self.job.objective.describe_reached(self.job.target, epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: list[EpochReported]) -> str:
         """Return a text on the first loss or objective that is not finite; empty if all are."""
-        return next(filter(None, map(self.job.objective.diverged, epochs)), "")
+        return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         """Save the trial at its last epoch, if its trainable can save; with ``beside``, without waiting for it."""
@@ -676,7 +676,7 @@ class Worker:
 
     def _loss(self, epoch: EpochReported) -> float:
         """Return the loss by which checkpoints of the trial are compared."""
-        return self.job.objective.ranked(epoch.metrics)
+        return self.job.objective.ranking_loss(epoch.metrics)
 
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
         """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint."""

@@ -113,7 +113,7 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
 
 def assert_belongs(params: Params, space: Space) -> None:
     """Assert that a configuration lies in the space, with exactly the parameters that apply."""
-    assert space.violated(params) == []
+    assert space.list_violated(params) == []
     for parameter in space.parameters:
         assert (parameter.name in params) == parameter.applies(params)
         assert parameter.name not in params or contains(parameter.domain, params[parameter.name])

@@ -233,7 +233,7 @@ def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bo
             )
     low, high = (domains.snap(domain, end) for end in domains.get_finite_bounds(domain, SIGMAS))
     number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
-    step = domains.quantum(domain)
+    step = domains.get_quantum(domain)
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
     if bounds.accepts(low) and bounds.accepts(high):

@@ -823,7 +823,9 @@ class Coordinator:
         part: list[Event] = []
         for epoch, decided in [*trial.find_decisions(epochs)]:
             part.append(epoch)
-            ends = self._objective.diverged(epoch) or self._objective.reached(self._target, epoch.metrics)
+            ends = self._objective.explain_divergence(epoch) or self._objective.describe_reached(
+                self._target, epoch.metrics
+            )
             if (ends or decided) and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False

@@ -145,7 +145,7 @@ class Limits:
             self._cost += event.measures.get(COST, 0.0)
             self._gpu_s += self._bounds.gpu_s(event)
         loss = self._objective.loss(event.metrics)
-        if loss is None or self._objective.violated(event.metrics):
+        if loss is None or self._objective.list_violated(event.metrics):
             return
         if self._best_report is None or loss < self._best_report[0]:
             self._best_report = loss, event
@@ -155,7 +155,7 @@ class Limits:
         if self._best_report is None:
             return None
         _, best = self._best_report
-        reached = self._objective.reached(self._target, best.metrics)
+        reached = self._objective.describe_reached(self._target, best.metrics)
         if not reached:
             return None
         return f"{reached} in trial {best.trial}"

@@ -17,7 +17,7 @@ from sweep.errors import TrainableError, in_short
 from sweep.events import Params
 from sweep.functions import load_trainable, offers_method
 from sweep.runner.trials import Terms
-from sweep.space.domains import configuration
+from sweep.space.domains import configuration_key
 from sweep.spec import Spec
 
 LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
@@ -71,7 +71,7 @@ def find_learning_rates(
     """
     distinct: dict[str, Params] = {}
     for params in sample:
-        distinct.setdefault(configuration(_drop_rate(params)), params)
+        distinct.setdefault(configuration_key(_drop_rate(params)), params)
     chosen = list(distinct.values())[:CONFIGURATIONS]
     if not offers_method("try_rates", spec.trainable, folders):
         raise TrainableError(

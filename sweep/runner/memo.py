@@ -108,7 +108,7 @@ def _take_over_checkpoint(
     if (manifest.epoch == len(epochs)) is not is_last:
         raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
     taken = tuple(epochs[: manifest.epoch])
-    known = replace(manifest, loss=objective.ranked(taken[-1].metrics), reports=taken)
+    known = replace(manifest, loss=objective.ranking_loss(taken[-1].metrics), reports=taken)
     checkpoints.begin_checkpoint(
         checkpoints.get_trial_folder(folder.path, trial), known, partial(_copy_checkpoint_files, path), keep=1
     )()

@@ -28,7 +28,7 @@ from sweep.searchers.points import first_new, uniform_draws, uniform_numbers
 from sweep.space import Space
 from sweep.space.domains import key
 from sweep.space.early_terminate import Own
-from sweep.space.initial_points import complete_starts, on_grid
+from sweep.space.initial_points import complete_starts, complete_starts_on_grid
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.spec.search_methods import METHODS, STANDALONE
@@ -371,7 +371,7 @@ def _build_without_repeats(
         inner: Searcher = make_searcher(space, objectives, seed)
         return PlannedPoints(inner, complete_starting_points(space, start_with, seed))
     if used.enumerates:
-        first = on_grid(space, start_with) if start_with else []
+        first = complete_starts_on_grid(space, start_with) if start_with else []
     else:
         first = complete_starting_points(space, start_with, seed)
     stream: Searcher = make_searcher(space, seed, first)

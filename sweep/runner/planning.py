@@ -223,7 +223,7 @@ def _sample_configurations(
         points = _iterate_suggestions(random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
-        points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
+        points = (point for draw in draws if (point := spec.space.complete_if_feasible(draw)) is not None)
     seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_iterate_suggestions(searcher, 1))
 

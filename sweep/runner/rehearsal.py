@@ -207,7 +207,7 @@ class Rehearsal:
         both = zip(self._objectives, self._trials[trial], strict=True)
         metrics = {}
         for objective, one in both:
-            metrics[objective.name] = objective.of_loss(one.loss(epoch, epochs))
+            metrics[objective.name] = objective.from_loss(one.loss(epoch, epochs))
         stopped = self._let_observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)

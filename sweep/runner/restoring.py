@@ -25,7 +25,7 @@ from sweep.inspection import Source, inspect, inspect_object
 from sweep.runner import checking
 from sweep.runner.resuming import ResumableSweep, reopen
 from sweep.runner.trials import Terms
-from sweep.space.domains import configuration
+from sweep.space.domains import configuration_key
 from sweep.space.objectives import objective
 from sweep.spec import Spec
 from sweep.store import sweep_info
@@ -105,7 +105,7 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     first = objective(*found.objectives[0])
 
     completed = (one for one in row.trials if one.status is Status.COMPLETED)
-    return sorted(completed, key=lambda trial: first.ranked(trial.metrics))
+    return sorted(completed, key=lambda trial: first.ranking_loss(trial.metrics))
 
 
 def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
@@ -303,7 +303,7 @@ def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
         if (
             one.role is Role.CONFIRM
             and one.status is Status.COMPLETED
-            and configuration(one.params) in chosen
+            and configuration_key(one.params) in chosen
             and not one.tested
         ):
             due.append(one.number)

@@ -229,11 +229,11 @@ class Terms:
 
         None if it does not end. Only trials of the search end at the target.
         """
-        diverged = self._objective.diverged(report)
+        diverged = self._objective.explain_divergence(report)
         if diverged:
             return EarlyEnd(Status.DIVERGED, diverged)
         if in_search:
-            reached = self._objective.reached(self._target, report.metrics)
+            reached = self._objective.describe_reached(self._target, report.metrics)
         else:
             reached = None
         if reached:
@@ -247,7 +247,7 @@ class Terms:
         early = trial.early_end
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
             return
-        reached = self._objective.reached(self._target, trial.state.last)
+        reached = self._objective.describe_reached(self._target, trial.state.last)
         if reached:
             trial.early_end = EarlyEnd(Status.COMPLETED, reached)
         else:
@@ -264,7 +264,7 @@ class Terms:
     def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
         """Return the end of a trial; infeasible if it completed with metrics that violate a constraint."""
         if end.status is Status.COMPLETED:
-            wrong = self._objective.violated(metrics)
+            wrong = self._objective.list_violated(metrics)
         else:
             wrong = []
         if not wrong:

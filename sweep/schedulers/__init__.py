@@ -1,4 +1,4 @@
-"""The interfaces of schedulers and of those that pause trials, and the texts that say why trials end early."""
+"""The protocols of schedulers, and the texts that say why trials end early."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Scheduler(Protocol):
         """Return the epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
 
     def observe(self, event: Event) -> str | None:
-        """Learn from an event. Return the reason to prune the trial after a reported epoch, otherwise None."""
+        """Update the state by an event; return the reason to prune the trial after a reported epoch, else None."""
 
 
 @runtime_checkable
 class Pausing(Protocol):
     """A scheduler or a population that pauses trials at its decision epochs and decides which of them continue.
 
-    Paused trials are saved. Its answers depend only on the observed events, so they are the same after a kill. Trials
-    are identified by their numbers in the search.
+    Paused trials are saved in checkpoints. Its answers depend only on the observed events, so they are the same after a
+    kill. Trials are identified by their numbers in the search.
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
@@ -40,7 +40,7 @@ class Pausing(Protocol):
         """Return the paused trial to resume when no other is running or left to start; None if there is none."""
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the paused trials that will never continue, and why.
+        """Return the paused trials that will never continue, with the reasons.
 
         With ``rest``, no trial is running and `last` has returned None.
         """
@@ -61,13 +61,13 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
     side = "below" if objective.maximize else "above"
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
-    value = objective.of_loss(loss)
-    bound = objective.of_loss(cutoff)
+    value = objective.from_loss(loss)
+    bound = objective.from_loss(cutoff)
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
 
 def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
-    """Return the state of a trial in words, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
+    """Return rule, value and epoch of a trial as text, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
-    return f"{rule}: {objective.name} {objective.of_loss(loss):.6g} at epoch {epoch}"
+    return f"{rule}: {objective.name} {objective.from_loss(loss):.6g} at epoch {epoch}"

@@ -31,7 +31,7 @@ from sweep.space.objectives import Objective
 
 
 class RankHeaps:
-    """Numbers in two heaps that meet at a rank. Adding a number takes logarithmic time, reading constant time.
+    """Numbers divided at a rank into two heaps. Adding a number takes logarithmic time, reading constant time.
 
     ``below`` returns how many of n numbers lie below the rank; it must not decrease with n.
     """
@@ -68,10 +68,10 @@ class RankHeaps:
 
 
 class NoScheduler:
-    """Stops no trial."""
+    """A scheduler that stops no trial."""
 
     def __init__(self, *ignored: object) -> None:
-        """Initialize without the rule, the objective and the epochs that every scheduler is given."""
+        """Ignore the rule, the objective and the epochs, which every scheduler is given."""
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return ()
@@ -84,7 +84,7 @@ R = TypeVar("R", Asha, Hyperband, Median)
 
 
 class _Stopping(Generic[R]):
-    """Base class of the rules that stop trials."""
+    """Base class of the schedulers that stop trials for good."""
 
     def __init__(self, rule: R, objective: Objective) -> None:
         self._rule: R = rule
@@ -106,7 +106,7 @@ class AshaScheduler(_Stopping[Asha]):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective)
         self._rungs: list[dict[int, _Rung]] = []  # one dict for each bracket
-        for rungs in early_terminate.brackets(rule, epochs):
+        for rungs in early_terminate.list_brackets(rule, epochs):
             self._rungs.append({epoch: _Rung(rule.eta) for epoch in rungs})
         self._shares = _compute_bracket_shares(rule, epochs)
         self._stopped: set[int] = set()
@@ -114,7 +114,7 @@ class AshaScheduler(_Stopping[Asha]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
         if loss is None or rung is None:
             return None
@@ -126,14 +126,17 @@ class AshaScheduler(_Stopping[Asha]):
         return describe_reason(self._rule.type, self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
-        """Return the bracket of a trial, drawn by its number alone; brackets with more rungs are more likely."""
+        """Return the bracket of a trial, drawn with its number as the seed."""
         if len(self._rungs) == 1:
             return 0
         return _draw_bracket(trial, self._shares)
 
 
 class _Rung:
-    """The scores at one rung (larger is better) and their quantile, interpolated like NumPy's percentile."""
+    """The scores that trials had at one rung (larger is better), and the quantile at which trials stop.
+
+    The quantile is interpolated like NumPy's percentile.
+    """
 
     def __init__(self, eta: float) -> None:
         self._quantile = (1 - 1 / eta) * 100 / 100
@@ -157,7 +160,10 @@ def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
 
 
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
-    """Return the probability of each bracket. A rung at the last epoch counts, although nothing is decided there."""
+    """Return the probability of each bracket, which increases with its number of rungs.
+
+    A rung at the last epoch counts, although nothing is decided there.
+    """
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
     weights = []
@@ -190,7 +196,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
         best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
@@ -207,7 +213,7 @@ class HyperbandScheduler(_Stopping[Hyperband]):
 
 @dataclass(slots=True)
 class _TrialState:
-    """The state of a trial."""
+    """The losses of a trial so far, as the median rule needs them."""
 
     best: float
     last: int = 0
@@ -233,7 +239,7 @@ class MedianScheduler(_Stopping[Median]):
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.standing(event.metrics)
+        loss = self._objective.constrained_loss(event.metrics)
         if loss is None:
             return None
         run = self._runs.setdefault(event.trial, _TrialState(loss))
@@ -272,7 +278,7 @@ def _compute_median(means: RankHeaps) -> float | None:
 
 
 def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
-    """Return the scheduler of a rule, for trials of ``epochs`` epochs that an objective and its ``others`` judge.
+    """Return the scheduler of a rule, for trials of ``epochs`` epochs that are compared by an objective.
 
     ``own`` is the callable that a user's own rule names. Raises ValueError if it is missing.
     """

@@ -31,17 +31,17 @@ Points: TypeAlias = NDArray[np.float64]
 
 
 def find_dominating(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return which points dominate ``losses``, that is, are worse in no objective and better in at least one."""
+    """Return a mask of the points that dominate ``losses``: worse in no objective and better in at least one."""
     return np.asarray((points <= losses).all(axis=1) & (points < losses).any(axis=1))
 
 
 def find_dominated(points: Points, losses: Losses) -> NDArray[np.bool_]:
-    """Return which points are dominated by ``losses``."""
+    """Return a mask of the points that are dominated by ``losses``."""
     return np.asarray((points >= losses).all(axis=1) & (points > losses).any(axis=1))
 
 
 class NonDominatedOrder:
-    """Trials sorted into fronts.
+    """Trials sorted into fronts by non-dominated rank.
 
     No trial of a front dominates another one of it, and each is dominated by a trial of the front before. A new trial
     moves only those that it dominates to the next front, and these only those that they dominate: Li, Deb, Zhang,
@@ -57,7 +57,7 @@ class NonDominatedOrder:
         return len(self._losses)
 
     def add(self, trial: int, losses: Losses) -> None:
-        """Add a trial."""
+        """Add a trial with its loss for each objective."""
         self._losses[trial] = losses
         place = 0
         while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
@@ -80,7 +80,7 @@ class NonDominatedOrder:
             place += 1
 
     def get_front(self, trial: int) -> int:
-        """Return the front of a trial, from 1."""
+        """Return the number of the front that contains a trial, from 1."""
         return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
 
     def list_best(self, count: int) -> list[int]:
@@ -94,11 +94,14 @@ class NonDominatedOrder:
         return found
 
     def _get_losses(self, trials: Sequence[int]) -> Points:
-        """Return the losses of trials as (trials, objectives)."""
+        """Return the losses of trials as an array of shape (trials, objectives)."""
         return np.array([self._losses[trial] for trial in trials])
 
     def _select_spread(self, front: Sequence[int], count: int) -> list[int]:
-        """Return ``count`` trials of a front: the best in the first objective, then always the farthest from these."""
+        """Return ``count`` trials of a front that are far from each other.
+
+        They are the best in the first objective, then always the one that is farthest from those chosen before.
+        """
         rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
         points = self._scale_losses(rest)
         chosen = [0]
@@ -111,7 +114,7 @@ class NonDominatedOrder:
         return [rest[place] for place in chosen]
 
     def _scale_losses(self, trials: Sequence[int]) -> Points:
-        """Return the losses of trials, scaled to 0 to 1 in each objective."""
+        """Return losses scaled to the range from 0 to 1 in each objective, of shape (trials, objectives)."""
         losses = self._get_losses(trials)
         if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
@@ -121,16 +124,16 @@ class NonDominatedOrder:
 
 
 def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
-    """Return the state of a trial in words, such as ``asha: val_loss 0.61 and size 120 at epoch 3``."""
+    """Return rule, losses and epoch of a trial as text, such as ``asha: val_loss 0.61 and size 120 at epoch 3``."""
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     both = zip((objective, *objective.others), losses, strict=True)
-    values = " and ".join(f"{one.name} {one.of_loss(loss):.6g}" for one, loss in both)
+    values = " and ".join(f"{one.name} {one.from_loss(loss):.6g}" for one, loss in both)
     return f"{rule}: {values} at epoch {epoch}"
 
 
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
-    """Return a rank in words, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
+    """Return a trial's rank as text, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
     return f"in front {order.get_front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
 
 
@@ -143,13 +146,13 @@ class NonDominatedAshaScheduler(AshaScheduler):
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         super().__init__(rule, objective, epochs)
         self._orders: list[dict[int, NonDominatedOrder]] = []  # one dict for each bracket
-        for rungs in early_terminate.brackets(rule, epochs):
+        for rungs in early_terminate.list_brackets(rule, epochs):
             self._orders.append({epoch: NonDominatedOrder() for epoch in rungs})
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        losses = self._objective.standings(event.metrics)
+        losses = self._objective.constrained_losses(event.metrics)
         order = self._orders[self.bracket(event.trial)].get(event.epoch)
         if losses is None or order is None:
             return None
@@ -182,7 +185,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
 
     def observe(self, event: Event) -> None:
         if isinstance(event, EpochReported):
-            losses = self._objective.standings(event.metrics)
+            losses = self._objective.constrained_losses(event.metrics)
             if losses is None:
                 self._paused.pop(event.trial, None)
                 return
@@ -230,7 +233,7 @@ class NonDominatedPromotionScheduler(PausingScheduler):
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
     def _explain_end(self, trial: int, epoch: int) -> str:
-        """Return why a paused trial never continued."""
+        """Return the reason for which a paused trial never continued."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
         room = count_parts(len(order), self._eta)

@@ -29,7 +29,7 @@ COMPARED = 100  # maximum number of trials of a rung, best first, whose curves a
 
 @dataclass(frozen=True, slots=True)
 class _Pause:
-    """The epoch at which a trial is paused, its loss there, and why it is paused."""
+    """The epoch at which a trial is paused, its loss at that epoch, and the reason."""
 
     epoch: int
     loss: float
@@ -37,10 +37,10 @@ class _Pause:
 
 
 class PausingScheduler:
-    """Base class of the rules that pause trials.
+    """Base class of the schedulers that pause trials.
 
-    It keeps the paused trials. When no trial is left to start, the best one of the highest rung resumes until
-    ``min_completed`` trials have completed; then the others are pruned.
+    When no trial is left to start, the best paused trial of the highest rung resumes until ``min_completed`` trials
+    have completed; then the other paused trials are pruned.
     """
 
     def __init__(self, kind: str, objective: Objective, rungs: Sequence[int], min_completed: int = 1) -> None:
@@ -59,7 +59,7 @@ class PausingScheduler:
         match event:
             case EpochReported(trial=trial, epoch=epoch):
                 self._paused.pop(trial, None)  # it was resumed
-                loss = self._objective.standing(event.metrics)
+                loss = self._objective.constrained_loss(event.metrics)
                 if loss is not None:
                     self._lasts[trial] = loss
                     self._process_epoch(trial, epoch, loss)
@@ -100,17 +100,17 @@ class PausingScheduler:
         return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        """Process a reported epoch; pause the trial after it or not, and resume others."""
+        """Decide after a reported epoch whether the trial pauses and which paused trials resume."""
         raise NotImplementedError  # each rule has its own
 
     def _process_end(self, trial: int) -> None:
-        """Process the end of a trial, whose worker is free now."""
+        """Decide after the end of a trial, whose worker is free now, which paused trials resume."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
         self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
     def _describe_pause(self, pause: _Pause) -> str:
-        """Return why a paused trial never continued."""
+        """Return the reason for which a paused trial never continued."""
         raise NotImplementedError  # each rule has its own
 
 
@@ -137,7 +137,7 @@ class PromotionScheduler(PausingScheduler):
             return
         self._pause(trial, epoch, loss)
         insort(self._scores[epoch], (loss, trial))
-        if not self._promotes(epoch):
+        if not self._allows_promotion(epoch):
             return
         if self._capped:  # trials among the best may have ended, which leaves room for others
             places: Iterable[int] = range(self._count_promotable(epoch))
@@ -146,8 +146,8 @@ class PromotionScheduler(PausingScheduler):
         for place in places:
             self._promote(epoch, place)
 
-    def _promotes(self, epoch: int) -> bool:
-        """Return whether trials may continue from a rung."""
+    def _allows_promotion(self, epoch: int) -> bool:
+        """Return whether trials may continue beyond a rung."""
         return True
 
     def _count_promotable(self, epoch: int) -> int:
@@ -155,7 +155,7 @@ class PromotionScheduler(PausingScheduler):
         return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, rank: int) -> None:
-        """Resume the trial of a rank (``rank``, from 0) at a rung if that is good enough and it is paused there."""
+        """Resume the trial with this rank (from 0) at a rung, if it is paused there and may continue."""
         if not 0 <= rank < self._count_promotable(epoch) or (
             self._capped and self._promoted[epoch] >= self._count_promotable(epoch)
         ):
@@ -201,11 +201,11 @@ class PashaScheduler(PromotionScheduler):
             for place in range(self._count_promotable(epoch)):
                 self._promote(epoch, place)
 
-    def _promotes(self, epoch: int) -> bool:
+    def _allows_promotion(self, epoch: int) -> bool:
         return self._highest >= len(self._rungs) or epoch < self._rungs[self._highest]
 
     def _is_stable(self) -> bool:
-        """Return whether the trials at the highest rung rank as at the rung before, except for noise."""
+        """Return whether the trials at the highest rung have the same ranks as at the rung before, except for noise."""
         before = {}
         for loss, trial in self._scores[self._rungs[self._highest - 1]]:
             before[trial] = loss
@@ -227,14 +227,14 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90))
 
     def _compare(self, trial: int) -> None:
-        """Record how far a trial ends from each trial of the highest rung whose curve it has crossed at least twice."""
+        """Record the noise of this trial's learning curve against each trial of the highest rung (`_measure_noise`)."""
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _measure_noise(mine, np.array(self._curves[other]))
 
 
 def _measure_noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
-    """Yield the absolute difference of two curves at the last epoch of the shorter one if they cross at least twice.
+    """Yield the absolute difference of two learning curves at their last common epoch if they cross at least twice.
 
     Yields nothing for other curves.
     """
@@ -290,7 +290,7 @@ class FreezeThawScheduler(PausingScheduler):
         self._thaw()
 
     def _thaw(self) -> None:
-        """Resume the best trial if its epochs up to the next rung fit the share."""
+        """Resume the paused trial with the best prediction if its epochs to the next rung fit into the share."""
         trial = self._choose_best(OPTIMISM)
         if trial is None:
             return
@@ -303,11 +303,14 @@ class FreezeThawScheduler(PausingScheduler):
         where = describe_standing(self._kind, self._objective, pause.loss, pause.epoch)
         if self._best is None or pause.loss >= INFEASIBLE:
             return f"{where}, and none was left to go on with"
-        predicted = self._objective.of_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
-        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
+        predicted = self._objective.from_loss(pause.loss - self._predict_gains(0.0)[pause.epoch])
+        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.from_loss(self._best):.6g}"
 
     def _choose_best(self, optimism: float) -> int | None:
-        """Return the paused trial that is predicted to end best; None if no paused trial meets the constraints."""
+        """Return the paused trial with the lowest predicted final loss; None if none meets the constraints.
+
+        ``optimism`` is the number of standard deviations that are added to predicted gains.
+        """
         found: list[tuple[float, int]] = []
         expected = self._predict_gains(optimism)
         for rung, heap in self._waiting.items():
@@ -318,7 +321,7 @@ class FreezeThawScheduler(PausingScheduler):
         return min(found)[1] if found else None
 
     def _predict_gains(self, optimism: float) -> dict[int, float]:
-        """Return the gain that is predicted from each rung to the end of a trial."""
+        """Return for each rung how much a trial is predicted to gain from there to the end of its training."""
         steps = list[float]()
         before = 0.0
         for rung in self._rungs:
@@ -332,7 +335,7 @@ class FreezeThawScheduler(PausingScheduler):
 
 @dataclass(slots=True)
 class _Gains:
-    """Mean and squared deviations of the gains between two rungs, updated one by one: Welford (1962)."""
+    """Mean and variance of the gains of trials between two rungs, updated one by one: Welford (1962)."""
 
     count: int = 0
     mean: float = 0.0
@@ -345,9 +348,9 @@ class _Gains:
         self.squares += before * (gain - self.mean)
 
     def predict(self, optimism: float, unknown: float) -> float:
-        """Return the mean gain, at least 0, plus ``optimism`` standard deviations; ``unknown`` if there was no gain.
+        """Return the mean gain, at least 0, plus ``optimism`` standard deviations; ``unknown`` without any gain.
 
-        The size of a single gain stands in for its deviation.
+        With a single gain, its size is used as the standard deviation.
         """
         if not self.count:
             return unknown

@@ -1,4 +1,4 @@
-"""The interface of all searchers."""
+"""The protocols of searchers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ class Searcher(Protocol):
 
     @property
     def foresees(self) -> bool:
-        """True if suggestions depend on no event, so that trials may be suggested and started in any order."""
+        """True if suggestions do not depend on events, so that trials may be suggested and started in any order."""
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Learn from ended trials of other sweeps, before any event; return how many of them count.
+        """Learn from ended trials of other sweeps, before any event; return how many of them are used.
 
-        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Only trials
-        that lie in this space count (`Space.adopt`), and none if the method does not learn from results. Their
+        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Trials that do
+        not lie in this space (`Space.adopt`) are ignored, and all are if the method does not learn from results. Their
         configurations may be suggested again.
         """
 
     def suggest(self, number: int) -> Params | None:
-        """Return the parameters of trial ``number``. Asking has no effect on other suggestions.
+        """Return the parameters of trial ``number``; None if there are none.
 
-        None means that there are none: the space is exhausted or, in a population, no copy is due.
+        There are none if the space is exhausted or, in a population, if no copy is due. Calling this has no effect on
+        other suggestions.
         """
 
     def observe(self, event: Event) -> None:
@@ -42,23 +43,23 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class SpaceChanging(Protocol):
-    """A searcher that can go on in another space, which has the same parameters with other values.
+    """A searcher that can continue in another space, which has the same parameters with other values.
 
-    What it suggests afterwards depends also on when the space changed, among the events.
+    Later suggestions depend also on the position of the change among the events.
     """
 
     def change_space(self, space: Space) -> None:
-        """Suggest from this space from now on. Trials that have started, and their suggestions, stay."""
+        """Suggest from this space from now on. Trials that have started keep their parameters."""
 
 
 @runtime_checkable
 class Queueing(Protocol):
-    """A searcher that suggests configurations of a person next. All built-in ones do, but for populations."""
+    """A searcher that can suggest configurations that a person has enqueued; all but populations can."""
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these next, after those that were enqueued earlier, and nothing else again.
+        """Suggest these configurations next, after those that were enqueued earlier, and suggest none of them twice.
 
-        When the space changes, those that have not started and are outside of it are dropped.
+        When the space changes, enqueued configurations that have not started and lie outside of it are dropped.
         """
 
 

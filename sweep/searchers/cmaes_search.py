@@ -34,7 +34,7 @@ Point = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class CmaesSearcher:
-    """Suggests draws from a normal distribution that adapts to the better half of each generation.
+    """Suggests draws from a normal distribution that is adapted to the better half of each generation.
 
     Only numbers that every trial has are adapted; choices and conditional parameters are drawn at random. Completed,
     pruned and paused trials count with their last value. Trials that diverged or ran out of memory count as worse than
@@ -50,10 +50,10 @@ class CmaesSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._earlier: list[TrialState] = []  # trials of other sweeps
-        self._begin(space)
+        self._reset_to_space(space)
 
-    def _begin(self, space: Space) -> None:
-        """Begin with a space, knowing no trials."""
+    def _reset_to_space(self, space: Space) -> None:
+        """Start without results in this space."""
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
@@ -68,11 +68,11 @@ class CmaesSearcher:
         return self._learn_past(records)
 
     def change_space(self, space: Space) -> None:
-        """Begin a distribution in another space, where the trials so far that lie in it were best.
+        """Start a new distribution in another space, centered on the best of the earlier trials that lie in it.
 
-        Trials that are running then do not count for its generations.
+        Trials that are running now do not count for its generations.
         """
-        self._begin(space)
+        self._reset_to_space(space)
         ended = []
         for record in self._ledger.trials.values():
             if record.paused or record.ended is not None:
@@ -83,30 +83,30 @@ class CmaesSearcher:
         count = 0
         for record in past:
             params = self._space.adopt(record.params)
-            loss = self._loss(record)
+            loss = self._get_loss(record)
             if params is None or (record.status in JUDGED and not math.isfinite(loss or 0.0)):
                 continue
             count += 1
             if loss is not None and math.isfinite(loss):
-                self._past.append((self._point(params), loss))
+                self._past.append((self._encode_point(params), loss))
         return count
 
     def suggest(self, number: int) -> Params | None:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
-        draws = chain(self._optimizer_draws(number), uniform_draws(self._seed, number))
+        draws = chain(self._generate_optimizer_draws(number), uniform_draws(self._seed, number))
         return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial):
                 self._tried.add(key(trial.params))
-                if self._adapted and self._belongs(trial.params):
-                    self._generations[trial.number] = self._restarts, self._distribution().generation
+                if self._adapted and self._is_in_space(trial.params):
+                    self._generations[trial.number] = self._restarts, self._get_distribution().generation
             case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:  # a pause counts once
                 generation = self._generations.pop(trial.number, None)
-                if generation is not None and generation == (self._restarts, self._distribution().generation):
-                    self._hear(trial)
+                if generation is not None and generation == (self._restarts, self._get_distribution().generation):
+                    self._add_to_generation(trial)
             case _:
                 pass
 
@@ -115,13 +115,16 @@ class CmaesSearcher:
         """The number of restarts so far."""
         return self._restarts
 
-    def _hear(self, record: TrialState) -> None:
-        """Add a trial to the present generation; update the distribution when the generation is full."""
-        loss = self._loss(record)
-        optimizer = self._distribution()
+    def _add_to_generation(self, record: TrialState) -> None:
+        """Add the result of a trial to the present generation; update the distribution when the generation is full.
+
+        If the distribution has converged, start a new one with twice the population.
+        """
+        loss = self._get_loss(record)
+        optimizer = self._get_distribution()
         if loss is None:
             return
-        self._solutions.append((self._point(record.params), loss))
+        self._solutions.append((self._encode_point(record.params), loss))
         if len(self._solutions) < optimizer.population_size:
             return
         worst = max((loss for _, loss in self._solutions if math.isfinite(loss)), default=0.0)
@@ -132,13 +135,13 @@ class CmaesSearcher:
         self._solutions.clear()
         if converged or np.all(np.ptp(points, axis=0) < _SMALL):
             self._restarts += 1
-            self._optimizer = self._begun(2 * optimizer.population_size)
+            self._optimizer = self._create_distribution(2 * optimizer.population_size)
 
-    def _optimizer_draws(self, number: int) -> Iterator[Draw]:
+    def _generate_optimizer_draws(self, number: int) -> Iterator[Draw]:
         if not self._adapted:
             return
         seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
-        optimizer = self._distribution()
+        optimizer = self._get_distribution()
         others = np.random.Generator(np.random.Philox(int(seeds[0])))
         optimizer.reseed_rng(int(seeds[1]))
         for _ in range(_ATTEMPTS):
@@ -149,16 +152,16 @@ class CmaesSearcher:
 
             yield draw
 
-    def _distribution(self) -> cmaes.CMA:
+    def _get_distribution(self) -> cmaes.CMA:
         if self._optimizer is None:
-            self._optimizer = self._begun(None)
+            self._optimizer = self._create_distribution(None)
         return self._optimizer
 
-    def _begun(self, population: int | None) -> cmaes.CMA:
-        """Return a new distribution.
+    def _create_distribution(self, population: int | None) -> cmaes.CMA:
+        """Return a new distribution; ``population`` is its size, or None for the default.
 
-        The first one is centered where earlier sweeps were best, or in the middle without such; later ones start at a
-        random point.
+        The first one is centered on the best trials of earlier sweeps, or in the middle of the space without such;
+        later ones are centered on a random point.
         """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
@@ -180,17 +183,17 @@ class CmaesSearcher:
             seed=seed,
         )
 
-    def _point(self, params: Params) -> Point:
+    def _encode_point(self, params: Params) -> Point:
         return np.array([to_unit(parameter.domain, params[parameter.name]) for parameter in self._adapted])
 
-    def _belongs(self, params: Params) -> bool:
+    def _is_in_space(self, params: Params) -> bool:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
-    def _loss(self, record: TrialState) -> float | None:
+    def _get_loss(self, record: TrialState) -> float | None:
         """Return the loss with which a trial counts: infinite if worse than all others, None if it does not count."""
         if record.status in JUDGED or record.paused:
-            return self._objective.ranked(record.last)
+            return self._objective.ranking_loss(record.last)
         if record.status is Status.FAILED and self._objective.impute is None:
             return None
-        imputed = self._objective.imputed(record.epochs.values())
+        imputed = self._objective.impute_loss(record.epochs.values())
         return math.inf if imputed is None else imputed

@@ -29,19 +29,19 @@ MOST_FITTED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """The results of trials at one rung, in the order in which they came."""
+class RungResults:
+    """The results of all trials at one rung, in the order of their arrival."""
 
     trials: tuple[int, ...]
     losses: Array  # infinite for trials without a usable loss
     violations: Array  # how far each trial is from meeting the constraints
 
 
-def comparable(results: Results) -> Array:
-    """Return losses that a model can learn from, which are finite and not very far from each other.
+def limit_losses(results: RungResults) -> Array:
+    """Return finite losses without outliers for a model to learn from, one for each result.
 
-    Losses far beyond the median are reduced to `FARTHEST`. Trials that violate a constraint are placed beyond these, by
-    their violation. Trials without a usable loss count as the worst.
+    Losses far beyond the median are reduced to `FARTHEST` times its distance from the best. Trials that violate a
+    constraint get larger losses, which increase with the violation. Trials without a usable loss get the largest one.
     """
     meets = np.isfinite(results.losses) & (results.violations <= 0)
     violates = np.isfinite(results.losses) & np.isfinite(results.violations) & (results.violations > 0)
@@ -68,7 +68,10 @@ def comparable(results: Results) -> Array:
 
 
 def _typical_distance(losses: Array, best: float) -> float:
-    """Return how far the median loss is from the best; if that is as good, the median of those that are worse."""
+    """Return the difference of the median loss and the best one.
+
+    If it is 0, the median of all positive differences is returned instead; the result is at least 1e-12.
+    """
     distances = losses - best
     typical = float(np.median(distances))
     if typical == 0 and distances.any():
@@ -78,7 +81,7 @@ def _typical_distance(losses: Array, best: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """A rung, at which losses are ``slope`` times those of the rung below, plus ``offset``, plus ``scale * own``."""
+    """A rung in the model: losses are ``slope`` times those of the rung below, plus ``offset + scale * own``."""
 
     trials: tuple[int, ...]
     own: Array  # with mean 0 and deviation 1
@@ -87,18 +90,18 @@ class _Level:
     scale: float
 
 
-def _levels(rungs: Sequence[Results]) -> list[_Level]:
-    """Split the losses of each rung into a part that follows from the rung below and a part of its own.
+def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
+    """Split the losses of each rung into a multiple of the losses of the rung below and a remainder of its own.
 
     Each trial of a rung must have a result at all rungs below. Losses are in units of the deviation at the first rung,
-    so that a slope of 1 means equal gaps. The list ends before the first rung, above the lowest, that has fewer than
-    `FEWEST` results.
+    so that a slope of 1 means equal gaps. The lowest rung is always in the list; the list ends before the first other
+    one that has fewer than `FEWEST` results.
     """
     levels: list[_Level] = []
     below: dict[int, float] = {}
     unit = 1.0
     for results in rungs:
-        losses = comparable(results)
+        losses = limit_losses(results)
         if not levels:
             unit = max(float(losses.std()), 1e-9)
         losses = losses / unit
@@ -108,7 +111,7 @@ def _levels(rungs: Sequence[Results]) -> list[_Level]:
             if len(losses) < FEWEST:
                 break
             lower = np.array([below[trial] for trial in results.trials])
-            slope = _slope(lower, losses)
+            slope = _fit_slope(lower, losses)
             losses = losses - slope * lower
         offset = float(losses.mean())
         scale = max(float(losses.std()), 0.05)
@@ -117,16 +120,16 @@ def _levels(rungs: Sequence[Results]) -> list[_Level]:
     return levels
 
 
-def _slope(lower: Array, upper: Array) -> float:
-    """Return the slope of a regression with a pull towards 1, limited to 0 to 2."""
+def _fit_slope(lower: Array, upper: Array) -> float:
+    """Return the slope of the regression of ``upper`` on ``lower``, regularized towards 1 and limited to 0 to 2."""
     from_mean = lower - lower.mean()
     reached = upper - upper.mean()
     slope = (from_mean @ reached + RIDGE) / (from_mean @ from_mean + RIDGE)
     return min(max(float(slope), 0.0), 2.0)
 
 
-def spread_choice(values: Array, most: int) -> NDArray[np.intp]:
-    """Return the indices of at most ``most`` values, one half of them the smallest, the other evenly from the rest."""
+def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
+    """Return the indices of at most ``most`` values: half of them of the smallest, half evenly spaced over the rest."""
     if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
@@ -136,44 +139,47 @@ def spread_choice(values: Array, most: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate([best, rest[evenly]]))
 
 
-def fit_rungs(rungs: Sequence[Results], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
-    """Return the kernel's parameters for each rung that counts; ``features`` has a row for each trial."""
+def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
+    """Fit a Gaussian process to each rung that the model uses; return their parameters.
+
+    ``features`` has a row for each trial, ``owners`` the parameter to which each column belongs.
+    """
     found = []
-    for level in _levels(rungs):
-        chosen = spread_choice(level.own, MOST_FITTED)
+    for level in _split_rungs(rungs):
+        chosen = choose_spread_indices(level.own, MOST_FITTED)
         found.append(fit_kernel_parameters(owners, features[np.array(level.trials)[chosen]], level.own[chosen]))
     return found
 
 
 class CurveModel:
-    """Predicts the losses of configurations at the highest rung that counts.
+    """Predicts the losses of configurations at the highest rung that has enough results.
 
     ``features`` has a row for each trial. ``parameters`` come from `fit_rungs`, for these results or earlier ones.
-    ``pending`` has for each rung the trials from which a result is expected.
+    ``pending`` has for each rung the trials from which a result is expected; they are assumed to end as predicted.
     """
 
     def __init__(
         self,
-        rungs: Sequence[Results],
+        rungs: Sequence[RungResults],
         pending: Sequence[Sequence[int]],
         features: Array,
         owners: NDArray[np.intp],
         parameters: Sequence[KernelParameters],
     ) -> None:
-        self._levels = _levels(rungs)
-        self._unit = max(float(comparable(rungs[0]).std()), 1e-9)  # of losses, as in `_levels`
+        self._levels = _split_rungs(rungs)
+        self._unit = max(float(limit_losses(rungs[0]).std()), 1e-9)  # of losses, as in `_split_rungs`
         self._processes: list[GaussianProcess] = []
-        unknown = KernelParameters.expected(int(owners.max()) + 1)
+        unknown = KernelParameters.prior_center(int(owners.max()) + 1)
         self._noises: list[float] = []  # variances of the noise of each level's own part
         for place, level in enumerate(self._levels):
-            chosen = spread_choice(level.own, MOST_POINTS)
+            chosen = choose_spread_indices(level.own, MOST_POINTS)
             if place < len(parameters):
                 known = parameters[place]
             else:
                 known = unknown
             points = features[np.array(level.trials)[chosen]]
             process = GaussianProcess(known, owners, points, level.own[chosen])
-            self._processes.append(process.believing(features[list(pending[place])]))
+            self._processes.append(process.condition_on_means(features[list(pending[place])]))
             self._noises.append(math.exp(known.noise))
         started = sorted({trial for level in self._levels for trial in level.trials})
         means, _ = self.predict(features[started])
@@ -183,23 +189,26 @@ class CurveModel:
 
     @property
     def rungs(self) -> int:
-        """The number of rungs that count."""
+        """The number of rungs that the model uses."""
         return len(self._levels)
 
     @property
     def noise(self) -> float:
-        """The deviation of the losses of one configuration at the highest rung that counts, as losses are given."""
+        """The standard deviation of the losses of one configuration at the highest rung that the model uses.
+
+        It is in the unit of the given losses.
+        """
         variance = 0.0
         for level, noise in zip(self._levels, self._noises, strict=True):
             variance = level.slope**2 * variance + level.scale**2 * noise
         return math.sqrt(variance) * self._unit
 
     def expected_gain(self, features: Array, count: int) -> float:
-        """Return how far the best of ``count`` new configurations is expected to be below the best trial's loss.
+        """Return the expected improvement of the best of ``count`` new configurations on the best trial.
 
-        The configurations are taken from ``features`` one after another: the one with the greatest expected
-        improvement, on the assumption that those before it end as predicted. Losses are as they were given, without
-        noise.
+        The configurations are chosen from ``features`` one after another: always the one with the greatest expected
+        improvement, on the assumption that those before it end as predicted. The result is in the unit of the given
+        losses, without noise.
         """
         processes = self._processes
         gains, deviations = [], []
@@ -208,11 +217,14 @@ class CurveModel:
             chosen = int(np.argmax(_log_improvements(self._best - mean, deviation)))
             gains.append(self._best - mean[chosen])
             deviations.append(deviation[chosen])
-            processes = [process.believing(features[[chosen]]) for process in processes]
+            processes = [process.condition_on_means(features[[chosen]]) for process in processes]
         return expected_maximum(np.array(gains), np.array(deviations)) * self._unit
 
-    def mean_gain(self, features: Array, count: int) -> float:
-        """Return the mean of the same over groups of ``count`` configurations, in the order of ``features``."""
+    def expected_gain_of_groups(self, features: Array, count: int) -> float:
+        """Return the mean expected improvement of the best of ``count`` configurations on the best trial.
+
+        The mean is over consecutive groups of ``count`` rows of ``features``.
+        """
         mean, deviation = self._predict(self._processes, features)
         starts = range(0, max(len(features) - count, 0) + 1, count)
         groups = [slice(start, start + count) for start in starts]
@@ -222,7 +234,7 @@ class CurveModel:
         return float(np.mean(found)) * self._unit
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return mean and deviation of the losses of configurations, in units of the first rung's deviation."""
+        """Return means and standard deviations of configurations' losses, in units of the first rung's deviation."""
         return self._predict(self._processes, features)
 
     def _predict(self, processes: Sequence[GaussianProcess], features: Array) -> tuple[Array, Array]:
@@ -245,7 +257,7 @@ class CurveModel:
 
 
 def _log_improvements(gains: Array, deviations: Array) -> Array:
-    """Return the logarithm of the expected positive part of normal numbers with these means and deviations."""
+    """Return the logarithms of the expected positive parts of normal variables with these means and deviations."""
     z = gains / deviations
     log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
     near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
@@ -254,9 +266,9 @@ def _log_improvements(gains: Array, deviations: Array) -> Array:
 
 
 def expected_maximum(means: Array, deviations: Array) -> float:
-    """Return the expected positive part of the largest of independent normal numbers.
+    """Return the expected value of the largest of independent normal variables, where negative values count as 0.
 
-    It is the integral over x > 0 of the chance that one of them is larger than x.
+    It is the integral over x > 0 of the probability that one of them is larger than x.
     """
     most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:

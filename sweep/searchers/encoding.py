@@ -36,7 +36,7 @@ BELIEF_POINTS = 129  # points at which the density of a belief is tabulated
 
 
 class Encoding:
-    """Encodes the configurations of one space as rows, and decodes rows."""
+    """Encodes the configurations of one space as rows of numbers, and decodes rows."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -44,14 +44,14 @@ class Encoding:
         for one in space.parameters:
             if one.drawn and len(list_choices(one.domain) or (0, 1)) > 1:
                 varying.append(one)
-        self._axes = tuple(_Axis.of(parameter) for parameter in varying)
+        self._axes = tuple(_Axis.from_parameter(parameter) for parameter in varying)
         self._columns = {axis.name: column for column, axis in enumerate(self._axes)}
         self.is_plain = not space.constraints and not any(parameter.needs for parameter in space.parameters)
         """True if every row is valid; otherwise each must be checked, which takes a tenth of a millisecond."""
 
     @property
     def size(self) -> int:
-        """The number of parameters."""
+        """The number of columns of a row: parameters with several values."""
         return len(self._axes)
 
     def encode(self, params: Params) -> NDArray[np.float64]:
@@ -59,7 +59,7 @@ class Encoding:
         row = np.full(self.size, math.nan)
         for column, axis in enumerate(self._axes):
             if axis.name in params:
-                row[column] = axis.unit(params[axis.name])
+                row[column] = axis.encode_value(params[axis.name])
         return row
 
     def encode_all(self, configurations: Sequence[Params]) -> Rows:
@@ -67,19 +67,19 @@ class Encoding:
         return np.array([self.encode(params) for params in configurations]).reshape(-1, self.size)
 
     def decode(self, row: NDArray[np.float64]) -> Draw:
-        """Return a function that gives each parameter its value in the configuration of a row."""
+        """Return a function that returns each parameter's value in the configuration of a row."""
         units = row.tolist()
 
         def draw(parameter: Parameter) -> Value:
             column = self._columns.get(parameter.name)
             if column is None:  # it has one value
                 return from_unit(parameter.domain, 0.0)
-            return self._axes[column].value(units[column])
+            return self._axes[column].decode_value(units[column])
 
         return draw
 
-    def admit(self, rows: Rows) -> Rows:
-        """Return the rows of valid configurations, for rows of any numbers from 0 to 1.
+    def snap_to_valid(self, rows: Rows) -> Rows:
+        """Return rows of arbitrary numbers from 0 to 1 as rows of valid configurations.
 
         Numbers are moved to the nearest possible value, parameters that do not apply become NaN, and configurations
         that violate a constraint are left out.
@@ -89,14 +89,14 @@ class Encoding:
             return snapped
         allowed = np.zeros(len(rows), dtype=bool)
         for place, row in enumerate(snapped):
-            params = self._space.feasible(self.decode(row))
+            params = self._space.complete_if_feasible(self.decode(row))
             if params is not None:
                 allowed[place] = True
                 row[[axis.name not in params for axis in self._axes]] = math.nan
         return snapped[allowed]
 
-    def move(self, rows: Rows, scale: float, rng: np.random.Generator) -> Rows:
-        """Return a neighbor of each row, to which `admit` must still be applied.
+    def perturb(self, rows: Rows, scale: float, rng: np.random.Generator) -> Rows:
+        """Return a random neighbor of each row, to which `snap_to_valid` must still be applied.
 
         A number moves by about ``scale``, at least by about the distance of neighboring values; a choice is drawn
         again. One parameter always changes, each other number with probability 1/2, each other choice with probability
@@ -113,7 +113,7 @@ class Encoding:
         return np.where(changes, np.where(unordered, fresh, moved), centers)
 
     def features(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the coordinates of rows, in which the squared distance within a parameter is at most 1."""
+        """Return the coordinates of rows; each parameter adds at most 1 to the squared distance of two rows."""
         blocks = []
         for column, axis in enumerate(self._axes):
             blocks.append(axis.coordinates(rows[:, column]))
@@ -121,18 +121,18 @@ class Encoding:
 
     @property
     def owners(self) -> NDArray[np.intp]:
-        """The parameter to which each coordinate belongs, as its column in a row."""
+        """For each coordinate, the column in a row of the parameter to which it belongs."""
         dimensions = np.array([axis.dimensions for axis in self._axes], dtype=np.intp)
         return np.repeat(np.arange(self.size), dimensions)
 
     def log_belief(self, rows: Rows) -> NDArray[np.float64]:
-        """Return the logarithm of the author's belief that each row is the best, relative to other rows."""
+        """Return each row's log density under the author's beliefs, relative to the space's own density."""
         return np.array(sum(axis.log_belief(rows[:, column]) for column, axis in enumerate(self._axes)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One parameter, its values as numbers from 0 to 1 if they can be listed, and the author's belief about them."""
+    """One column of a row: a parameter, its values as numbers from 0 to 1, and the author's belief about them."""
 
     parameter: Parameter
     values: tuple[Value, ...] | None  # None for a continuum
@@ -141,7 +141,7 @@ class _Axis:
     middles: list[float]  # between neighboring units
 
     @classmethod
-    def of(cls, parameter: Parameter) -> _Axis:
+    def from_parameter(cls, parameter: Parameter) -> _Axis:
         values = list_choices(parameter.domain)
         if values is None:
             units = np.linspace(0.0, 1.0, BELIEF_POINTS)
@@ -164,43 +164,43 @@ class _Axis:
 
     @property
     def is_choice(self) -> bool:
-        """True if its values have no order."""
+        """True if the values have no order, so that any two of them are equally far apart."""
         return isinstance(self.parameter.domain, Categorical) and not _are_ordered(self.values or ())
 
     @property
     def step(self) -> float:
-        """The distance of neighboring values; 0 for a continuum."""
+        """The distance of neighboring values; 0 if the parameter is continuous."""
         if self.values is None or len(self.values) < 2:
             return 0.0
         return 1.0 / len(self.values)
 
     @property
     def dimensions(self) -> int:
-        """The number of its coordinates."""
+        """The number of coordinates of the parameter."""
         if self.is_choice:
             return len(self.values or ()) + 1
         return 1 if self.parameter.when is None else 2
 
-    def unit(self, value: Value) -> float:
+    def encode_value(self, value: Value) -> float:
         if self.values is None or not isinstance(self.parameter.domain, Categorical):
             return to_unit(self.parameter.domain, value)
         return float(self.units[[key(one) for one in self.values].index(key(value))])
 
-    def value(self, unit: float) -> Value:
+    def decode_value(self, unit: float) -> Value:
         if self.values is None:
             return from_unit(self.parameter.domain, unit)
         return self.values[bisect_right(self.middles, unit)]
 
     def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest possible values, as numbers from 0 to 1."""
+        """Move numbers from 0 to 1 to the nearest that stands for a value; unchanged if the parameter is continuous."""
         if self.values is None:
             return numbers
-        return self.units[self._places(numbers)]
+        return self.units[self._find_nearest(numbers)]
 
     def coordinates(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         absent = np.isnan(numbers)
         if self.is_choice:
-            place = np.where(absent, len(self.units), self._places(np.where(absent, 0.0, numbers)))
+            place = np.where(absent, len(self.units), self._find_nearest(np.where(absent, 0.0, numbers)))
             return np.eye(self.dimensions)[place] * math.sqrt(0.5)
         if self.dimensions == 1:
             return numbers[:, None]
@@ -213,13 +213,13 @@ class _Axis:
         known = np.interp(np.where(np.isnan(numbers), 0.0, numbers), self.units, self.beliefs)
         return np.where(np.isnan(numbers), 0.0, known)
 
-    def _places(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the index of the value nearest to each number."""
+    def _find_nearest(self, numbers: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return for each number the index of the value whose number is nearest."""
         return np.searchsorted(self.middles, numbers, side="right")
 
 
 def _are_ordered(values: Sequence[Value]) -> bool:
-    """Return whether a list consists of at least three different numbers, which a model takes as points on a line."""
+    """Return whether a list consists of at least three different numbers, which are encoded as points on a line."""
     numbers = []
     for value in values:
         if is_number(value):
@@ -228,7 +228,10 @@ def _are_ordered(values: Sequence[Value]) -> bool:
 
 
 def _assign_units(values: Sequence[Value]) -> tuple[tuple[Value, ...], NDArray[np.float64]]:
-    """Return the values of a list with their units; numbers are sorted and placed on their scale, others evenly."""
+    """Return the values of a list, and a number from 0 to 1 for each, ascending.
+
+    Ordered values (`_are_ordered`) are sorted and placed on a linear or logarithmic scale, others evenly.
+    """
     if not _are_ordered(values):
         return tuple(values), (np.arange(len(values)) + 0.5) / len(values)
     ordered = sorted(value for value in values if isinstance(value, int | float))

@@ -27,29 +27,32 @@ FIT_STEPS = 40
 
 
 def matern(squares: Array) -> Array:
-    """Return the kernel with signal 1 at squared distances."""
+    """Return the Matern 5/2 kernel with signal 1 at these squared distances."""
     distances = ROOT5 * np.sqrt(squares)
     polynomial = 1.0 + distances + (5.0 / 3.0) * squares
     return np.asarray(polynomial * np.exp(-distances))
 
 
 def matern_slope(squares: Array) -> Array:
-    """Return the kernel's derivative by the log of a scale, as a factor of the hyperparameter's squared distances."""
+    """Return the kernel's derivative by a log scale, divided by the hyperparameter's own squared distance."""
     distances = ROOT5 * np.sqrt(squares)
     return np.asarray((5.0 / 3.0) * (1.0 + distances) * np.exp(-distances))
 
 
 @dataclass(frozen=True, slots=True)
 class KernelParameters:
-    """The parameters of the kernel, as logarithms."""
+    """The parameters of the kernel, as logarithms: a scale for each hyperparameter, the noise and the signal."""
 
     scales: Array  # for each hyperparameter, the distance over which it changes the value
     noise: float  # variance
     signal: float  # variance
 
     @classmethod
-    def expected(cls, size: int) -> KernelParameters:
-        """Return the center of the priors: scales that grow with the root of the dimension, and little noise."""
+    def prior_center(cls, size: int) -> KernelParameters:
+        """Return the center of the priors: scales that grow with the root of ``size``, and little noise.
+
+        ``size`` is the number of hyperparameters.
+        """
         return cls(np.full(size, math.log(0.4 * math.sqrt(size))), math.log(1e-3), 0.0)
 
     @classmethod
@@ -61,7 +64,7 @@ class KernelParameters:
 
 
 class GaussianProcess:
-    """The posterior of a function, given values at some points; the values have mean 0 and deviation 1.
+    """A Gaussian process conditioned on values at some points; the values have mean 0 and deviation 1.
 
     ``features`` are the coordinates of the points, ``owners`` the hyperparameter to which each coordinate belongs.
     """
@@ -78,27 +81,27 @@ class GaussianProcess:
         self._weights: Array = cho_solve((self._factor, True), values)
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return the function's mean and deviation at points, without the noise."""
+        """Return means and standard deviations of the function at points, without the noise."""
         covariance = self._covariance(features)
         explained = solve_triangular(self._factor, covariance, lower=True)
         variance = self._signal - (explained**2).sum(axis=0)
         return covariance.T @ self._weights, np.sqrt(np.maximum(variance, 1e-10))
 
-    def believing(self, features: Array) -> GaussianProcess:
-        """Return the process with its own means at points added as values, which reduces its deviation there."""
+    def condition_on_means(self, features: Array) -> GaussianProcess:
+        """Return the process conditioned on its own means at further points, which reduces its deviation there."""
         if not len(features):
             return self
         values = np.concatenate([self._values, self.predict(features)[0]])
         return GaussianProcess(self._parameters, self._owners, np.vstack([self._features, features]), values)
 
     def _covariance(self, features: Array) -> Array:
-        """Return the covariance of each known point with each of these points."""
+        """Return the covariance of each point of the data with each of these points."""
         scales = np.exp(self._parameters.scales)[self._owners]
         return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
 
 
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
-    """Return the most probable parameters for values at points; the values have mean 0 and deviation 1."""
+    """Return the parameters with the largest posterior probability, given values with mean 0 and deviation 1."""
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)
     smooth = loss.center
@@ -114,7 +117,10 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
 
 
 class NegativeLogPosterior:
-    """The negative logarithm of the probability of parameters, given as a vector, and its gradient."""
+    """The negative log posterior of kernel parameters, to be minimized by SciPy.
+
+    A call with the parameters as a vector returns its value and its gradient.
+    """
 
     def __init__(self, owners: NDArray[np.intp], features: Array, values: Array) -> None:
         self._values = values
@@ -124,7 +130,7 @@ class NegativeLogPosterior:
         for one in range(size):
             columns.append(features[:, owners == one])
         self._squares = np.array([cdist(column, column, "sqeuclidean") for column in columns])
-        self.center = KernelParameters.expected(size).vector()
+        self.center = KernelParameters.prior_center(size).vector()
         self._spread = np.array([1.0] * size + [2.0, 1.0])
 
     def __call__(self, vector: Array) -> tuple[float, Array]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from sweep.events import JUDGED, LOST, UNFINISHED, WHOLE, Event, Params, Status
-from sweep.searchers.curve_model import FEWEST, CurveModel, Results, fit_rungs
+from sweep.searchers.curve_model import FEWEST, CurveModel, RungResults, fit_rungs
 from sweep.searchers.encoding import Encoding, Rows
 from sweep.searchers.gaussian_process import KernelParameters
 from sweep.searchers.points import Draw, first_new, independent_draws, random_search, sobol_search, uniform_numbers
@@ -56,7 +56,7 @@ Rung: TypeAlias = float
 
 @dataclass(frozen=True, slots=True)
 class RungResult:
-    """The result of a trial at a rung."""
+    """The loss of a trial at a rung, and how far it is from meeting the constraints."""
 
     place: int
     rung: Rung
@@ -64,9 +64,9 @@ class RungResult:
     violation: float
 
 
-def _combine_results(results: Sequence[RungResult]) -> Results:
-    """Return the results of one rung in the form that the model takes."""
-    return Results(
+def _combine_results(results: Sequence[RungResult]) -> RungResults:
+    """Return the results of one rung as arrays."""
+    return RungResults(
         tuple(one.place for one in results),
         np.array([one.loss for one in results]),
         np.array([one.violation for one in results]),
@@ -75,7 +75,7 @@ def _combine_results(results: Sequence[RungResult]) -> Results:
 
 @dataclass(frozen=True, slots=True)
 class ModelledGain:
-    """What further configurations are expected to gain, and the deviation of the losses of one configuration."""
+    """The expected gain of further configurations, and the standard deviation of the losses of one configuration."""
 
     gain: float
     noise: float
@@ -83,7 +83,7 @@ class ModelledGain:
 
 @dataclass(slots=True)
 class _Known:
-    """A trial that the model uses, of this sweep or of an earlier one."""
+    """A trial of this sweep or of an earlier one, with the rungs at which it has a result."""
 
     record: TrialState
     counted: set[Rung] = field(default_factory=set)  # rungs at which it has a result
@@ -108,10 +108,10 @@ class GaussianProcessSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[TrialState] = []  # trials of earlier sweeps
-        self._begin(space)
+        self._reset_to_space(space)
 
-    def _begin(self, space: Space) -> None:
-        """Begin with a space, knowing no trials."""
+    def _reset_to_space(self, space: Space) -> None:
+        """Start without results in this space."""
         self._space = space
         self._encoding = Encoding(space)
         self._owners = self._encoding.owners
@@ -135,14 +135,14 @@ class GaussianProcessSearcher:
         return self._learn_past(records)
 
     def change_space(self, space: Space) -> None:
-        """Learn again from all trials so far that lie in another space, and suggest from it."""
-        self._begin(space)
+        """Suggest from another space from now on, and learn from all earlier trials that lie in it."""
+        self._reset_to_space(space)
         self._learn_past(self._past)
         for record in self._ledger.trials.values():
-            if self._belongs(record.params):
+            if self._is_in_space(record.params):
                 self._places[record.number] = len(self._known)
-                self._add(record.params, record)
-                self._note_stop(record)
+                self._add_trial(record.params, record)
+                self._count_stop(record)
         self._choose_rungs()
 
     def _learn_past(self, past: Iterable[TrialState]) -> int:
@@ -151,8 +151,8 @@ class GaussianProcessSearcher:
             params = self._space.adopt(record.params)
             if params is None or (record.status in JUDGED and self._objective.loss(record.last) is None):
                 continue
-            self._add(params, record)
-            self._note_stop(record)
+            self._add_trial(params, record)
+            self._count_stop(record)
         self._choose_rungs()
         return len(self._known) - before
 
@@ -160,75 +160,77 @@ class GaussianProcessSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         rest = independent_draws(self._space, self._seed, number)
-        if self._starting:
-            draws = self._first_draws(number)
+        if self._is_starting:
+            draws = self._generate_design_draws(number)
         else:
-            draws = self._model_draws(number)
+            draws = self._generate_model_draws(number)
         return first_new(self._space, chain(draws, rest), self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
         match self._ledger.observe(event):
             case Started(trial):
                 self._tried.add(key(trial.params))
-                if self._belongs(trial.params):
+                if self._is_in_space(trial.params):
                     self._places[trial.number] = len(self._known)
-                    self._add(trial.params, trial)
+                    self._add_trial(trial.params, trial)
             case Reported(trial) if trial.number in self._places:
-                self._count(self._places[trial.number])
+                self._add_results(self._places[trial.number])
             case Interrupted(trial) | Ended(trial) if trial.number in self._places:
-                if self._note_stop(trial):
+                if self._count_stop(trial):
                     self._choose_rungs()
-                self._count(self._places[trial.number])
+                self._add_results(self._places[trial.number])
             case _:
                 pass
 
     def expected_gain(self, count: int, upcoming: Sequence[Params] = (), *, chosen: bool = True) -> ModelledGain | None:
-        """Return what the next ``count`` configurations are expected to gain over the best trial.
+        """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
-        The next ones are the most promising of ``upcoming``, if it is not empty, or else of all configurations; without
-        ``chosen``, they are any of ``upcoming``. Return None before three trials have trained to the end, or if there
-        is nothing left to try.
+        With ``chosen``, the next ones are the most promising of ``upcoming`` or, if it is empty, of the whole space.
+        Otherwise they are taken from ``upcoming`` in any order. Returns None before three trials have trained to the
+        end, or if there is nothing left to try.
         """
         whole = sum(result.rung == END for result in self.results)
-        if self._starting or whole < FEWEST:
+        if self._is_starting or whole < FEWEST:
             return None
         with _LIBRARIES.limit(limits=1, user_api="blas"):
-            model = self._model()
-            if model.rungs < len(self._by_rung(self.results)):  # too few results between the first rung and the end
+            model = self._build_model()
+            if model.rungs < len(
+                self._group_by_rung(self.results)
+            ):  # too few results between the first rung and the end
                 return None
             if upcoming:
                 rows = self._encoding.encode_all(list(upcoming))
             else:
-                rows = self._candidates(len(self._ledger.trials))[:PROMISING]
+                rows = self._search_candidates(len(self._ledger.trials))[:PROMISING]
             features = self._encoding.features(rows)
             if chosen:
                 gain = model.expected_gain(features, count)
             else:
-                gain = model.mean_gain(features, count)
+                gain = model.expected_gain_of_groups(features, count)
             return ModelledGain(gain, model.noise)
 
     @property
-    def _starting(self) -> bool:
-        """True if there are too few results for a model, or no parameter to choose."""
+    def _is_starting(self) -> bool:
+        """True if there are too few results for a model, or if no parameter has several values."""
         return len(self.results) < self._starts or not self._encoding.size
 
-    def _first_draws(self, number: int) -> Iterator[Draw]:
+    def _generate_design_draws(self, number: int) -> Iterator[Draw]:
         params = self._design.suggest(number)
         if params is not None:
             yield lambda parameter: params[parameter.name]
 
-    def _model_draws(self, number: int) -> Iterator[Draw]:
+    def _generate_model_draws(self, number: int) -> Iterator[Draw]:
         with _LIBRARIES.limit(limits=1, user_api="blas"):
-            rows = self._candidates(number)
+            rows = self._search_candidates(number)
         return map(self._encoding.decode, rows)
 
-    def _candidates(self, number: int) -> Rows:
-        """Return rows of configurations, the one with the greatest expected improvement first.
+    def _search_candidates(self, number: int) -> Rows:
+        """Return rows of configurations, sorted by expected improvement, the greatest first.
 
-        The search starts with random rows and neighbors of the best trials, and continues around the best of these
-        with smaller and smaller steps.
+        The search starts with random rows and neighbors of the best trials, and continues around the best of these with
+        smaller and smaller steps.
         """
-        encoding, model = self._encoding, self._model()
+        encoding, model = self._encoding, self._build_model()
         rng = np.random.default_rng([self._seed, number])
         count = len(self.results)
 
@@ -239,27 +241,27 @@ class GaussianProcessSearcher:
         candidates = CANDIDATES // share
         neighbors = NEIGHBORS // share
         best = encoding.encode_all([self._known[place].record.params for place in model.ranked[:5]])
-        around = encoding.move(np.repeat(best, neighbors, axis=0), 0.1, rng)
-        rows = encoding.admit(np.vstack([rng.random((candidates, encoding.size)), around]))
+        around = encoding.perturb(np.repeat(best, neighbors, axis=0), 0.1, rng)
+        rows = encoding.snap_to_valid(np.vstack([rng.random((candidates, encoding.size)), around]))
         values = gains(rows)
         for scale in (0.1, 0.03, 0.01):
             centers = rows[np.argsort(-values, kind="stable")[:6]]
-            more = encoding.admit(encoding.move(np.repeat(centers, neighbors, axis=0), scale, rng))
+            more = encoding.snap_to_valid(encoding.perturb(np.repeat(centers, neighbors, axis=0), scale, rng))
             rows, values = np.vstack([rows, more]), np.concatenate([values, gains(more)])
         return rows[np.argsort(-values, kind="stable")]
 
-    def _model(self) -> CurveModel:
+    def _build_model(self) -> CurveModel:
         features = np.array(self._features)
         count = len(self.results)
         count -= count % max(1, count // REFIT_SHARE)
         if self._fit[0] != count:
-            earlier = self._by_rung(self.results[:count])
+            earlier = self._group_by_rung(self.results[:count])
             self._fit = count, fit_rungs(earlier, features, self._owners)
-        results = self._by_rung(self.results)
-        return CurveModel(results, self._pending(), features, self._owners, self._fit[1])
+        results = self._group_by_rung(self.results)
+        return CurveModel(results, self._list_pending(), features, self._owners, self._fit[1])
 
-    def _by_rung(self, results: Iterable[RungResult]) -> list[Results]:
-        """Return the results of each rung, up to the last one that has any."""
+    def _group_by_rung(self, results: Iterable[RungResult]) -> list[RungResults]:
+        """Return results grouped by rung, ascending; rungs without results are left out."""
         found: dict[Rung, list[RungResult]] = {}
         for rung in self._rungs:
             found[rung] = []
@@ -267,8 +269,8 @@ class GaussianProcessSearcher:
             found[result.rung].append(result)
         return [_combine_results(several) for several in found.values() if several]
 
-    def _pending(self) -> list[list[int]]:
-        """Return for each rung the running trials that reach it next."""
+    def _list_pending(self) -> list[list[int]]:
+        """Return for each rung the running trials of which it is the next one."""
         pending: dict[Rung, list[int]] = {}
         for rung in self._rungs:
             pending[rung] = []
@@ -279,13 +281,13 @@ class GaussianProcessSearcher:
                     pending[following].append(place)
         return list(pending.values())
 
-    def _add(self, params: Params, record: TrialState) -> None:
+    def _add_trial(self, params: Params, record: TrialState) -> None:
         self._known.append(_Known(record))
         self._features.append(self._encoding.features(self._encoding.encode(params)[None])[0])
-        self._count(len(self._known) - 1)
+        self._add_results(len(self._known) - 1)
 
-    def _belongs(self, params: Params) -> bool:
-        """Return whether a trial lies in this space; an older one may be from another space."""
+    def _is_in_space(self, params: Params) -> bool:
+        """Return whether a configuration lies in the present space; an older one may be from another space."""
         for parameter in self._space.parameters:
             if not parameter.drawn:
                 continue
@@ -296,15 +298,18 @@ class GaussianProcessSearcher:
                 return False
         return True
 
-    def _note_stop(self, record: TrialState) -> bool:
-        """Count the epoch at which a trial stopped early or pauses; return whether it did."""
+    def _count_stop(self, record: TrialState) -> bool:
+        """Count the epoch at which a trial was pruned or is paused; return False if it is neither."""
         stopped = record.paused or record.status is Status.PRUNED
         if stopped and record.epoch:
             self._stops[record.epoch] += 1
         return stopped
 
     def _choose_rungs(self) -> None:
-        """Use the epochs at which most trials stop, and the end, as rungs; if they change, count all trials again."""
+        """Use the epochs at which most trials stop or pause, and the end of the training, as rungs.
+
+        If the rungs change, the results of all trials are collected again.
+        """
         chosen: list[int] = []
         for epoch, count in sorted(self._stops.items(), key=lambda one: (-one[1], one[0])):
             is_apart = all(max(epoch, other) >= RUNG_DISTANCE * min(epoch, other) for other in chosen)
@@ -318,17 +323,17 @@ class GaussianProcessSearcher:
         self._fit = (0, [])
         for place, known in enumerate(self._known):
             known.counted.clear()
-            self._count(place)
+            self._add_results(place)
 
-    def _count(self, place: int) -> None:
-        """Add the results of a trial at rungs where it has none yet.
+    def _add_results(self, place: int) -> None:
+        """Add a trial's results at all rungs that it has reached and where it has none yet.
 
-        A trial that was lost also has a result at the first rung that it did not reach.
+        A trial that diverged, ran out of memory or failed also gets a result at the first rung that it did not reach.
         """
         known = self._known[place]
         for rung in self._rungs:
             if rung not in known.counted:
-                result = self._result(place, rung)
+                result = self._get_result(place, rung)
                 if result is None:
                     return
                 known.counted.add(rung)
@@ -336,23 +341,24 @@ class GaussianProcessSearcher:
             if known.record.status in LOST and rung > known.record.epoch:
                 return
 
-    def _result(self, place: int, rung: Rung) -> RungResult | None:
-        """Return the result of a trial at a rung; None if it does not count there, or not yet."""
+    def _get_result(self, place: int, rung: Rung) -> RungResult | None:
+        """Return the result of a trial at a rung; None if there is none, or not yet."""
         record = self._known[place].record
         if record.status in WHOLE or record.epoch >= rung:
-            return self._judged(place, rung)
+            return self._get_last_result(place, rung)
         if record.status is Status.PRUNED and rung == self._rungs[0]:
-            return self._judged(place, rung)
+            return self._get_last_result(place, rung)
         is_silent = record.status is Status.FAILED and self._objective.impute is None
         if record.status not in LOST or is_silent:
             return None
-        imputed = self._objective.imputed(record.epochs.values())
+        imputed = self._objective.impute_loss(record.epochs.values())
         return RungResult(place, rung, math.inf if imputed is None else imputed, 0.0)
 
-    def _judged(self, place: int, rung: Rung) -> RungResult | None:
-        """Return the last finite result of a trial up to a rung.
+    def _get_last_result(self, place: int, rung: Rung) -> RungResult | None:
+        """Return a trial's result with the last finite loss up to a rung.
 
-        Without one, it is None if the trial may continue, and an infinite loss if it has ended.
+        Without a finite loss, return None if the trial may continue, and a result with an infinite loss if it has
+        ended.
         """
         record = self._known[place].record
         for epoch in sorted(record.epochs, reverse=True):
@@ -360,7 +366,7 @@ class GaussianProcessSearcher:
                 continue
             loss = self._objective.loss(record.epochs[epoch])
             if loss is not None:
-                return RungResult(place, rung, loss, self._objective.violation(record.epochs[epoch]))
+                return RungResult(place, rung, loss, self._objective.measure_violation(record.epochs[epoch]))
         if record.status in UNFINISHED:
             return None
         return RungResult(place, rung, math.inf, 0.0)

@@ -28,7 +28,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweep.events import JUDGED, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
-from sweep.searchers.optuna_storage import ToldTrials, silence_optuna
+from sweep.searchers.optuna_storage import SearcherStorage, silence_optuna
 from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, contains, key, list_choices, snap
@@ -40,8 +40,8 @@ from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState o
 UNIT = FloatDistribution(0.0, 1.0)
 
 
-def distribution(domain: Domain) -> BaseDistribution:
-    """Return Optuna's distribution of a domain, or `UNIT` if it has no equivalent."""
+def make_distribution(domain: Domain) -> BaseDistribution:
+    """Return Optuna's distribution for a domain, or `UNIT` if Optuna has no equivalent."""
     match domain:
         case Categorical(probabilities=None):
             return CategoricalDistribution([key(value) for value in list_choices(domain) or ()])
@@ -58,8 +58,8 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def encode_value(domain: Domain, value: Value) -> Any:
-    """Return a value in Optuna's representation."""
-    known = distribution(domain)
+    """Convert a value to Optuna's representation, in the distribution of `make_distribution`."""
+    known = make_distribution(domain)
     if isinstance(known, CategoricalDistribution):
         return key(value)
     if known == UNIT:
@@ -67,11 +67,11 @@ def encode_value(domain: Domain, value: Value) -> Any:
     return value
 
 
-def draw(trial: Trial, parameter: Parameter) -> Value:
+def draw_value(trial: Trial, parameter: Parameter) -> Value:
     """Return the value that Optuna's sampler chooses for a parameter of a trial."""
     name = parameter.name
     domain = parameter.domain
-    match distribution(domain):
+    match make_distribution(domain):
         case CategoricalDistribution(choices=labels):
             label = trial.suggest_categorical(name, labels)
             return (list_choices(domain) or ())[labels.index(label)]
@@ -92,7 +92,7 @@ Outcome: TypeAlias = tuple[TrialState, list[float] | None, Mapping[int, Mapping[
 
 
 def build_sampler(method: SamplerName, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
-    """Return a new sampler for one trial, with a random state from the seed; ``trials`` is the number known so far."""
+    """Return a new sampler for one trial, seeded by ``seed``; ``trials`` is the number of trials in the study."""
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
@@ -107,7 +107,7 @@ BETA = 10.0
 
 
 class TPESampler(samplers.TPESampler):
-    """Optuna's TPE sampler with the author's beliefs, and with the space of common parameters known in advance.
+    """Optuna's TPE sampler with the author's beliefs, and with the space of common parameters given in advance.
 
     Optuna would determine the parameters that all trials have by comparing all trials at each suggestion; that is saved
     with one objective and no conditional parameters. The author's beliefs are a factor of the acquisition function,
@@ -139,10 +139,10 @@ class TPESampler(samplers.TPESampler):
             parameter = self._believed.get(name)
             if parameter is not None and parameter.belief is not None:
                 domain = parameter.domain
-                known = distribution(parameter.domain)
+                known = make_distribution(parameter.domain)
                 values = []
                 for number in numbers.tolist():
-                    values.append(_decoded(domain, known, number))
+                    values.append(_decode_value(domain, known, number))
                 logs = []
                 for value in values:
                     logs.append(parameter.belief.log_density(domain, value))
@@ -150,8 +150,8 @@ class TPESampler(samplers.TPESampler):
         return found
 
 
-def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
-    """Return the value of a number in Optuna's internal representation.
+def _decode_value(domain: Domain, known: BaseDistribution, number: float) -> Value:
+    """Convert a number in Optuna's internal representation to a value.
 
     The number is an index for choices, and between 0 and 1 for values that Optuna cannot draw.
     """
@@ -165,7 +165,7 @@ def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
 
 
 class NSGAIISampler(samplers.NSGAIISampler):
-    """Optuna's NSGA-II sampler with the space of common parameters known in advance.
+    """Optuna's NSGA-II sampler with the space of common parameters given in advance.
 
     The name is that of Optuna's class, because Optuna uses it in the keys of its attributes about generations.
     """
@@ -179,11 +179,11 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 
 def list_common_distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Return the distributions of the parameters that every trial has and that vary, in the order of Optuna's draws."""
+    """Return the distributions of the parameters that vary in every trial, in the order in which Optuna draws them."""
     known = {}
     for p in space.parameters:
         if p.drawn and not p.when:
-            known[p.name] = distribution(p.domain)
+            known[p.name] = make_distribution(p.domain)
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
 
 
@@ -191,14 +191,14 @@ _SAMPLER_ATTEMPTS = 20  # random draws follow, at a hundredth of the cost
 
 
 class OptunaSearcher:
-    """Suggests what an Optuna sampler draws after all trials so far.
+    """Suggests what an Optuna sampler draws, given the results of all trials so far.
 
     Completed trials count with the metrics they reported last, pruned and paused ones as PRUNED with their values by
     epoch, failed ones as FAIL. Trials that diverged or ran out of memory count as bad. For tpe they are pruned before
     any value, which it ranks last (it ranks every completed trial above all pruned ones). For nsga2, which learns
     nothing from pruned trials, they are completed and worse than all others. If an objective has `impute`, failed
     trials count like these two, with the values that its rule assigns. Completed trials that violate the constraints on
-    metrics count as worse than those that meet them, by their violation (`Objective.violation`).
+    metrics count as worse than those that meet them, by their violation (`Objective.measure_violation`).
     """
 
     foresees = False
@@ -211,12 +211,12 @@ class OptunaSearcher:
         self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[Record] = []  # trials of other sweeps
-        self._forget()
+        self._reset_study()
 
-    def _forget(self) -> None:
-        """Begin a study without trials."""
+    def _reset_study(self) -> None:
+        """Start a study without trials."""
         objectives = self._objectives
-        self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
+        self._storage = SearcherStorage([StudyDirection[objective.goal.upper()] for objective in objectives])
         self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
         self._numbers: dict[int, int] = {}  # in the study, by trial; trials of another space have none
         self._stale: set[int] = set()  # numbers in the study of trials that have changed since its last update
@@ -232,14 +232,14 @@ class OptunaSearcher:
         before = len(self._known)
         for record in past:
             params = self._space.adopt(record.params)
-            if params is not None and (record.status not in JUDGED or self._values(record)):
-                self._add(self._past_point(params), record)
+            if params is not None and (record.status not in JUDGED or self._get_final_values(record)):
+                self._add(self._encode_past_trial(params), record)
         return len(self._known) - before
 
     def change_space(self, space: Space) -> None:
-        """Learn again from all trials so far that lie in another space, and suggest from it."""
+        """Suggest from another space from now on, and learn from all earlier trials that lie in it."""
         self._space = space
-        self._forget()
+        self._reset_study()
         self._learn_past(self._past)
         for record in self._ledger.trials.values():
             self._add_started(record)
@@ -248,7 +248,7 @@ class OptunaSearcher:
         if number in self._ledger.trials:
             return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
-        with silence_optuna(), closing(self._sampler_draws(number)) as draws:
+        with silence_optuna(), closing(self._generate_sampler_draws(number)) as draws:
             rest = independent_draws(self._space, self._seed, number)
             believes = self._space.has_beliefs and len(self._known) < STARTUP  # the sampler would still draw at random
             either = rest if believes else chain(draws, rest)
@@ -260,28 +260,31 @@ class OptunaSearcher:
                 self._tried.add(key(trial.params))
                 self._add_started(trial)
             case Reported(trial) | Interrupted(trial) | Ended(trial) if trial.number in self._numbers:
-                self._changed(self._numbers[trial.number])
+                self._mark_changed(self._numbers[trial.number])
             case _:
                 pass
 
     def study(self) -> optuna.Study:
-        """Return all trials as an Optuna study: those of other sweeps, then the others in the order of their start."""
+        """Return an Optuna study with the trials of other sweeps, then this sweep's in the order of their start."""
         with silence_optuna():
-            return self._study(0)
+            return self._update_study(0)
 
     def _add_started(self, record: Record) -> None:
-        """Add a trial of this sweep, unless it lies in another space."""
-        point = self._point(record.start)
+        """Add a trial of this sweep that has started, unless it lies in another space."""
+        point = self._encode_trial(record.start)
         if point is not None:
             self._numbers[record.number] = len(self._known)
             self._add(point, record)
 
     def _add(self, point: _AskedPoint, record: Record) -> None:
         self._known.append((point, record))
-        self._changed(len(self._known) - 1)
+        self._mark_changed(len(self._known) - 1)
 
-    def _changed(self, number: int) -> None:
-        """Mark a trial for the next update of the study, and all bad ones if it widens the range of the losses."""
+    def _mark_changed(self, number: int) -> None:
+        """Mark a trial to be updated in the study.
+
+        If its loss widens the range of the losses, also mark all trials whose values depend on that range.
+        """
         self._stale.add(number)
         record = self._known[number][1]
         if record.status not in JUDGED:
@@ -290,23 +293,23 @@ class OptunaSearcher:
         if any(widened):
             self._stale |= self._bad
 
-    def _sampler_draws(self, number: int) -> Generator[Draw]:
-        study = self._study(number)
+    def _generate_sampler_draws(self, number: int) -> Generator[Draw]:
+        study = self._update_study(number)
         notes = self._storage.notes
         for _ in range(_SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
-                yield partial(draw, trial)
+                yield partial(draw_value, trial)
             finally:
-                self._storage.forget(trial.number)
+                self._storage.remove_trials_from(trial.number)
                 self._storage.notes = notes
 
-    def _study(self, number: int) -> optuna.Study:
-        """Return the study, brought up to date, with a sampler for one trial."""
+    def _update_study(self, number: int) -> optuna.Study:
+        """Update the marked trials in the study, and return the study with a sampler for trial ``number``."""
         penalties = [of_one.penalty for of_one in self._ranges]
         for place in sorted(self._stale):
-            told, is_bad = self._told(*self._known[place], penalties)
-            self._storage.tell(place, told)
+            told, is_bad = self._make_study_trial(*self._known[place], penalties)
+            self._storage.set_trial(place, told)
             if is_bad:
                 self._bad.add(place)
         self._stale.clear()
@@ -316,8 +319,8 @@ class OptunaSearcher:
         )
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
-    def _point(self, event: TrialStarted) -> _AskedPoint | None:
-        """Return the parameters of a trial in Optuna's representation; None if they are from another space."""
+    def _encode_trial(self, event: TrialStarted) -> _AskedPoint | None:
+        """Return a started trial's parameters in Optuna's representation; None if they are from another space."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             name = parameter.name
@@ -331,11 +334,11 @@ class OptunaSearcher:
                 point.add(parameter, event.params[name])
         if self._method == "nsga2":
             with silence_optuna():
-                self._take_notes(event.trial, point)
+                self._record_sampler_attributes(event.trial, point)
         return point
 
-    def _past_point(self, params: Params) -> _AskedPoint:
-        """Return the parameters of another sweep's trial in Optuna's representation; for nsga2, in generation 0."""
+    def _encode_past_trial(self, params: Params) -> _AskedPoint:
+        """Return another sweep's trial's parameters in Optuna's representation; for nsga2, in generation 0."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -344,16 +347,16 @@ class OptunaSearcher:
             point.notes = {NSGAIISampler._get_generation_key(): 0}
         return point
 
-    def _take_notes(self, number: int, point: _AskedPoint) -> None:
-        """Store in ``point`` what the sampler records when a trial starts, such as its generation."""
-        trial = self._study(number).ask()
+    def _record_sampler_attributes(self, number: int, point: _AskedPoint) -> None:
+        """Store in ``point`` the attributes that the sampler sets on a new trial, such as its generation."""
+        trial = self._update_study(number).ask()
         _ = trial.relative_params  # `ask` alone samples nothing
         point.notes = self._storage.get_trial(trial.number).system_attrs
-        self._storage.forget(trial.number)
+        self._storage.remove_trials_from(trial.number)
 
-    def _told(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
-        """Return a trial for the study, and whether its values depend on how bad the other trials are."""
-        state, values, epochs = self._outcome(record, penalties)
+    def _make_study_trial(self, point: _AskedPoint, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
+        """Return a trial for the study, and whether its values must follow the worst loss of the other trials."""
+        state, values, epochs = self._choose_outcome(record, penalties)
         by_epoch = {}
         if len(self._objectives) == 1:  # Optuna compares pruned trials by one objective only
             for epoch, metrics in epochs.items():
@@ -365,46 +368,46 @@ class OptunaSearcher:
         else:
             ended = datetime.fromtimestamp(record.ended, UTC)
         span = datetime.fromtimestamp(record.started, UTC), ended
-        told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, span)
+        told = optuna_storage.create_frozen_trial(state, values, point.params, point.distributions, by_epoch, span)
         told.system_attrs = point.notes
-        is_own = state is TrialState.COMPLETE and values == self._values(record)
+        is_own = state is TrialState.COMPLETE and values == self._get_final_values(record)
         return told, state is TrialState.COMPLETE and not is_own
 
-    def _outcome(self, record: Record, penalties: list[float]) -> Outcome:
+    def _choose_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         if record.paused or record.status is Status.PRUNED:  # a paused trial may never be resumed
             return TrialState.PRUNED, None, record.epochs
         match record.status:
             case Status.RUNNING | Status.INTERRUPTED:
                 return TrialState.RUNNING, None, record.epochs
-            case Status.COMPLETED | Status.INFEASIBLE if values := self._values(record):
-                return self._finished(record, values)
+            case Status.COMPLETED | Status.INFEASIBLE if values := self._get_final_values(record):
+                return self._make_finished_outcome(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-        return self._imputed(record, penalties)  # diverged, out of memory, or without usable values
+        return self._impute_outcome(record, penalties)  # diverged, out of memory, or without usable values
 
-    def _imputed(self, record: Record, penalties: list[float]) -> Outcome:
-        """Return the outcome of a trial without usable final values."""
+    def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
+        """Return Optuna's state, values and epochs for a trial without usable final values."""
         imputed = []
         for objective in self._objectives:
-            imputed.append(objective.imputed(record.epochs.values()))
+            imputed.append(objective.impute_loss(record.epochs.values()))
         if self._method == "tpe" and all(loss is None for loss in imputed):
             return TrialState.PRUNED, None, {}
         values = []
         for objective, loss, penalty in zip(self._objectives, imputed, penalties, strict=True):
-            values.append(penalty if loss is None else objective.of_loss(loss))
+            values.append(penalty if loss is None else objective.from_loss(loss))
         return TrialState.COMPLETE, values, {}
 
-    def _finished(self, record: Record, values: list[float]) -> Outcome:
+    def _make_finished_outcome(self, record: Record, values: list[float]) -> Outcome:
         first = self._objectives[0]
-        violation = self._objectives[0].violation(record.last)
+        violation = self._objectives[0].measure_violation(record.last)
         if not violation:
             return TrialState.COMPLETE, values, record.epochs
         if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0, it ranks below all that were pruned later
-            return TrialState.PRUNED, None, {0: {first.name: first.of_loss(violation)}}
-        return TrialState.COMPLETE, [one.beyond(1.0 + violation) for one in self._ranges], {}
+            return TrialState.PRUNED, None, {0: {first.name: first.from_loss(violation)}}
+        return TrialState.COMPLETE, [one.compute_value_beyond(1.0 + violation) for one in self._ranges], {}
 
-    def _values(self, record: Record) -> list[float]:
-        """Return the final value of every objective; empty if one has none."""
+    def _get_final_values(self, record: Record) -> list[float]:
+        """Return the final values of all objectives; empty if any of them has none."""
         values = []
         for objective in self._objectives:
             values.append(objective.value(record.last))
@@ -415,28 +418,30 @@ class OptunaSearcher:
 
 
 def tpe_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
-    """Return a searcher by the tree-structured Parzen estimator."""
+    """Return a searcher that uses Optuna's TPE sampler, the tree-structured Parzen estimator."""
     return OptunaSearcher("tpe", space, objectives, seed)
 
 
 def nsga2_search(space: Space, objectives: tuple[Objective, ...], seed: int) -> OptunaSearcher:
-    """Return a searcher by the genetic algorithm NSGA-II."""
+    """Return a searcher that uses Optuna's NSGA-II sampler, a genetic algorithm for several objectives."""
     return OptunaSearcher("nsga2", space, objectives, seed)
 
 
 @dataclass(slots=True)
 class _AskedPoint:
+    """A trial's parameters in Optuna's representation, with what a sampler has recorded about the trial."""
+
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)  # attributes that the sampler sets on this trial
 
     def add(self, parameter: Parameter, value: Value) -> None:
-        self.distributions[parameter.name] = distribution(parameter.domain)
+        self.distributions[parameter.name] = make_distribution(parameter.domain)
         self.params[parameter.name] = encode_value(parameter.domain, value)
 
 
 class _Range:
-    """The range of the losses of one objective, over the trials that meet the constraints."""
+    """The range of one objective's losses over the trials that meet the constraints."""
 
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
@@ -444,9 +449,9 @@ class _Range:
         self._empty = True
 
     def widen(self, record: Record) -> bool:
-        """Include the loss of a judged trial; return whether the range changed."""
+        """Extend the range to the loss of a finished trial; return whether it changed."""
         loss = self._objective.loss(record.last)
-        if loss is None or self._objective.violated(record.last):
+        if loss is None or self._objective.list_violated(record.last):
             return False
         before = self._empty, self._low, self._high
         if self._empty:
@@ -460,10 +465,10 @@ class _Range:
 
     @property
     def penalty(self) -> float:
-        """A value worse than that of any trial, by a tenth of the range."""
-        return self.beyond(0.1)
+        """A value of the metric that is worse than every trial's by a tenth of the range."""
+        return self.compute_value_beyond(0.1)
 
-    def beyond(self, spreads: float) -> float:
-        """Return a value that is worse than the worst one by ``spreads`` times the range."""
+    def compute_value_beyond(self, spreads: float) -> float:
+        """Return the value of the metric that is worse than every trial's by ``spreads`` times the range."""
         spread = self._high - self._low or abs(self._high) or 1.0
-        return self._objective.of_loss(self._high + spreads * spread)
+        return self._objective.from_loss(self._high + spreads * spread)

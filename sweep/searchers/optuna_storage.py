@@ -29,10 +29,11 @@ def _refuse_writing(*given: Any, **named: Any) -> NoReturn:
     raise NotImplementedError("a sweep is what its log says; nothing is written here")
 
 
-class ToldTrials(BaseStorage):
-    """A storage of one study, in which the id of a trial is its number.
+class SearcherStorage(BaseStorage):
+    """A storage of one study, in which the id of a trial is its number, and trials are returned without copying.
 
-    `tell` sets the trial of a number. Trials that Optuna creates are appended to these until `forget` removes them.
+    `set_trial` sets the trial with a number. Trials that Optuna creates are appended; `remove_trials_from` removes
+    them.
     """
 
     def __init__(self, directions: Sequence[StudyDirection]) -> None:
@@ -40,18 +41,21 @@ class ToldTrials(BaseStorage):
         self._trials: list[FrozenTrial] = []
         self.notes: dict[str, Any] = {}  # attributes that samplers set on the study
 
-    def tell(self, number: int, trial: FrozenTrial) -> None:
-        """Set the trial with this number, which is in use or the next one."""
+    def set_trial(self, number: int, trial: FrozenTrial) -> None:
+        """Replace the trial with this number, or append it if the number is the next one."""
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]
 
-    def forget(self, number: int) -> None:
-        """Remove a trial and all with larger numbers."""
+    def remove_trials_from(self, number: int) -> None:
+        """Remove the trial with this number and all later ones."""
         del self._trials[number:]
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         running = TrialState.RUNNING
-        self.tell(len(self._trials), template_trial or frozen(running, None, {}, {}, {}, (datetime.now(UTC), None)))
+        self.set_trial(
+            len(self._trials),
+            template_trial or create_frozen_trial(running, None, {}, {}, {}, (datetime.now(UTC), None)),
+        )
         return len(self._trials) - 1
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
@@ -116,7 +120,7 @@ class ToldTrials(BaseStorage):
     create_new_study = delete_study = get_all_studies = set_study_user_attr = _refuse_writing
 
 
-def frozen(
+def create_frozen_trial(
     state: TrialState,
     values: list[float] | None,
     params: dict[str, Any],
@@ -124,7 +128,7 @@ def frozen(
     by_epoch: dict[int, float],
     span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
-    """Return an Optuna trial without a number; ``span`` has the times of its start and its end."""
+    """Return an Optuna trial without a number; ``span`` has the times of its start and its end, or None."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -158,7 +162,7 @@ _IDS = 10_000_000  # a trial's id is its number plus this many for each study be
 
 
 class FollowedSweep(Protocol):
-    """A sweep whose present trials can be requested repeatedly."""
+    """A sweep whose trials can be requested repeatedly while it runs."""
 
     @property
     def name(self) -> str:
@@ -173,13 +177,13 @@ class FollowedSweep(Protocol):
         """The user attributes of its study."""
 
     def trials(self) -> Sequence[FrozenTrial]:
-        """Return all trials in their present state, new ones after those of the previous call."""
+        """Return all trials in their present state; trials that were not returned by earlier calls come last."""
 
 
 class WatchedStudies(BaseStorage):
     """A read-only storage with one study for each sweep.
 
-    Trials keep their numbers in the sweep, and are listed in the order in which they became known.
+    Trials keep their numbers in the sweep, and are listed in the order in which they were first seen.
     """
 
     def __init__(self, sweeps: Sequence[FollowedSweep]) -> None:
@@ -204,7 +208,7 @@ class WatchedStudies(BaseStorage):
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         trials = []
-        for trial in self._of(study_id).trials():
+        for trial in self._get_sweep(study_id).trials():
             if states is None or trial.state in states:
                 trials.append(trial)
         for trial in trials:
@@ -220,7 +224,7 @@ class WatchedStudies(BaseStorage):
         raise KeyError(trial_id)
 
     def get_best_trial(self, study_id: int) -> FrozenTrial:
-        """Return the best trial of one objective that meets its constraints. Raises ValueError if there is none.
+        """Return the trial with the best value that meets the constraints. Raises ValueError if there is none.
 
         The inherited method compares values only, although `study.best_trial` considers constraints.
         """
@@ -244,21 +248,21 @@ class WatchedStudies(BaseStorage):
         raise KeyError(study_name)
 
     def get_study_name_from_id(self, study_id: int) -> str:
-        return self._of(study_id).name
+        return self._get_sweep(study_id).name
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         directions = []
-        for _, goal in self._of(study_id).objectives:
+        for _, goal in self._get_sweep(study_id).objectives:
             directions.append(StudyDirection[goal.upper()])
         return directions
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        return dict(self._of(study_id).notes)
+        return dict(self._get_sweep(study_id).notes)
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return {_SYSTEM_ATTR_METRIC_NAMES: [metric for metric, _ in self._of(study_id).objectives]}
+        return {_SYSTEM_ATTR_METRIC_NAMES: [metric for metric, _ in self._get_sweep(study_id).objectives]}
 
-    def _of(self, study_id: int) -> FollowedSweep:
+    def _get_sweep(self, study_id: int) -> FollowedSweep:
         if not 0 <= study_id < len(self._sweeps):
             raise KeyError(study_id)
         return self._sweeps[study_id]

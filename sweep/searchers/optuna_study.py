@@ -24,17 +24,17 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Params, Status, Value, is_number
-from sweep.searchers.optuna_storage import VIOLATED, frozen, silence_optuna
+from sweep.searchers.optuna_storage import VIOLATED, create_frozen_trial, silence_optuna
 from sweep.space.domains import (
     Domain,
     IntUniform,
     Range,
     Uniform,
     get_finite_bounds,
+    get_quantum,
     is_log,
     key,
     list_choices,
-    quantum,
     snap,
 )
 
@@ -50,7 +50,7 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudiedTrial:
-    """The facts of a sweep's trial that a study contains."""
+    """A trial of a sweep, with the facts that a study shows."""
 
     params: Params
     status: Status
@@ -65,23 +65,23 @@ class StudiedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The representation of one parameter's values in a study."""
+    """The representation of one parameter's values in an Optuna study."""
 
     distribution: BaseDistribution
     _known: Mapping[str, Any] = field(default_factory=dict)  # Optuna's choices, by the key of the value
 
-    def value(self, value: Value) -> Any:
-        """Return a value in Optuna's representation, as JSON text if Optuna does not support it."""
+    def encode(self, value: Value) -> Any:
+        """Return a value in Optuna's representation, as JSON text if Optuna does not support its type."""
         match self.distribution:
             case IntDistribution():
-                return int(value)  # type: ignore[arg-type]  # `axis` has checked that all are whole
+                return int(value)  # type: ignore[arg-type]  # `make_axis` has checked that all are whole
             case FloatDistribution():
                 return float(value)  # type: ignore[arg-type]  # or that all are numbers
             case _:
                 return self._known[_find_known_key(value, self._known)]
 
-    def holds(self, value: Value) -> bool:
-        """Return whether the axis can represent a value."""
+    def can_represent(self, value: Value) -> bool:
+        """Return whether a value has a representation on this axis."""
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
                 return is_number(value) and numeric._contains(float(value))
@@ -89,8 +89,8 @@ class Axis:
                 return _find_known_key(value, self._known) in self._known
 
 
-def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
-    """Return an axis for each parameter; an unknown domain (None) is derived from the values of the trials.
+def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -> dict[str, Axis]:
+    """Return an axis for each parameter, by name; for an unknown domain (None), from the values of the trials.
 
     Parameters with neither a domain nor a value are left out.
     """
@@ -101,16 +101,16 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTrial]) -
             if name in trial.params:
                 values.append(trial.params[name])
         if domain is not None or values:
-            axis_by_name[name] = axis(domain, values)
+            axis_by_name[name] = make_axis(domain, values)
     return axis_by_name
 
 
-def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
-    """Return the axis of a domain, extended so that it can represent all values seen."""
+def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
+    """Return the axis of a domain, extended so that it can represent all values in ``seen``."""
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
-            return Axis(_scale(domain or _make_domain(numbers), numbers))
+            return Axis(_make_number_distribution(domain or _make_domain(numbers), numbers))
     if domain is None:
         choices = None
     else:
@@ -118,13 +118,13 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     possible = {key(value): value for value in choices or ()}
     for value in seen:
         possible.setdefault(_find_known_key(value, possible), value)
-    return Axis(*_labelled(possible))
+    return Axis(*_make_choice_distribution(possible))
 
 
 def make_frozen_trial(
     trial: StudiedTrial, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool
 ) -> FrozenTrial:
-    """Return a trial as an Optuna trial, with its actual state.
+    """Convert a sweep's trial to an Optuna trial, with its actual state.
 
     A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
     ``alive``); whoever continues to optimize the study starts with these. A trial that diverged, ran out of memory or
@@ -144,17 +144,17 @@ def make_frozen_trial(
     params = {}
     for name, value in trial.params.items():
         if name in known:
-            params[name] = known[name].value(value)
+            params[name] = known[name].encode(value)
     ended = None
     if state.is_finished():
-        ended = _local(trial.started if trial.ended is None else trial.ended)
-    made = frozen(
+        ended = _convert_to_local_time(trial.started if trial.ended is None else trial.ended)
+    made = create_frozen_trial(
         state,
         values if has_values else None,
         params,
         {name: known[name].distribution for name in params},
         dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna has none with several objectives
-        (_local(trial.started), ended),
+        (_convert_to_local_time(trial.started), ended),
     )
     if trial.status is Status.INFEASIBLE:
         made.system_attrs = {VIOLATED: (1.0,)}
@@ -168,7 +168,7 @@ def make_frozen_trial(
     return made
 
 
-def study(
+def make_study(
     name: str,
     objectives: Sequence[tuple[str, str]],
     domains: Mapping[str, Domain | None],
@@ -176,13 +176,13 @@ def study(
     *,
     alive: bool = False,
 ) -> Study:
-    """Return an Optuna study in memory, with the trials in their order.
+    """Return an Optuna study in memory with these trials, in their order.
 
     ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters. ``alive`` is True if a
     process drives the sweep.
     """
     told_trials = list(trials)
-    known = axes(domains, told_trials)
+    known = make_axes(domains, told_trials)
     names = [metric for metric, _ in objectives]
     with silence_optuna():
         made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
@@ -192,7 +192,7 @@ def study(
 
 
 def _make_domain(numbers: Sequence[float]) -> Range:
-    """Return a domain from the smallest to the largest of these numbers (at least one), of integers if all are."""
+    """Return the uniform domain from the smallest to the largest of these numbers, of integers if all are."""
     low = min(numbers)
     high = max(numbers)
     if all(isinstance(number, int) for number in numbers):
@@ -200,11 +200,11 @@ def _make_domain(numbers: Sequence[float]) -> Range:
     return Uniform(low, high)
 
 
-def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
+def _make_number_distribution(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     ends = []
     for end in get_finite_bounds(domain, _WIDE):
         ends.append(snap(domain, end))
-    whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
+    whole = isinstance(get_quantum(domain), int) and all(map(_is_whole, seen))
     low = min([*ends, *seen])
     high = max([*ends, *seen])
     log = is_log(domain, (low, high))
@@ -216,8 +216,8 @@ def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
     return FloatDistribution(float(low), float(high), log=log, step=step)
 
 
-def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
-    """Return the distribution of a parameter with choices, and its choices by the key of the value.
+def _make_choice_distribution(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
+    """Return Optuna's distribution for a parameter with choices, and the choices by the key of the value.
 
     Choices are the values themselves if Optuna supports and distinguishes them; otherwise all but texts become JSON, or
     all of them if some would still be equal.
@@ -240,7 +240,7 @@ def _label_choice(value: Value) -> str:
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
-    """Return the key of a value among the possible ones; a whole number may be an int there and a float in tables."""
+    """Return the key of a value in ``possible``; a whole number may be an int there and a float in tables."""
     same = [key(value)]
     if is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]
@@ -251,7 +251,7 @@ def _is_whole(number: float) -> bool:
     return isinstance(number, int) or number.is_integer()
 
 
-def _local(seconds: float) -> datetime:
+def _convert_to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds)  # without a time zone, like Optuna's own
 
 
@@ -291,13 +291,13 @@ def compute_importances(
         for params, _ in trials:
             if name in params:
                 values.append(params[name])
-        known[name] = _distribution(values, domains.get(name))
+        known[name] = _make_distribution(values, domains.get(name))
     draws = random.Random(0)
     pool = draws.sample(list(trials), min(len(trials), POOL))
     told = []
     for number, (params, loss) in enumerate(pool):
-        told.append(_frozen(number, params, loss, known))
-    storage = _storage()
+        told.append(_make_complete_trial(number, params, loss, known))
+    storage = _create_storage()
     shares: dict[str, list[float]] = {}
     for name in names:
         shares[name] = []
@@ -315,7 +315,7 @@ def compute_importances(
 
 
 class _Resample(optuna.Study):
-    """A study of these trials, which are not copied one by one."""
+    """A study that returns the given trials without copying them."""
 
     def __init__(self, name: str, storage: InMemoryStorage, trials: list[FrozenTrial]) -> None:
         super().__init__(name, storage)
@@ -341,7 +341,7 @@ def _compute_importance_shares(
     return dict.fromkeys(names, 0.0)
 
 
-def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
+def _make_distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistribution:
     numbers = []
     for value in values:
         if is_number(value):
@@ -351,7 +351,9 @@ def _distribution(values: Sequence[Value], domain: Domain | None) -> BaseDistrib
     return FloatDistribution(min(numbers), max(numbers), log=is_log(domain, numbers))
 
 
-def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]) -> FrozenTrial:
+def _make_complete_trial(
+    number: int, params: Params, loss: float, known: Mapping[str, BaseDistribution]
+) -> FrozenTrial:
     own = {}
     for name, dist in known.items():
         if name in params:
@@ -362,13 +364,13 @@ def _frozen(number: int, params: Params, loss: float, known: Mapping[str, BaseDi
             values[name] = float(str(params[name]))
         else:
             values[name] = repr(params[name])
-    made = frozen(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
+    made = create_frozen_trial(TrialState.COMPLETE, [loss], values, own, {}, (None, None))
     made.number = made._trial_id = number  # the evaluator identifies trials by it
     return made
 
 
-def _storage() -> InMemoryStorage:
-    """Return a storage with one study, without trials."""
+def _create_storage() -> InMemoryStorage:
+    """Return a storage in memory with one study that has no trials."""
     storage = InMemoryStorage()
     with silence_optuna():
         optuna.create_study(storage=storage, study_name="importance", direction="minimize")

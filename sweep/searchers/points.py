@@ -17,7 +17,7 @@ from sweep.events import Event, Params, TrialStarted, Value
 from sweep.space import Parameter, Space
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
-from sweep.space.feasible_points import near
+from sweep.space.feasible_points import generate_feasible_points
 from sweep.store.ledger import TrialState
 
 MAX_ATTEMPTS = 1000
@@ -30,27 +30,27 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 def first_new(
     space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
 ) -> Params | None:
-    """Return the first feasible point whose `key` is not in ``tried``, from at most `MAX_ATTEMPTS` draws.
+    """Return the first feasible point that was not tried, from at most `MAX_ATTEMPTS` draws; None if there is none.
 
-    If all draws fail, a finite space is searched in grid order. In an infinite space, the first draw is moved to the
-    nearest feasible point and with ``walk`` on from there at random. ``uniform`` supplies the random numbers for that.
-    Returns None if no new point was found; callers then take the space for exhausted.
+    ``tried`` has the `key` of each earlier point. If all draws fail, a finite space is searched in grid order. In an
+    infinite space, the first draw is moved to the nearest feasible point and with ``walk`` on from there at random;
+    ``uniform`` supplies the random numbers for that. If None is returned, the space counts as exhausted.
     """
     size = space.cardinality
-    if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:
+    if size is not None and len(tried) >= size and next(_generate_untried(space, tried), None) is None:
         return None
     feasible = False
     start: dict[str, Value] = {}
     for draw in islice(draws, MAX_ATTEMPTS):
-        params = space.feasible(draw if start else partial(_noted, draw, start))
+        params = space.complete_if_feasible(draw if start else partial(_draw_and_record, draw, start))
         if params is not None and key(params) not in tried:
             return params
         feasible |= params is not None
     if size is not None:
-        return next(_untried(space, tried), None)
+        return next(_generate_untried(space, tried), None)
     if feasible and not space.constraints:  # infinite in name only, such as a coarsely quantized normal distribution
         return None
-    found = near(space, start, uniform, walk=walk)
+    found = generate_feasible_points(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
 
 
@@ -59,20 +59,20 @@ def uniform_numbers(seed: int, number: int) -> Callable[[], float]:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number]))).random
 
 
-def _noted(draw: Draw, drawn: dict[str, Value], parameter: Parameter) -> Value:
+def _draw_and_record(draw: Draw, drawn: dict[str, Value], parameter: Parameter) -> Value:
     value = drawn[parameter.name] = draw(parameter)
     return value
 
 
 def uniform_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Yield independent draws from each parameter's own distribution without end, seeded by ``seed`` and ``number``."""
+    """Yield endless independent draws from each parameter's own distribution, seeded by ``seed`` and ``number``."""
     uniform = uniform_numbers(seed, number)
     while True:
         yield lambda parameter: from_unit(parameter.domain, uniform())
 
 
 def believed_draws(seed: int, number: int) -> Iterator[Draw]:
-    """Yield draws without end; half follow the author's beliefs, half each parameter's own distribution.
+    """Yield endless draws, one half from the author's beliefs, the other from each parameter's own distribution.
 
     This is the mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section 5): wrong beliefs cost at most
     every other trial.
@@ -83,10 +83,10 @@ def believed_draws(seed: int, number: int) -> Iterator[Draw]:
         return from_unit(parameter.domain, uniform())
 
     while True:
-        yield partial(_believed, uniform) if uniform() < 0.5 else draw_own
+        yield partial(_draw_by_belief, uniform) if uniform() < 0.5 else draw_own
 
 
-def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
+def _draw_by_belief(uniform: Callable[[], float], parameter: Parameter) -> Value:
     belief = parameter.belief
     if belief is None:
         return from_unit(parameter.domain, uniform())
@@ -94,13 +94,13 @@ def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
 
 
 def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
-    """Return draws that do not depend on results; half of them follow the author's beliefs, if there are any."""
+    """Return endless draws that ignore results; one half follows the author's beliefs, if the space has any."""
     if space.has_beliefs:
         return believed_draws(seed, number)
     return uniform_draws(seed, number)
 
 
-def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
+def _generate_untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
     return (params for params in space.points() if key(params) not in tried)
 
 
@@ -114,8 +114,9 @@ MakePoint: TypeAlias = Callable[[Space, int], Point]
 class PointStream:
     """A searcher that suggests ``first``, then the points that ``point`` returns.
 
-    Points have numbers. A trial gets the point of its own number, unless a person has added configurations or changed
-    the space. Then the points that no trial has are handed out anew: the added ones first, all others in their order.
+    Points are numbered. A trial gets the point with its own number, unless a person has added configurations or changed
+    the space. Then all points of trials that have not started are assigned again: the added ones first, all others in
+    their order.
     """
 
     def __init__(self, point: Point, first: Iterable[Params] = ()) -> None:
@@ -136,33 +137,33 @@ class PointStream:
 
     def suggest(self, number: int) -> Params | None:
         while number not in self._assigned:
-            point = self._next_point()
+            point = self._make_next_point()
             if point is None:
                 return None
-            self._assigned[self._next_free()] = point
+            self._assigned[self._find_free_trial()] = point
         return self._assigned[number]
 
     def observe(self, event: Event) -> None:
-        """Note that a trial has started; its result changes nothing."""
+        """Record that a trial has started; results have no effect."""
         if isinstance(event, TrialStarted):
             self.suggest(event.trial)
             self._started.add(event.trial)
             self._assigned[event.trial] = event.params
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these next. Points that are equal to one of them are left out."""
+        """Suggest these configurations next, and leave out later points that are equal to one of them."""
         added = {key(one): one for one in configurations}
-        waiting = self._take_back()
+        waiting = self._reclaim_unstarted()
         ahead = [one for one in waiting if key(one) in self._added]
         others = []
         for one in waiting:
             if key(one) not in self._added and key(one) not in added:
                 others.append(one)
         self._added |= added.keys()
-        self._hand_out([*ahead, *added.values(), *others])
+        self._assign_to_free_trials([*ahead, *added.values(), *others])
 
-    def _next_point(self) -> Params | None:
-        """Return the next point that nobody has added."""
+    def _make_next_point(self) -> Params | None:
+        """Return the next point of the stream that nobody has enqueued; None if there are no more."""
         while True:
             point = self._point(self._number, self._keys)
             if point is None:
@@ -172,14 +173,14 @@ class PointStream:
             if key(point) not in self._added:
                 return point
 
-    def _next_free(self) -> int:
-        """Return the first trial without a point."""
+    def _find_free_trial(self) -> int:
+        """Return the smallest number of a trial to which no point is assigned."""
         while self._free in self._assigned:
             self._free += 1
         return self._free
 
-    def _take_back(self) -> list[Params]:
-        """Return the points of trials that have not started, in the order of the trials, which lose them."""
+    def _reclaim_unstarted(self) -> list[Params]:
+        """Remove and return the points assigned to trials that have not started, in the order of the trials."""
         waiting = []
         for trial in sorted(self._assigned):
             if trial not in self._started:
@@ -187,36 +188,37 @@ class PointStream:
         self._free = 0
         return [self._assigned.pop(trial) for trial in waiting]
 
-    def _hand_out(self, points: Iterable[Params]) -> None:
+    def _assign_to_free_trials(self, points: Iterable[Params]) -> None:
         for point in points:
-            self._assigned[self._next_free()] = point
+            self._assigned[self._find_free_trial()] = point
 
 
 class SpacePoints(PointStream):
-    """A stream of the points of a space, which may change: ``make_point`` makes those of another one."""
+    """A stream of the points of a space that may change; ``make_point`` returns the points of a space."""
 
     def __init__(self, space: Space, make_point: MakePoint, first: Iterable[Params] = ()) -> None:
         super().__init__(make_point(space, 0), first)
         self._make_point = make_point
 
     def change_space(self, space: Space) -> None:
-        """Suggest the points of another space; added configurations and starting points in it stay."""
+        """Suggest the points of another space; enqueued configurations and starting points that lie in it stay."""
         wanted = self._added | self._first
         waiting = []
-        for one in self._take_back():
+        for one in self._reclaim_unstarted():
             if key(one) in wanted and space.has(one):
                 waiting.append(one)
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
         self._keys = {key(self._assigned[trial]) for trial in self._started}
         self._keys.update(map(key, waiting))
-        self._hand_out(waiting)
+        self._assign_to_free_trials(waiting)
 
 
 def grid_search(space: Space, seed: int, first: Iterable[Params] = ()) -> SpacePoints:
     """Return a searcher that suggests ``first``, then all other combinations in the order of the file.
 
-    They are the same for every ``seed``. In another space, it suggests the combinations that no trial has yet.
+    They are the same for every ``seed``. After a change of the space, it suggests the combinations that no trial has
+    yet.
     """
 
     def make_point(space: Space, number: int) -> Point:
@@ -250,7 +252,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Space
 
     Owen (1998), "Scrambling Sobol' and Niederreiter-Xing points"; the sequence is SciPy's, scrambled by the seed. Each
     drawn parameter has its own dimension, even in points that do not use it. Infeasible and repeated points are
-    skipped. In another space, the sequence goes on where it was.
+    skipped. After a change of the space, the sequence continues where it was.
     """
 
     def make_point(space: Space, number: int) -> Point:
@@ -261,7 +263,7 @@ def sobol_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Space
 
 
 def _sobol_draws(space: Space, seed: int, skipped: int = 0) -> Iterator[Draw]:
-    """Yield the points of the sequence after the first ``skipped`` ones."""
+    """Yield the points of an endless Sobol sequence after the first ``skipped`` ones, as draws."""
     drawn = []
     for parameter in space.parameters:
         if parameter.drawn:

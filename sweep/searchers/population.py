@@ -36,7 +36,7 @@ ATTEMPTS = 100  # to find hyperparameters that meet the constraints
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The trial and the epoch from which a copy continues."""
+    """The trial from which a copy continues, and the epoch at which it was copied."""
 
     trial: int
     epoch: int
@@ -45,8 +45,8 @@ class Parent:
 class Population:
     """Chooses the members of a population and their copies, and decides which members wait and which are replaced.
 
-    It is a searcher and also implements `Pausing`, as schedulers do that pause trials. Its answers depend only on the
-    events.
+    It is a searcher, and pauses members by the protocol of schedulers that pause trials (`Pausing`). Its answers depend
+    only on the observed events.
     """
 
     foresees = False
@@ -62,12 +62,12 @@ class Population:
         self._ledger = Ledger()
         self._members = self._ledger.trials  # by their numbers in the search
         self._leaving: set[int] = set()  # have just reached the end of a generation, and must pause there
-        self._ends = rules.ends()
+        self._ends = rules.list_generation_ends()
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order of their numbers
         self._losers: dict[int, str] = {}  # replaced members, and why
         self._copies: dict[int, Params] = {}  # suggestions, so that each is chosen once
-        moved = filter(self._is_moved, space.parameters)
+        moved = filter(self._is_perturbed, space.parameters)
         self._guide = _Guide(space, moved, seed) if rules.method == "pb2" else None
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -90,11 +90,11 @@ class Population:
         if parent is None:
             return None
         if number not in self._copies:
-            self._copies[number] = self._moved(parent, number)
+            self._copies[number] = self._perturb(parent, number)
         return self._copies[number]
 
     def parent(self, number: int) -> Parent | None:
-        """Return the parent of a copy; None for a trial that starts from scratch."""
+        """Return the parent of trial ``number`` if it is a copy; None for a trial that starts from scratch."""
         place = number - self._rules.size
         if 0 <= place < len(self._parents):
             return self._parents[place]
@@ -102,7 +102,7 @@ class Population:
 
     @property
     def waits(self) -> bool:
-        """True if further trials may be suggested later, although there may be none now."""
+        """True if a member has not ended, so that further trials may be suggested later."""
         return any(_is_unfinished(member) for member in self._members.values())
 
     def observe(self, event: Event) -> None:
@@ -115,19 +115,19 @@ class Population:
             self._leaving.add(trial.number)
         else:
             self._leaving.discard(trial.number)
-        self._look()
+        self._end_generations()
 
     # ---- as a population
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """Return the epochs at which members are saved and wait."""
+        """Return the epochs at which generations end, where members are saved and wait."""
         return self._ends
 
     def holds(self, trial: int) -> str | None:
         """Return why a member must wait; None if it may continue.
 
-        It waits until its generation is over and all copies have started. Even the last member to reach the end of a
-        generation pauses there, because copies may continue from its checkpoint.
+        A member waits until all members have reached the end of its generation and all copies have started. Even the
+        last member to reach the end of a generation pauses there, because copies may continue from its checkpoint.
         """
         member = self._members.get(trial)
         if member is None:
@@ -140,7 +140,7 @@ class Population:
 
     @property
     def _has_copies(self) -> bool:
-        """True if a copy has not started yet."""
+        """True if copies are due that have not started yet."""
         return len(self._members) < self._rules.size + len(self._parents)
 
     def last(self) -> int | None:
@@ -148,15 +148,15 @@ class Population:
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the replaced members that have not ended yet, and why they were replaced."""
+        """Return the replaced members that have not ended yet, with the reasons for their replacement."""
         dropped = {}
         for trial, why in self._losers.items():
             if _is_unfinished(self._members[trial]):
                 dropped[trial] = why
         return dropped
 
-    def _look(self) -> None:
-        """Replace members after each generation whose end all members have reached."""
+    def _end_generations(self) -> None:
+        """Replace the worst members at the end of each generation that all members have completed."""
         while self._done < len(self._ends):
             end = self._ends[self._done]
             there = []
@@ -170,15 +170,15 @@ class Population:
             if self._has_copies or not at_the_end or len(at_the_end) < len(there):
                 return
             if self._guide is not None:
-                self._guide.hear(self._generation(end))
-            self._replace(end, at_the_end)
+                self._guide.add_generation(self._collect_results(end))
+            self._replace_members(end, at_the_end)
             self._done += 1
 
-    def _generation(self, end: int) -> dict[int, bandit.MemberResult]:
-        """Return the results of a generation by trial.
+    def _collect_results(self, end: int) -> dict[int, bandit.MemberResult]:
+        """Return the results of the generation that ends at epoch ``end``, by trial.
 
-        It has the members that trained the whole generation themselves, and those that diverged or ran out of memory
-        in it.
+        It has the members that trained the whole generation themselves, and those that diverged or ran out of memory in
+        it.
         """
         start = end - self._rules.interval
         found = {}
@@ -186,23 +186,26 @@ class Population:
             parent = self.parent(number)
             exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
             if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
-                before = _comparable(self._loss(member, start))
-                after = _comparable(self._loss(member, end))
+                before = _exclude_infeasible(self._get_loss(member, start))
+                after = _exclude_infeasible(self._get_loss(member, end))
                 found[number] = bandit.MemberResult(member.params, before, after)
         return found
 
-    def _loss(self, member: TrialState, epoch: int) -> float | None:
+    def _get_loss(self, member: TrialState, epoch: int) -> float | None:
         metrics = member.epochs.get(epoch)
         if metrics is None:
             return None
-        return self._objective.standing(metrics)
+        return self._objective.constrained_loss(metrics)
 
-    def _replace(self, end: int, there: list[int]) -> None:
-        """Choose parents of copies that replace the worst members, and those lost since the last generation."""
+    def _replace_members(self, end: int, there: list[int]) -> None:
+        """Choose parents for the copies that replace the worst members, and those lost since the last generation.
+
+        ``there`` are the members that have reached epoch ``end``.
+        """
         losses = {}
         for one in there:
-            losses[one] = self._loss(self._members[one], end)
-        ranked = sorted(there, key=lambda one: (_worst(losses[one]), one))
+            losses[one] = self._get_loss(self._members[one], end)
+        ranked = sorted(there, key=lambda one: (_loss_or_infinity(losses[one]), one))
         whole = [one for one in self._members.values() if one.status in WHOLE]
         lost = self._rules.size - len(there) - len(whole)
         count = min(self._rules.replaced, len(ranked) // 2)
@@ -211,28 +214,31 @@ class Population:
             worst = ranked[len(ranked) - count :]
         else:
             worst = []
-        numbers = self._numbers(end)
+        numbers = self._make_generator(end)
         for trial in [*([None] * max(lost, 0)), *worst]:
             parent = best[int(numbers() * len(best))]
             self._parents.append(Parent(parent, end))
             if trial is not None:
                 by = self._rules.method
-                words = self._words(losses, trial, parent)
+                words = self._describe_losses(losses, trial, parent)
                 self._losers[trial] = f"{by}: trial {parent} takes its place, {words}"
 
-    def _words(self, losses: Mapping[int, float | None], trial: int, parent: int) -> str:
+    def _describe_losses(self, losses: Mapping[int, float | None], trial: int, parent: int) -> str:
         mine, theirs = losses[trial], losses[parent]
         name = self._objective.name
         if mine is None or theirs is None:
             return f"its {name} is not finite"
-        return f"{name} {self._objective.of_loss(theirs):.6g} and {self._objective.of_loss(mine):.6g}"
+        return f"{name} {self._objective.from_loss(theirs):.6g} and {self._objective.from_loss(mine):.6g}"
 
-    def _numbers(self, number: int) -> Callable[[], float]:
+    def _make_generator(self, number: int) -> Callable[[], float]:
         sequence = np.random.SeedSequence([self._seed, number], spawn_key=(1,))
         return np.random.Generator(np.random.Philox(sequence)).random
 
-    def _moved(self, parent: Parent, number: int) -> Params:
-        """Return perturbed hyperparameters of a parent that meet the constraints; its own if none are found."""
+    def _perturb(self, parent: Parent, number: int) -> Params:
+        """Return perturbed hyperparameters of a parent for trial ``number`` that meet the constraints.
+
+        Returns the parent's own if no such hyperparameters are found.
+        """
         params = self._members[parent.trial].params
         numbers = uniform_numbers(self._seed, number)
 
@@ -241,25 +247,25 @@ class Population:
             domain = parameter.domain
             if name not in params:
                 return from_unit(domain, numbers())
-            if not self._is_moved(parameter):
+            if not self._is_perturbed(parameter):
                 return params[name]
             if numbers() < self._rules.resample:
                 return from_unit(domain, numbers())
-            return _near(parameter, params[name], numbers() < 0.5)
+            return _perturb_value(parameter, params[name], numbers() < 0.5)
 
         if self._guide is not None:
             ended = self._ends.index(parent.epoch)
-            found = self._guide.moved(number, (ended, parent.trial), self._before(number), draw)
+            found = self._guide.choose(number, (ended, parent.trial), self._list_earlier_copies(number), draw)
             if found is not None:
                 return found
         for _ in range(ATTEMPTS):
-            found = self._space.feasible(draw)
+            found = self._space.complete_if_feasible(draw)
             if found is not None:
                 return found
         return params
 
-    def _before(self, number: int) -> list[tuple[int, Params]]:
-        """Return the parents and the hyperparameters of the copies of the same generation with smaller numbers."""
+    def _list_earlier_copies(self, number: int) -> list[tuple[int, Params]]:
+        """Return the copies of the same generation with smaller numbers, as pairs of parent and hyperparameters."""
         first = self._rules.size
         parents = self._parents
         epoch = parents[number - first].epoch
@@ -272,14 +278,14 @@ class Population:
             earlier.append((parents[one - first].trial, self.suggest(one) or {}))
         return earlier
 
-    def _is_moved(self, parameter: Parameter) -> bool:
+    def _is_perturbed(self, parameter: Parameter) -> bool:
         if self._rules.perturb:
             return parameter.name in self._rules.perturb
         return isinstance(parameter.domain, Range)
 
 
 class _Guide:
-    """Chooses the hyperparameters of copies by a model of the generations so far, for `method: pb2`.
+    """Chooses the hyperparameters of copies by a model of the past generations, for `method: pb2`.
 
     A choice depends only on the generations before the copy, so it is the same whenever it is requested.
     """
@@ -290,28 +296,28 @@ class _Guide:
         self._trained: list[dict[int, bandit.MemberResult]] = []  # by generation and trial
         self._model: tuple[int, bandit.Posterior | None] = -1, None  # a generation, and the model of all up to it
 
-    def hear(self, generation: dict[int, bandit.MemberResult]) -> None:
-        """Add the results of a generation that is over."""
+    def add_generation(self, generation: dict[int, bandit.MemberResult]) -> None:
+        """Add the results of a generation that is over, by trial."""
         self._trained.append(generation)
 
-    def moved(
+    def choose(
         self, number: int, parent: tuple[int, int], before: list[tuple[int, Params]], draw: Draw
     ) -> Params | None:
-        """Return the hyperparameters of a copy; ``draw`` chooses those that are not in the model.
+        """Return the hyperparameters of copy ``number``; ``draw`` chooses those that are not in the model.
 
         ``parent`` is the last generation and the trial that is copied. ``before`` has the earlier copies of the same
         generation, from which this one differs, as pairs of parent and hyperparameters. Returns None if the model has
         too few results, or if no new point was found that meets the constraints.
         """
         generation, trial = parent
-        model = self._model_of(generation)
+        model = self._fit_model(generation)
         if model is None:
             return None
         if before:
             rows = []
             for one, params in before:
-                rows.append(bandit.row(*self._stands(generation, one), params, self._axes))
-            model = model.expecting(np.array(rows))
+                rows.append(bandit.make_row(*self._compute_start(generation, one), params, self._axes))
+            model = model.condition_on_means(np.array(rows))
         taken = {key(params) for _, params in before}
         others: dict[str, Value] = {}
 
@@ -323,21 +329,23 @@ class _Guide:
                     others[one.name] = draw(one)
                 return others[one.name]
 
-            made = self._space.feasible(value)
+            made = self._space.complete_if_feasible(value)
             if made is None or key(made) in taken:
                 return None
             return made
 
-        start = bandit.row(*self._stands(generation, trial), self._trained[generation][trial].params, self._axes)
+        start = bandit.make_row(
+            *self._compute_start(generation, trial), self._trained[generation][trial].params, self._axes
+        )
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
-    def _model_of(self, generation: int) -> bandit.Posterior | None:
-        """Return a model of the generations up to this one; None if there are too few results."""
+    def _fit_model(self, generation: int) -> bandit.Posterior | None:
+        """Return a model of all generations up to this one; None if they have too few results."""
         if self._model[0] != generation:
             past = []
             for one in self._trained[: generation + 1]:
                 past.append(list(one.values()))
-            points, values = bandit.observations(past, self._axes)
+            points, values = bandit.make_training_data(past, self._axes)
             enough = self._axes and len(values) >= bandit.ENOUGH
             if enough:
                 model = bandit.Posterior(bandit.fit_kernel(points, values), points, values)
@@ -346,13 +354,13 @@ class _Guide:
             self._model = generation, model
         return self._model[1]
 
-    def _stands(self, generation: int, trial: int) -> tuple[int, float]:
-        """Return the first generation of a copy of a trial, and the trial's standing at its start."""
+    def _compute_start(self, generation: int, trial: int) -> tuple[int, float]:
+        """Return the first generation of a copy of a trial, and the copy's standing at its start."""
         trained = self._trained[generation]
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 
 
-def _near(parameter: Parameter, value: Value, down: bool) -> Value:
+def _perturb_value(parameter: Parameter, value: Value, down: bool) -> Value:
     domain = parameter.domain
     if isinstance(domain, Categorical):
         values = list_choices(domain) or (value,)
@@ -367,12 +375,12 @@ def _is_unfinished(member: TrialState) -> bool:
     return member.status in UNFINISHED
 
 
-def _comparable(loss: float | None) -> float | None:
-    """Return a loss for computing differences; None if it stands for violated constraints on metrics."""
+def _exclude_infeasible(loss: float | None) -> float | None:
+    """Return a loss from which differences can be computed; None if it stands for violated constraints."""
     if loss is None or loss >= INFEASIBLE:
         return None
     return loss
 
 
-def _worst(loss: float | None) -> float:
+def _loss_or_infinity(loss: float | None) -> float:
     return math.inf if loss is None else loss

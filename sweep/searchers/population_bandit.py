@@ -35,7 +35,7 @@ _STARTS = ((math.log(0.2), 0.3, 0.1), (math.log(1.0), 0.7, 0.1))
 
 @dataclass(frozen=True, slots=True)
 class MemberResult:
-    """The result of a member in one generation."""
+    """The hyperparameters of a member in one generation, and its loss before and after the generation."""
 
     params: Params
     before: float | None  # its loss at the start of the generation; None if it was untrained or had none
@@ -43,7 +43,7 @@ class MemberResult:
 
 
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
-    """Return the share of a generation's members that were better, which does not depend on the scale of losses."""
+    """Return the fraction of a generation's members with a lower loss, which does not depend on the scale of losses."""
     losses = []
     for one in generation:
         if one.after is not None:
@@ -53,10 +53,10 @@ def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> 
     return min(sum(one < loss for one in losses) / (len(losses) - 1), 1.0)
 
 
-def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
-    """Return the data of the model: a row for each member of each generation, and by how much its loss fell.
+def make_training_data(generations: Sequence[Sequence[MemberResult]], axes: Sequence[Parameter]) -> tuple[Array, Array]:
+    """Return the data from which the model learns: a row and a decrease of the loss for each member and generation.
 
-    Both keep the last `NEWEST` entries; the decreases are standardized. Members of the first generation have no earlier
+    Both have the last `NEWEST` entries; the decreases are standardized. Members of the first generation have no earlier
     loss, so they are left out. While it is the only generation, their final losses are used instead.
     """
     rows, fell = [], []
@@ -67,16 +67,16 @@ def observations(generations: Sequence[Sequence[MemberResult]], axes: Sequence[P
             before = []
         for one in generations[number]:
             if not number or one.before is not None:
-                rows.append(row(number, compute_standing(one.before, before), one.params, axes))
+                rows.append(make_row(number, compute_standing(one.before, before), one.params, axes))
                 if one.after is None:
                     fell.append(-math.inf)
                 else:
                     fell.append((one.before or 0.0) - one.after)
     points = np.array(rows[-NEWEST:]).reshape(-1, len(axes) + 2)
-    return points, standardized(np.array(fell[-NEWEST:]))
+    return points, standardize(np.array(fell[-NEWEST:]))
 
 
-def standardized(values: Array) -> Array:
+def standardize(values: Array) -> Array:
     """Return values scaled to mean 0 and deviation 1; minus infinity counts as the worst.
 
     Values beyond three robust deviations are clipped first, so that one explosion does not make all others look alike.
@@ -95,8 +95,8 @@ def standardized(values: Array) -> Array:
     return values
 
 
-def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
-    """Return a row of the model's data, that is, generation, standing at its start, hyperparameters from 0 to 1."""
+def make_row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
+    """Return the model's input for a member: generation, standing at its start, hyperparameters from 0 to 1."""
     numbers = [generation, stood]
     for axis in axes:
         numbers.append(to_unit(axis.domain, params[axis.name]) if axis.name in params else MIDDLE)
@@ -105,32 +105,32 @@ def row(generation: float, stood: float, params: Params, axes: Sequence[Paramete
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The covariance of gains, squared exponential in all coordinates but time.
+    """The covariance of decreases of the loss, squared exponential in all coordinates but time.
 
     It decreases with time: each generation ``forgets`` a share, as in Bogunovic, Scarlett, Cevher (AISTATS 2016),
-    "Time-Varying Gaussian Process Bandit Optimization". The variance of gains is 1, of which ``noise`` is the share
-    that the model does not explain.
+    "Time-Varying Gaussian Process Bandit Optimization". The variance is 1, of which ``noise`` is the share that the
+    model does not explain.
     """
 
     length: float
     noise: float
     forgets: float
 
-    def between(self, first: Array, second: Array) -> Array:
-        """Return the covariances of the points of two tables, without noise."""
-        return (1 - self.noise) * self._alike(*distances_between(first, second))
+    def compute_covariances(self, first: Array, second: Array) -> Array:
+        """Return the covariance of each row of ``first`` with each row of ``second``, without noise."""
+        return (1 - self.noise) * self._compute_correlations(*compute_distances(first, second))
 
-    def _alike(self, apart: Array, squares: Array) -> Array:
+    def _compute_correlations(self, apart: Array, squares: Array) -> Array:
         by_distance: Array = np.exp(-squares / (2 * self.length**2))
         by_time: Array = (1 - self.forgets) ** (apart / 2)
         return by_distance * by_time
 
-    def cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
+    def compute_cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
         """Return the negative log marginal likelihood, up to a constant, and its derivatives ordered as `_BOUNDS`."""
         apart, squares = distances
-        alike = self._alike(apart, squares)
+        alike = self._compute_correlations(apart, squares)
         unit = np.eye(len(values))
-        inverse, logarithm = inverted((1 - self.noise) * alike + self.noise * unit)
+        inverse, logarithm = invert_matrix((1 - self.noise) * alike + self.noise * unit)
         weights = (inverse * values).sum(axis=1)
         outer = (inverse - np.outer(weights, weights)) / 2
         by_length = (1 - self.noise) * alike * squares / self.length**2
@@ -141,7 +141,7 @@ class Kernel:
         return (float((values * weights).sum()) + logarithm) / 2, slopes
 
 
-def inverted(matrix: Array) -> tuple[Array, float]:
+def invert_matrix(matrix: Array) -> tuple[Array, float]:
     """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
     # Gauss-Jordan elimination in one thread: NumPy's threads wait for each other when trainings occupy the cores
     found = matrix.copy()
@@ -156,10 +156,10 @@ def inverted(matrix: Array) -> tuple[Array, float]:
     return found, logarithm
 
 
-def distances_between(first: Array, second: Array) -> tuple[Array, Array]:
-    """Return how far the points of two lists are apart, as matrices: in time, and squared in all other coordinates.
+def compute_distances(first: Array, second: Array) -> tuple[Array, Array]:
+    """Return the distances of all pairs of rows as two matrices: in time, and squared in all other coordinates.
 
-    The first coordinate of a point is the time.
+    The first coordinate of a row is the time.
     """
     apart = np.abs(first[:, None, 0] - second[None, :, 0])
     squares = (first[:, None, 1:] - second[None, :, 1:]) ** 2
@@ -167,14 +167,14 @@ def distances_between(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
-    """Return the kernel with the largest marginal likelihood."""
+    """Return the kernel with the largest marginal likelihood for values observed at points."""
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
-    distances = distances_between(points, points)
+    distances = compute_distances(points, points)
     rule = {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
 
     def compute_cost(theta: Array) -> tuple[float, list[float]]:
-        return _make_kernel(theta).cost(distances, values)
+        return _make_kernel(theta).compute_cost(distances, values)
 
     found = []
     for start in _STARTS:
@@ -189,25 +189,27 @@ def _make_kernel(theta: Array) -> Kernel:
 
 
 class Posterior:
-    """A Gaussian process, given observed gains at some points."""
+    """A Gaussian process conditioned on observed values at some points."""
 
     def __init__(self, kernel: Kernel, points: Array, values: Array) -> None:
         self.kernel = kernel
         self.points = points
         self.values = values
-        self._inverse, _ = inverted(kernel.between(points, points) + kernel.noise * np.eye(len(points)))
+        self._inverse, _ = invert_matrix(
+            kernel.compute_covariances(points, points) + kernel.noise * np.eye(len(points))
+        )
         self._weights = (self._inverse * values).sum(axis=1)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
-        """Return the means and the standard deviations at other points, without noise."""
-        across = self.kernel.between(points, self.points)
-        known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `inverted` is
+        """Return means and standard deviations at other points, without noise."""
+        across = self.kernel.compute_covariances(points, self.points)
+        known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `invert_matrix` is
         means = (across * self._weights).sum(axis=1)
         deviations = np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
         return means, deviations
 
-    def expecting(self, points: Array) -> Posterior:
-        """Return the process as if its own means had been observed at points whose gains are not known yet.
+    def condition_on_means(self, points: Array) -> Posterior:
+        """Return the process conditioned on its own means at further points, whose values are not known yet.
 
         GP-BUCB: Desautels, Krause, Burdick (JMLR 2014), "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
         Process Bandit Optimization".
@@ -215,7 +217,7 @@ class Posterior:
         values = np.concatenate((self.values, self.predict(points)[0]))
         return Posterior(self.kernel, np.vstack((self.points, points)), values)
 
-    def bound(self, points: Array) -> Array:
+    def compute_upper_bound(self, points: Array) -> Array:
         """Return the upper confidence bound at points; it widens with the logarithm of the number of observations."""
         means, deviations = self.predict(points)
         square = 0.2 * max(math.log(0.4 * len(self.values)), 1.0)
@@ -225,10 +227,10 @@ class Posterior:
 def choose_point(
     model: Posterior, axes: Sequence[Parameter], start: Sequence[float], make: Make, seed: Sequence[int]
 ) -> Params | None:
-    """Return the point with the highest confidence bound; None if ``make`` makes no point.
+    """Return the point with the highest upper confidence bound; None if ``make`` returns no point.
 
     Candidates are random points and points around ``start``, the row of an unchanged copy; then points around the best
-    of these. ``make`` turns coordinates into a point, and the bound is that of this point.
+    of these. ``make`` converts coordinates to a point, and the bound is that of this point.
     """
     generation, stood, *centre = start
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
@@ -247,8 +249,8 @@ def choose_point(
         if made:
             rows = []
             for params in made:
-                rows.append(row(generation, stood, params, axes))
-            best += zip(model.bound(np.array(rows)).tolist(), rows, made, strict=True)
+                rows.append(make_row(generation, stood, params, axes))
+            best += zip(model.compute_upper_bound(np.array(rows)).tolist(), rows, made, strict=True)
             best = sorted(best, key=lambda one: -one[0])[:BEST]
         centres = np.array([one[1][2:] for one in best]).reshape(-1, 1, len(axes))
         steps = width * numbers.normal(size=(len(best), STEPS, len(axes)))

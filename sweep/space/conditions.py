@@ -10,13 +10,13 @@ from sweep.events import Params, Value, is_number
 
 
 def is_same_value(one: Value, other: Value) -> bool:
-    """Return whether two values are equal to a reader of the file: 1 equals 1.0, but not true."""
+    """Return whether two values of a sweep file are equal: 1 equals 1.0, but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Tests for one of several values."""
+    """A test that passes if a value is one of ``values``."""
 
     values: tuple[Value, ...]
 
@@ -26,7 +26,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Tests for a number from ``min`` to ``max``, both included."""
+    """A test that passes if a value is a number from ``min`` to ``max``, both included."""
 
     min: float = -math.inf
     max: float = math.inf
@@ -40,7 +40,10 @@ Test: TypeAlias = OneOf | Between
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Tests on other parameters, all of which must pass; an absent parameter passes none."""
+    """The condition under which a parameter applies: a test for each of some other parameters, all of which must pass.
+
+    A test of a parameter that is absent fails.
+    """
 
     tests: tuple[tuple[str, Test], ...]
 
@@ -49,4 +52,5 @@ class Condition:
         return frozenset(name for name, _ in self.tests)
 
     def holds(self, params: Params) -> bool:
+        """Return whether all tests pass at the point ``params``."""
         return all(name in params and test.passes(params[name]) for name, test in self.tests)

@@ -131,7 +131,7 @@ class Beta:
 
 @dataclass(frozen=True, slots=True)
 class Tied:
-    """A value computed from other parameters, never drawn."""
+    """A value that an expression computes from other parameters; never drawn."""
 
     expression: Expression
 
@@ -143,20 +143,21 @@ Domain: TypeAlias = Constant | Categorical | Range | Tied
 
 
 def key(value: Value | Params) -> str:
-    """Return a canonical text of a value or of a trial's parameters, equal for equal values.
+    """Return a canonical text of a value or of a trial's parameters; equal values have equal texts.
 
     Integers, floats and booleans differ: ``1``, ``1.0`` and ``true``.
     """
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def configuration(params: Params) -> str:
-    """Return a text that is equal for equal configurations, whether they come from a log or from a table.
+def configuration_key(params: Params) -> str:
+    """Return a canonical text of a configuration, the same whether it was read from a log or from a table.
 
-    A table stores integers as floats if a column also has floats, and None where a log has no entry.
+    1 and 1.0 are equal here, because a table stores integers as floats if their column also has floats; parameters that
+    are None are left out, because a table has None where a log has no entry.
     """
     known = sorted((name, value) for name, value in params.items() if value is not None)
-    return repr([(name, _exact(value)) for name, value in known])
+    return repr([(name, _normalize_value(value)) for name, value in known])
 
 
 class _HasParams(Protocol):
@@ -167,15 +168,15 @@ class _HasParams(Protocol):
 HasParams = TypeVar("HasParams", bound=_HasParams)
 
 
-def by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
-    """Group trials by configuration, in the order of the first trial of each."""
+def group_by_configuration(trials: Iterable[HasParams]) -> dict[str, list[HasParams]]:
+    """Return lists of trials with equal parameters by `configuration_key`, in the order of the first trial of each."""
     groups: dict[str, list[HasParams]] = {}
     for trial in trials:
-        groups.setdefault(configuration(trial.params), []).append(trial)
+        groups.setdefault(configuration_key(trial.params), []).append(trial)
     return groups
 
 
-def _exact(value: Value) -> object:
+def _normalize_value(value: Value) -> object:
     if type(value) is float and value.is_integer():
         return int(value)
     if isinstance(value, list | dict):
@@ -184,7 +185,7 @@ def _exact(value: Value) -> object:
 
 
 def contains(domain: Domain, value: Value) -> bool:
-    """Return whether the domain can yield the value; a tied domain can yield any."""
+    """Return whether a value is in a domain; True for every value of a tied domain."""
     match domain:
         case Constant() | Categorical():
             return key(value) in map(key, list_choices(domain) or ())
@@ -198,7 +199,10 @@ def contains(domain: Domain, value: Value) -> bool:
 
 
 def list_choices(domain: Domain) -> tuple[Value, ...] | None:
-    """Return all values in order, without duplicates; None if continuous or more than `MAX_CHOICES`."""
+    """Return all values of a domain in order, without duplicates.
+
+    None if the domain is tied or continuous, or has more than `MAX_CHOICES` values.
+    """
     match domain:
         case Constant(value):
             return (value,)
@@ -207,26 +211,26 @@ def list_choices(domain: Domain) -> tuple[Value, ...] | None:
             return tuple({key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values())
         case Tied():
             return None
-    q, (low, high) = quantum(domain), get_domain_bounds(domain)
+    q, (low, high) = get_quantum(domain), get_domain_bounds(domain)
     if q is None or math.isinf(low) or math.isinf(high):
         return None
-    first, last = multiples(low, high, q)
+    first, last = find_multiples(low, high, q)
     if last - first >= MAX_CHOICES:
         return None
     return tuple(_multiple(k, q) for k in range(int(first), int(last) + 1))
 
 
 def snap(domain: Range, x: float) -> int | float:
-    """Return the value of the domain nearest to ``x``: within its bounds and on its quantum."""
-    q, (low, high) = quantum(domain), get_domain_bounds(domain)
+    """Return the value of a numeric domain that is nearest to ``x``, within its bounds and on its quantum."""
+    q, (low, high) = get_quantum(domain), get_domain_bounds(domain)
     if q is None:
         return min(max(x, low), high)
-    first, last = multiples(low, high, q)
+    first, last = find_multiples(low, high, q)
     return _multiple(min(max(round(x / q), first), last), q)
 
 
 def get_domain_bounds(domain: Range) -> tuple[float, float]:
-    """Return the smallest and the largest value, infinite if unbounded."""
+    """Return the smallest and the largest value of a numeric domain; infinite where it has no bound."""
     match domain:
         case Normal():
             return -math.inf, math.inf
@@ -239,7 +243,10 @@ def get_domain_bounds(domain: Range) -> tuple[float, float]:
 
 
 def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
-    """Return `get_domain_bounds`; for unbounded domains, ``sigmas`` standard deviations on both sides of the mean."""
+    """Return the bounds of a numeric domain, or for unbounded ones the mean -+ ``sigmas`` standard deviations.
+
+    For a log-normal domain, mean and deviation are those of the logarithm.
+    """
     match domain:
         case Normal(mu, sigma):
             return mu - sigmas * sigma, mu + sigmas * sigma
@@ -248,18 +255,18 @@ def get_finite_bounds(domain: Range, sigmas: float) -> tuple[float, float]:
     return get_domain_bounds(domain)
 
 
-def quantum(domain: Range) -> float | None:
-    """Return the step between neighboring values; None if continuous."""
+def get_quantum(domain: Range) -> float | None:
+    """Return the step between neighboring values of a numeric domain; None if it is continuous."""
     if isinstance(domain, IntUniform) and domain.q is None:
         return 1
     return domain.q
 
 
 def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
-    """Return whether numbers belong on a logarithmic scale; ``domain`` is None if unknown.
+    """Return whether numbers are best shown on a logarithmic scale; ``domain`` is theirs, or None if it is unknown.
 
-    They do if the domain is logarithmic. For lists, tied values and unknown domains, they do if they span a factor of
-    ten and most of them lie at the low end.
+    They are if the domain is logarithmic. If it is a list, tied or unknown, they are if they span a factor of ten and
+    most of them lie at the low end. Numbers that are not all positive never are.
     """
     low = min(numbers)
     high = max(numbers)
@@ -274,8 +281,11 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def multiples(low: float, high: float, q: float) -> tuple[float, float]:
-    """Return the first and last k with low <= k * q <= high, in decimal arithmetic: 0.7 / 0.1 is 7."""
+def find_multiples(low: float, high: float, q: float) -> tuple[float, float]:
+    """Return the first and the last integer k with low <= k * q <= high.
+
+    The arithmetic is decimal, in which 0.7 / 0.1 is 7. An infinite bound is returned as it is.
+    """
     step = Fraction(str(q))
     first = math.ceil(Fraction(str(low)) / step) if math.isfinite(low) else low
     last = math.floor(Fraction(str(high)) / step) if math.isfinite(high) else high
@@ -301,5 +311,5 @@ def _require_range(low: float, high: float, q: float | None) -> None:
     _require("low <= high, both finite", -math.inf < low <= high < math.inf)
     _require_quantum(q)
     if q is not None:
-        first, last = multiples(low, high, q)
+        first, last = find_multiples(low, high, q)
         _require(f"a multiple of {q} lies between {low} and {high}", first <= last)

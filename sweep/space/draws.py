@@ -32,8 +32,8 @@ from sweep.space.domains import (
     Range,
     Tied,
     Uniform,
+    find_multiples,
     key,
-    multiples,
     snap,
 )
 
@@ -42,12 +42,15 @@ _TINY = 2.0**-53  # keeps inverse CDFs finite: 8.2 standard deviations of a norm
 
 
 def from_unit(domain: Domain, u: float) -> Value:
-    """Return the inverse cumulative distribution at ``u`` in [0, 1]; always in the domain and on its quantum."""
+    """Map a number ``u`` in [0, 1) to a value of the domain, by the inverse of its cumulative distribution.
+
+    The value is always within the domain's bounds and on its quantum.
+    """
     match domain:
         case Constant(value):
             return value
         case Categorical(values):
-            weights = _probabilities(domain)
+            weights = _get_probabilities(domain)
             possible = []
             for i, weight in enumerate(weights):
                 if weight > 0:
@@ -55,33 +58,33 @@ def from_unit(domain: Domain, u: float) -> Value:
             edges = list(accumulate(weights[i] for i in possible))
             return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
         case IntUniform(low, high, q, log=False):
-            first, last = multiples(low, high, q or 1)
+            first, last = find_multiples(low, high, q or 1)
             place = min(int(u * (last - first + 1)), last - first)
             return int(first + place) * (q or 1)
         case Tied():
             raise TypeError("a tied value is computed, not drawn")
         case _:
-            return snap(domain, _quantile(domain, u))
+            return snap(domain, _compute_quantile(domain, u))
 
 
 def to_unit(domain: Domain, value: Value) -> float:
-    """Return a ``u`` in [0, 1] that `from_unit` maps to ``value``, which must be in the domain."""
+    """Map a value of the domain to a number in [0, 1) that `from_unit` maps back to it."""
     match domain:
         case Categorical(values):
-            weights = _probabilities(domain)
+            weights = _get_probabilities(domain)
             index = [key(v) for v in values].index(key(value))
             return min(sum(weights[:index]) + weights[index] / 2, 1 - _TINY)
         case IntUniform(low, high, q, log=False) if isinstance(value, int):
-            first, last = multiples(low, high, q or 1)
+            first, last = find_multiples(low, high, q or 1)
             return (value // (q or 1) - first + 0.5) / (last - first + 1)
         case IntUniform() | Uniform() | LogUniform() | Normal() | LogNormal() | Beta():
             if isinstance(value, int | float):
-                return min(max(_cumulative(domain, value), 0.0), 1 - _TINY)
+                return min(max(_compute_cumulative(domain, value), 0.0), 1 - _TINY)
     raise TypeError(f"{value!r} cannot be drawn from {domain}")
 
 
-def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
-    """Return at most ``count`` values evenly spaced on the scale of the domain, ascending; equal ones count once.
+def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
+    """Return at most ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
 
     Uniform and log-uniform domains include both bounds; distributions with a shape use the midpoints of ``count`` equal
     probabilities.
@@ -92,27 +95,27 @@ def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
         ends = [i / (count - 1) for i in range(count)]
     match domain:
         case Normal() | LogNormal() | Beta():
-            points = [_quantile(domain, u) for u in middles]
+            points = [_compute_quantile(domain, u) for u in middles]
         case IntUniform(low, high, log=True) | LogUniform(low, high):
-            points = [_between_on_log_scale(low, high, t) for t in ends]
+            points = [_interpolate_on_log_scale(low, high, t) for t in ends]
         case IntUniform(low, high) | Uniform(low, high):
             points = [low + t * (high - low) for t in ends]
     return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))  # gives 0.3 for 0.1 + 0.2
 
 
-def _between_on_log_scale(low: float, high: float, t: float) -> float:
+def _interpolate_on_log_scale(low: float, high: float, t: float) -> float:
     return math.exp(math.log(low) + t * (math.log(high) - math.log(low)))
 
 
-def _quantile(domain: Range, u: float) -> float:
+def _compute_quantile(domain: Range, u: float) -> float:
     inner = min(max(u, _TINY), 1 - _TINY)
     match domain:
         case Uniform(low, high):
             return low + u * (high - low)
         case LogUniform(low, high):
-            return _between_on_log_scale(low, high, u)
+            return _interpolate_on_log_scale(low, high, u)
         case IntUniform(low, high):  # log scale; each integer owns half a unit on both sides
-            return _between_on_log_scale(low - 0.5, high + 0.5, u)
+            return _interpolate_on_log_scale(low - 0.5, high + 0.5, u)
         case Normal(mu, sigma):
             return mu + sigma * _NORMAL.inv_cdf(inner)
         case LogNormal(mu, sigma):
@@ -123,7 +126,7 @@ def _quantile(domain: Range, u: float) -> float:
             return float(special.betaincinv(a, b, inner))
 
 
-def _cumulative(domain: Range, x: float) -> float:
+def _compute_cumulative(domain: Range, x: float) -> float:
     match domain:
         case Uniform(low, high):
             return (x - low) / (high - low) if high > low else 0.0
@@ -152,37 +155,40 @@ ODDS: Mapping[Confidence, float] = {"low": 2.0, "medium": 4.0, "high": 8.0}
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """The value that an author believes to be best."""
+    """The value that an author believes to be best, with the confidence in it.
+
+    It defines a distribution around this value, which replaces the parameter's own distribution.
+    """
 
     value: Value
     confidence: Confidence = "medium"
 
     def draw(self, domain: Domain, u: float) -> Value:
-        """Return the value at ``u`` in [0, 1) of the believed distribution."""
+        """Map a number ``u`` in [0, 1) to a value, by the inverse of the believed cumulative distribution."""
         if isinstance(domain, Categorical):
             return from_unit(self._multiply_odds(domain), u)
-        around, low, high = self._normal(domain)
+        around, low, high = self._make_normal(domain)
         quantile = around.inv_cdf(low + u * (high - low))
         return from_unit(domain, min(max(quantile, 0.0), 1 - _TINY))
 
     def log_density(self, domain: Domain, value: Value) -> float:
-        """Return the log of the believed density of a value relative to the domain's own; 0 if equal."""
+        """Return the logarithm of the ratio of the believed density of a value to its density in the domain."""
         if isinstance(domain, Categorical):
             believed = self._multiply_odds(domain).probabilities or ()
-            own = _probabilities(domain)
+            own = _get_probabilities(domain)
             place = [key(one) for one in domain.values].index(key(value))
             return math.log(believed[place] / own[place])
-        around, low, high = self._normal(domain)
+        around, low, high = self._make_normal(domain)
         return math.log(around.pdf(to_unit(domain, value)) / (high - low))
 
-    def _normal(self, domain: Domain) -> tuple[NormalDist, float, float]:
+    def _make_normal(self, domain: Domain) -> tuple[NormalDist, float, float]:
         around = NormalDist(to_unit(domain, self.value), WIDTHS[self.confidence])
         return around, max(around.cdf(0.0), 1e-15), min(around.cdf(1.0), 1 - 1e-15)
 
     def _multiply_odds(self, domain: Categorical) -> Categorical:
-        """Return the domain with the probability of the believed value multiplied by its odds."""
+        """Return the domain with the probability of the believed value multiplied by the odds of the confidence."""
         weights = []
-        for value, probability in zip(domain.values, _probabilities(domain), strict=True):
+        for value, probability in zip(domain.values, _get_probabilities(domain), strict=True):
             if key(value) == key(self.value):
                 odds = ODDS[self.confidence]
             else:
@@ -192,5 +198,5 @@ class Belief:
         return Categorical(domain.values, tuple(weight / total for weight in weights))
 
 
-def _probabilities(domain: Categorical) -> tuple[float, ...]:
+def _get_probabilities(domain: Categorical) -> tuple[float, ...]:
     return domain.probabilities or (1 / len(domain.values),) * len(domain.values)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationRules:
-    """The settings of a population."""
+    """The settings of population based training: size, generations, and how members are replaced and perturbed."""
 
     size: int
     interval: int  # epochs per generation
@@ -32,16 +32,19 @@ class PopulationRules:
 
     @property
     def most_trials(self) -> int:
-        """The maximum number of trials of a sweep in which no member fails."""
-        return self.size + self.replaced * len(self.ends())
+        """The number of trials in a sweep if no member fails: the members, and the copies that replace some."""
+        return self.size + self.replaced * len(self.list_generation_ends())
 
-    def ends(self) -> tuple[int, ...]:
-        """Return the epochs at which generations end, except the last one."""
+    def list_generation_ends(self) -> tuple[int, ...]:
+        """Return the last epoch of each generation but the last one."""
         return tuple(range(self.interval, self.epochs, self.interval))
 
 
 class Misfit(ValueError):
-    """An invalid rule: what is wrong and, if only one key is concerned, its name."""
+    """Raised if a rule's keys are invalid.
+
+    ``what`` describes the error; ``key`` has the name of the key if a single one is invalid.
+    """
 
     def __init__(self, what: str, *key: str) -> None:
         super().__init__(f"not a rule: {' '.join(key)} {what}")
@@ -49,23 +52,27 @@ class Misfit(ValueError):
 
 
 def _make_key_field(default: object, description: str, low: float | None = None, high: float | None = None) -> Any:
-    """Return a dataclass field for a key, with its description and bounds."""
+    """Return a dataclass field for a key of a rule, with its description and its bounds as metadata."""
     return field(default=default, metadata={"description": description, "low": low, "high": high})
 
 
 def _make_first_rung_field() -> Any:
-    """Return the field of a first rung. With a method that learns its default is `default_first_rung`."""
+    """Return the dataclass field for ``min_iter``, the first rung of a rule.
+
+    With a method that learns, its default is `default_first_rung` instead.
+    """
     known = "1 by default, epochs / eta^2 rounded up with a method that learns"
     return _make_key_field(1, f"First rung, in epochs: {known}; later ones by factors of eta.", 1)
 
 
-def _eta(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
+def _make_eta_field(what: str = "Factor between rungs; the best 1/eta of the trials go on.") -> Any:
+    """Return the dataclass field for ``eta``, the factor between rungs."""
     return _make_key_field(3.0, what, 1.1, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Base class of the rules in a sweep file: each field is a key.
+    """Base class of the rules that ``early_terminate`` of a sweep file can name; each field of a subclass is a key.
 
     The first line of a subclass's docstring is the rule's description in the JSON Schema.
 
@@ -83,7 +90,7 @@ class Rule:
     """Whether `min_iter` is `default_first_rung` if a file names none: never, with methods that learn, or always."""
 
     def __post_init__(self) -> None:
-        """Raise `Misfit` for a value out of bounds, or for keys that exclude each other."""
+        """Check the keys. Raises `Misfit` if a value is out of bounds, or if keys contradict each other."""
         for one in fields(self):
             value = getattr(self, one.name)
             low = one.metadata["low"]
@@ -96,7 +103,7 @@ class Rule:
         self.check()
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
-        """Return the epochs at which a trial of ``epochs`` epochs can stop or pause, for each bracket of the rule.
+        """Return for each bracket the epochs at which a trial of ``epochs`` epochs can be stopped or paused, ascending.
 
         The last epoch is never among them, because stopping there would save nothing.
         """
@@ -104,11 +111,11 @@ class Rule:
 
     @property
     def key_of_first_rung(self) -> str:
-        """The key that decides where the rule begins."""
+        """The name of the key that sets the first epoch at which the rule acts."""
         return "min_iter"
 
     def check(self) -> None:
-        """Raise `Misfit` for keys that exclude each other."""
+        """Raise `Misfit` if keys contradict each other."""
         first = getattr(self, "min_iter", None)
         last = getattr(self, "max_iter", None)
         if first is not None and last is not None and last < first:
@@ -143,7 +150,7 @@ class Asha(Rule):
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
-    eta: float = _eta()
+    eta: float = _make_eta_field()
     brackets: int = _make_key_field(1, "Bracket b, from 0, does without the first b rungs.", 1, 100)
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
@@ -168,7 +175,7 @@ class AshaPromotion(Rule):
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
     max_iter: int | None = _make_key_field(None, "No rung after this epoch; the trials' epochs by default.", 1)
-    eta: float = _eta()
+    eta: float = _make_eta_field()
     capped: bool | None = _make_key_field(
         None,
         "No more than 1/eta of the trials that came to a rung ever go on from it; by default with several metrics.",
@@ -180,7 +187,10 @@ class AshaPromotion(Rule):
         return (_select_epochs(map(math.ceil, rungs), epochs),)
 
     def is_capped(self, *, several: bool) -> bool:
-        """Return whether the rule is capped in a sweep with one objective, or with several."""
+        """Return whether the number of trials that continue from a rung is capped.
+
+        By default it is in sweeps with ``several`` objectives, and not in sweeps with one.
+        """
         if self.capped is None:
             return several
         return self.capped
@@ -201,7 +211,7 @@ class Pasha(Rule):
     pauses: ClassVar = True
     first_rung_by_epochs: ClassVar = "if learning"
     min_iter: int = _make_first_rung_field()
-    eta: float = _eta()
+    eta: float = _make_eta_field()
     epsilon: float | None = _make_key_field(
         None, "Largest difference of the metric that counts as a tie; estimated from curves by default.", 0
     )
@@ -226,7 +236,7 @@ class FreezeThaw(Rule):
     min_iter: int = _make_key_field(
         1, "First pause, in epochs: epochs / eta^2 rounded up by default; later ones by factors of eta.", 1
     )
-    eta: float = _eta("Factor between pauses.")
+    eta: float = _make_eta_field("Factor between pauses.")
     share: float = _make_key_field(
         0.5, "Epochs for resumed trials, per epoch that new trials train before their first pause.", 0, 100
     )
@@ -251,7 +261,7 @@ class Hyperband(Rule):
     min_iter: int | None = _make_key_field(None, "First bracket, in epochs; later ones by factors of eta.", 1)
     max_iter: int | None = _make_key_field(None, "Epochs of a whole trial; brackets divide them by eta.", 1)
     s: int | None = _make_key_field(None, "Number of brackets below max_iter.", 1, 100)
-    eta: float = _eta("Factor between brackets; the best 1/eta of the trials go on.")
+    eta: float = _make_eta_field("Factor between brackets; the best 1/eta of the trials go on.")
     strict: bool = _make_key_field(False, "Stop more trials, as in the original paper.")
 
     def compute_brackets(self, epochs: int) -> tuple[tuple[int, ...], ...]:
@@ -305,7 +315,7 @@ class Median(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The user's own rule, as module:Name; only the rule itself knows the epochs at which it acts."""
+    """A user's own rule, named as ``module:Name``; the epochs at which it acts are unknown here."""
 
     target: str
     pauses: ClassVar = False  # its scheduler says whether trials pause
@@ -318,45 +328,48 @@ RULES = {rule.type: rule for rule in _RULES}
 EarlyTermination: TypeAlias = Rule | Own
 
 
-def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
-    """Return the rule's brackets (`Rule.compute_brackets`); () for the user's own, which only itself knows."""
+def list_brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
+    """Return the epochs at which a rule can act, for each of its brackets (`Rule.compute_brackets`).
+
+    Empty for a user's own rule, whose epochs only its scheduler knows.
+    """
     if isinstance(rule, Own):
         return ()
     return rule.compute_brackets(epochs)
 
 
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
-    """Return ceil(epochs / eta**2), the first epoch whose ranks say something about those at the last epoch.
+    """Return ceil(epochs / eta**2), the first epoch at which ranks predict those at the last epoch.
 
-    Earlier ranks may say nothing about them, and a method that learns from early ranks fills the first rung with
-    configurations that start quickly, behind which those that end best are stopped. ``docs/search.md`` has what was
-    measured.
+    A method that learns from earlier ranks fills the first rung with configurations that start quickly, and the rule
+    stops those that would end best. ``docs/search.md`` has the measurements.
     """
-    return _last_epoch_over(rule, epochs, powers=2)
+    return _divide_epochs(rule, epochs, powers=2)
 
 
 def default_first_rung(rule: Rule, epochs: int) -> int:
-    """Return the ``min_iter`` of a rule whose first rung follows from the epochs, if a file names none.
+    """Return the ``min_iter`` that a rule has if the sweep file names none, computed from the number of epochs.
 
-    It is `earliest_ranking_epoch`, or an earlier epoch if the rule has more than two brackets, each with a rung of its
-    own, or no rung that late.
+    It is `earliest_ranking_epoch`, but an earlier epoch if the rule has more than two brackets, because each needs a
+    rung of its own, and never later than ``max_iter``.
     """
     last: int = getattr(rule, "max_iter", None) or epochs
-    return min(_last_epoch_over(rule, epochs, powers=max(2, getattr(rule, "brackets", 1))), last)
+    return min(_divide_epochs(rule, epochs, powers=max(2, getattr(rule, "brackets", 1))), last)
 
 
-def _last_epoch_over(rule: Rule, epochs: int, *, powers: int) -> int:
+def _divide_epochs(rule: Rule, epochs: int, *, powers: int) -> int:
+    """Return ceil(epochs / eta**powers), limited to the epochs from 1 to the one before the last."""
     eta: float = getattr(rule, "eta", 3.0)
     return max(min(math.ceil(epochs / eta**powers), epochs - 1), 1)
 
 
 def compute_decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
-    """Return the epochs of all `brackets`, ascending; empty if the rule can never act."""
-    return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
+    """Return all epochs at which a rule can act, ascending; empty if it never can."""
+    return tuple(sorted({epoch for bracket in list_brackets(rule, epochs) for epoch in bracket}))
 
 
 def _list_rungs(first: float, eta: float, limit: int) -> list[float]:
-    """Return ``first * eta**k`` up to the limit, at most 100 of them, as in W&B."""
+    """Return the rungs ``first * eta**k`` up to ``limit``, at most 100 of them, as in W&B."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 

@@ -72,7 +72,7 @@ class UndefinedError(ExpressionError):
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression; two with the same text are equal."""
+    """A checked expression over parameters or metrics, such as a constraint; two with the same text are equal."""
 
     text: str
     names: frozenset[str] = field(compare=False)
@@ -80,7 +80,7 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str) -> Expression:
-        """Parse an expression.
+        """Parse and check the text of an expression.
 
         Raises `ExpressionError` for anything but numbers, strings, names, operators and known functions.
         """
@@ -104,20 +104,23 @@ class Expression:
         return cls(text, frozenset(_find_parameter_names(text, tree, 1)), tree)
 
     def evaluate(self, params: Params) -> Value:
-        """Return the value at ``params``.
+        """Return the value of the expression at the point ``params``.
 
         Raises `UndefinedError` if arithmetic has no result, and `ExpressionError` if ``params`` lacks a name or an
         operator does not accept a type.
         """
-        return _Evaluation(self.text, params).value(self._tree)
+        return _Evaluation(self.text, params).evaluate(self._tree)
 
     def distance(self, params: Params) -> float:
-        """Return how far ``params`` are from making a condition true: 0 if it is, smaller the nearer; always finite."""
+        """Return how far the point ``params`` is from making a condition true; always finite.
+
+        It is 0 if the condition is true, and smaller the nearer the point is.
+        """
         at = _Evaluation(self.text, params)
         try:
-            if at.truth(self._tree):  # it may hold although a part that does not matter has no result
+            if at.evaluate_truth(self._tree):  # it may hold although a part that does not matter has no result
                 return 0.0
-            return _Distance(at).of(self._tree, wanted=True)
+            return _Distance(at).measure(self._tree, wanted=True)
         except ExpressionError:
             return WITHOUT_RESULT
 
@@ -126,7 +129,10 @@ _QUOTED = re.compile("`([^`]+)`")
 
 
 def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
-    """Replace each name in backquotes by a word of the same length; return the line, and the names by these words."""
+    """Replace each name in backquotes by a word of the same length, as Python cannot parse such names.
+
+    Return the line, and the names by the words that replace them.
+    """
     # Hangul, which is rare in sweep files
     letters = (letter for letter in map(chr, range(0xAC00, 0xD7A4)) if letter not in line)
     quoted: dict[str, str] = {}
@@ -140,7 +146,7 @@ def _replace_quoted_names(line: str) -> tuple[str, dict[str, str]]:
 
 
 def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
-    """Yield the names of parameters in a tree. Raises `ExpressionError` for a node that is not allowed."""
+    """Yield the names of all parameters in a syntax tree. Raises `ExpressionError` for a node that is not allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     if isinstance(node, ast.Name | ast.Attribute):
@@ -154,7 +160,7 @@ def _find_parameter_names(text: str, node: ast.expr, depth: int) -> Iterator[str
 
 
 def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
-    """Return the operands of a node other than a name. Raises `ExpressionError` for a node that is not allowed."""
+    """Return the operands of an operation in a syntax tree. Raises `ExpressionError` for a node that is not allowed."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             if isinstance(value, int | float) and not abs(value) <= MAX_MAGNITUDE:
@@ -178,7 +184,7 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
 
 
 def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
-    """Return what is compared, with the elements of lists in place of the lists."""
+    """Return the operands of a comparison; in place of the list after ``in``, its elements."""
     compared = [node.left]
     for op, right in zip(node.ops, node.comparators, strict=True):
         match op, right:
@@ -192,7 +198,7 @@ def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
 
 
 def _get_arguments(text: str, node: ast.Call) -> list[ast.expr]:
-    """Return the arguments of a call of a known function."""
+    """Return the arguments of a function call. Raises `ExpressionError` if the function or their number is wrong."""
     match node:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             _, fewest, most = _FUNCTIONS[name]
@@ -215,10 +221,12 @@ def _join_dotted_name(node: ast.expr) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
+    """Evaluates the syntax tree of an expression at one point."""
+
     text: str
     params: Params
 
-    def value(self, node: ast.expr) -> Value:
+    def evaluate(self, node: ast.expr) -> Value:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None as constant):
                 return constant
@@ -229,8 +237,8 @@ class _Evaluation:
             case ast.UnaryOp() | ast.BinOp() | ast.Call():
                 return self.calculate(node)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.value(body if self.truth(test) else orelse)
-        raise self.error(node, "cannot be evaluated")
+                return self.evaluate(body if self.evaluate_truth(test) else orelse)
+        raise self.make_error(node, "cannot be evaluated")
 
     def look_up(self, node: ast.Name | ast.Attribute) -> Value:
         """Return the value of a parameter or metric, or of a word such as ``true``."""
@@ -238,133 +246,143 @@ class _Evaluation:
         if name in _WORDS:
             return _WORDS[name]
         if name not in self.params:
-            raise self.error(node, f"no parameter {name!r}")
+            raise self.make_error(node, f"no parameter {name!r}")
         value = self.params[name]
         if isinstance(value, float):
-            return self.bounded(node, value)  # a metric may be NaN
+            return self.check_bounds(node, value)  # a metric may be NaN
         return value
 
     def decide(self, node: ast.expr) -> bool:
         """Return the value of ``not``, ``and``, ``or`` or a comparison."""
         match node:
             case ast.UnaryOp(operand=operand):
-                return not self.truth(operand)
+                return not self.evaluate_truth(operand)
             case ast.BoolOp(op=ast.And(), values=values):
-                return all(self.truth(value) for value in values)
+                return all(self.evaluate_truth(value) for value in values)
             case ast.BoolOp(values=values):
-                return any(self.truth(value) for value in values)
+                return any(self.evaluate_truth(value) for value in values)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 lefts = [left, *rights[:-1]]
                 return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
-        raise self.error(node, "cannot be evaluated")
+        raise self.make_error(node, "cannot be evaluated")
 
     def calculate(self, node: ast.expr) -> float:
         """Return the value of an arithmetic operation or a function."""
         match node:
             case ast.UnaryOp(op=op, operand=operand):
-                number = self.number(operand)
+                number = self.evaluate_number(operand)
                 if isinstance(op, ast.USub):
                     return -number
                 return number
             case ast.BinOp(left=left, op=op, right=right):
-                return self.compute(node, _ARITHMETIC[type(op)], self.number(left), self.number(right))
+                return self.compute(
+                    node, _ARITHMETIC[type(op)], self.evaluate_number(left), self.evaluate_number(right)
+                )
             case ast.Call(func=ast.Name(id=name), args=args):
-                return self.compute(node, _FUNCTIONS[name][0], *map(self.number, args))
-        raise self.error(node, "cannot be evaluated")
+                return self.compute(node, _FUNCTIONS[name][0], *map(self.evaluate_number, args))
+        raise self.make_error(node, "cannot be evaluated")
 
     def compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
-                found = self.value(left) in [self.value(element) for element in elements]
+                found = self.evaluate(left) in [self.evaluate(element) for element in elements]
                 return found == isinstance(op, ast.In)
             case ast.Eq() | ast.NotEq(), _:
-                return (self.value(left) == self.value(right)) == isinstance(op, ast.Eq)
-        return _ORDER[type(op)](self.number(left), self.number(right))
+                return (self.evaluate(left) == self.evaluate(right)) == isinstance(op, ast.Eq)
+        return _ORDER[type(op)](self.evaluate_number(left), self.evaluate_number(right))
 
     def compute(self, node: ast.expr, function: Callable[..., float], *numbers: float) -> float:
-        """Apply a function to numbers.
+        """Apply a function to numbers and return the result.
 
-        Raises `UndefinedError` if the result, or an intermediate one, is out of bounds.
+        Raises `UndefinedError` if there is no result, or if it is out of bounds.
         """
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
         if function is operator.pow and whole and abs(first) > 1:
             bits = abs(last) * math.log2(abs(first))
             if bits > 1000:
-                raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
+                raise self.make_undefined_error(node, f"the result is beyond {MAX_MAGNITUDE:g}")
         if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):
-            raise self.error(node, "digits must be a whole number from -15 to 15")
+            raise self.make_error(node, "digits must be a whole number from -15 to 15")
         try:
             result = function(*numbers)
         except (ZeroDivisionError, OverflowError, ValueError) as error:
-            raise self.undefined(node, str(error)) from None
+            raise self.make_undefined_error(node, str(error)) from None
         if isinstance(result, complex):
-            raise self.undefined(node, "the result is not a real number")
-        return self.bounded(node, result)
+            raise self.make_undefined_error(node, "the result is not a real number")
+        return self.check_bounds(node, result)
 
-    def number(self, node: ast.expr) -> float:
-        value = self.value(node)
+    def evaluate_number(self, node: ast.expr) -> float:
+        value = self.evaluate(node)
         if not isinstance(value, int | float):
-            raise self.error(node, f"expected a number, got {value!r}")
-        return self.bounded(node, value)
+            raise self.make_error(node, f"expected a number, got {value!r}")
+        return self.check_bounds(node, value)
 
-    def truth(self, node: ast.expr) -> bool:
-        value = self.value(node)
+    def evaluate_truth(self, node: ast.expr) -> bool:
+        value = self.evaluate(node)
         if not isinstance(value, int | float):
-            raise self.error(node, f"expected true or false, got {value!r}")
+            raise self.make_error(node, f"expected true or false, got {value!r}")
         return bool(value)
 
-    def bounded(self, node: ast.expr, number: float) -> float:
+    def check_bounds(self, node: ast.expr, number: float) -> float:
         if not abs(number) <= MAX_MAGNITUDE:  # also catches NaN
-            raise self.undefined(node, f"the result is not a number below {MAX_MAGNITUDE:g}")
+            raise self.make_undefined_error(node, f"the result is not a number below {MAX_MAGNITUDE:g}")
         return number
 
-    def error(self, node: ast.expr, message: str) -> ExpressionError:
+    def make_error(self, node: ast.expr, message: str) -> ExpressionError:
         return ExpressionError(self.text, node.col_offset + 1, message)
 
-    def undefined(self, node: ast.expr, message: str) -> UndefinedError:
+    def make_undefined_error(self, node: ast.expr, message: str) -> UndefinedError:
         return UndefinedError(self.text, node.col_offset + 1, message)
 
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """The branch distance of search-based testing: turns a condition into a slope towards where it holds."""
+    """The branch distance of search-based testing: how far the values in a condition are from making it true.
+
+    Searches for feasible points follow it downhill.
+    """
 
     at: _Evaluation
 
-    def of(self, node: ast.expr, *, wanted: bool) -> float:
+    def measure(self, node: ast.expr, *, wanted: bool) -> float:
+        """Return how far a condition is from having the ``wanted`` truth value; 0 if it has."""
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return self.of(operand, wanted=not wanted)
+                return self.measure(operand, wanted=not wanted)
             case ast.BoolOp(op=op, values=values):
-                parts = [self.of(value, wanted=wanted) for value in values]
+                parts = [self.measure(value, wanted=wanted) for value in values]
                 if isinstance(op, ast.And) == wanted:
                     return sum(parts)
                 return min(parts)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return self.of(body if self.at.truth(test) else orelse, wanted=wanted)
+                return self.measure(body if self.at.evaluate_truth(test) else orelse, wanted=wanted)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 pairs = zip([left, *rights[:-1]], ops, rights, strict=True)
                 parts = []
                 for pair in pairs:
-                    parts.append(self.between(*pair, wanted=wanted))
+                    parts.append(self.measure_comparison(*pair, wanted=wanted))
                 return sum(parts) if wanted else min(parts)
-        return 0.0 if self.at.truth(node) == wanted else 1.0
+        return 0.0 if self.at.evaluate_truth(node) == wanted else 1.0
 
-    def between(self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool) -> float:
+    def measure_comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool) -> float:
+        """Return how far one comparison is from having the ``wanted`` truth value; 0 if it has."""
         if self.at.compare(left, op, right) == wanted:
             return 0.0
         match op, right:
             case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
                 return min(
-                    (_measure_violation(self.at.value(left), self.at.value(element)) for element in elements),
+                    (_measure_violation(self.at.evaluate(left), self.at.evaluate(element)) for element in elements),
                     default=1.0,
                 )
-        return _measure_violation(self.at.value(left), self.at.value(right))
+        return _measure_violation(self.at.evaluate(left), self.at.evaluate(right))
 
 
 def _measure_violation(left: Value, right: Value) -> float:
-    """Return how far apart the values of a violated comparison are, from their difference and their ratio."""
+    """Return how far apart two values in a violated comparison are.
+
+    The distance increases with the absolute and with the relative difference of numbers.
+    """
     if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
         return 1e-9 if left == right else 1.0
     far = abs(left - right)

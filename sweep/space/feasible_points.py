@@ -1,4 +1,4 @@
-"""Points that meet the constraints of a space.
+"""Search for points that meet the constraints of a space.
 
 If random points hardly ever meet the constraints, points are repaired and then moved at random. For this, a point is a
 number from 0 to 1 for each drawn parameter, on the scale of its distribution. Repairing moves one or two of them at a
@@ -31,48 +31,57 @@ _WALKS = 40  # number of walks from the witness
 
 
 def find_feasible_point(space: Space) -> dict[str, Value] | None:
-    """Return a point that meets the constraints, always the same one; None if none was found."""
+    """Return a point that meets the constraints, always the same for a space; None if the search finds none."""
     numbers = random.Random(0)  # not cryptographic; any fixed sample works
-    return next(_draw_points(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
+    return next(_draw_points(space, numbers.random), None) or next(
+        _generate_repaired_points(space, numbers.random), None
+    )
 
 
 def estimate_feasible_fraction(space: Space) -> float:
-    """Estimate the fraction of random points that meet the constraints, from a fixed sample."""
+    """Return the fraction of a fixed random sample of points that meets the constraints."""
     return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 
 def _draw_points(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Value]]:
+    """Draw `DRAWS` random points, and yield those that meet the constraints."""
     for _ in range(DRAWS):
-        params = space.feasible(lambda parameter: from_unit(parameter.domain, uniform()))
+        params = space.complete_if_feasible(lambda parameter: from_unit(parameter.domain, uniform()))
         if params is not None:
             yield params
 
 
-def near(space: Space, start: Params, uniform: Callable[[], float], *, walk: bool = True) -> Iterator[dict[str, Value]]:
-    """Yield up to a few dozen points that meet the constraints: first near ``start``, or with ``walk`` anywhere.
+def generate_feasible_points(
+    space: Space, start: Params, uniform: Callable[[], float], *, walk: bool = True
+) -> Iterator[dict[str, Value]]:
+    """Yield up to a few dozen points that meet the constraints, the first one near ``start``.
 
-    ``uniform`` draws numbers from [0, 1). The points depend only on ``start`` and ``uniform``. At least one is yielded
-    if the space has a `find_feasible_point`.
+    With ``walk``, the first point is moved at random within the feasible region. ``uniform`` draws numbers from [0, 1).
+    The points depend only on ``start`` and ``uniform``. At least one is yielded if `find_feasible_point` finds one for
+    the space.
     """
-    first = _Point.at(space, start, uniform)
+    first = _Point.from_params(space, start, uniform)
     if first.repair():
         if not walk:
             yield first.params()
         first.walk()
         yield first.params()
-    yield from _repaired(space, uniform, walk=True)
+    yield from _generate_repaired_points(space, uniform, walk=True)
     known = find_feasible_point(space)
     if known is None:
         return
-    last = _Point.at(space, known, uniform)
+    last = _Point.from_params(space, known, uniform)
     for _ in range(_WALKS):
         yield last.params()
         last.walk()
 
 
-def _repaired(space: Space, uniform: Callable[[], float], *, walk: bool = False) -> Iterator[dict[str, Value]]:
+def _generate_repaired_points(
+    space: Space, uniform: Callable[[], float], *, walk: bool = False
+) -> Iterator[dict[str, Value]]:
+    """Yield points that meet the constraints, repaired from random points; with ``walk``, moved at random."""
     for _ in range(_STARTS):
-        point = _Point.at(space, {}, uniform)
+        point = _Point.from_params(space, {}, uniform)
         if point.repair():
             if walk:
                 point.walk()
@@ -81,14 +90,16 @@ def _repaired(space: Space, uniform: Callable[[], float], *, walk: bool = False)
 
 @dataclass(slots=True)
 class _Point:
+    """A point of a space as numbers from 0 to 1, which can be moved."""
+
     space: Space
     units: dict[str, float]
     decisive: tuple[str, ...]  # drawn parameters that the constraints depend on
     uniform: Callable[[], float]
 
     @classmethod
-    def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
-        """Return a point with the values of ``params``, and random numbers for the parameters that it lacks."""
+    def from_params(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
+        """Return the point with the values of ``params``, and with random values for parameters that it lacks."""
         drawn = []
         for parameter in space.parameters:
             if parameter.drawn:
@@ -107,6 +118,10 @@ class _Point:
         return self.space.complete(lambda parameter: from_unit(parameter.domain, self.units[parameter.name]))
 
     def distance(self, moved: Mapping[str, float]) -> float:
+        """Return the distance from meeting the constraints with some numbers replaced by ``moved``.
+
+        It is 1e9 if a tied value has no result.
+        """
         units = {**self.units, **moved}
         try:
             params = self.space.complete(lambda parameter: from_unit(parameter.domain, units[parameter.name]))
@@ -115,19 +130,19 @@ class _Point:
         return self.space.distance(params)
 
     def repair(self) -> bool:
-        """Move downhill until the constraints hold; return whether they do."""
+        """Move the point step by step nearer to meeting the constraints; return whether it meets them in the end."""
         best = self.distance({})
         stalled = 0
         for _ in range(_STEPS):
             if best == 0 or stalled > _STALLED or not self.decisive:
                 break
             stuck = stalled > _STALLED // 3  # otherwise it stays near its start
-            moved = dict.fromkeys((self._any(), self._any()), 0.0)
+            moved = dict.fromkeys((self._choose_decisive(), self._choose_decisive()), 0.0)
             for name in moved:
                 if stuck and self.uniform() < 0.3:
                     moved[name] = self.uniform()
                 else:
-                    moved[name] = self._step(self.units[name])
+                    moved[name] = self._move_unit(self.units[name])
             there = self.distance(moved)
             if there < best or (stuck and there == best):
                 self.units |= moved
@@ -136,7 +151,11 @@ class _Point:
         return best == 0
 
     def walk(self) -> None:
-        """Redraw the decisive parameters one by one, each from the values that the others allow."""
+        """Move the point at random within the feasible region.
+
+        Each parameter that constraints depend on is drawn from the values that meet the constraints while all others
+        are fixed.
+        """
         for name in self.decisive * _ROUNDS:
             here, low, high = self.units[name], 0.0, 1.0
             for _ in range(60):  # each step halves the range on average; below 1e-16 the value is unchanged
@@ -149,10 +168,12 @@ class _Point:
                 else:
                     high = there
 
-    def _any(self) -> str:
+    def _choose_decisive(self) -> str:
+        """Return a random one of the parameters that constraints depend on."""
         return self.decisive[int(self.uniform() * len(self.decisive))]
 
-    def _step(self, unit: float) -> float:
+    def _move_unit(self, unit: float) -> float:
+        """Return a number from 0 to 1 moved up or down by a random step, from 1e-8 to 1."""
         far = 10 ** (-8 * self.uniform())
         if self.uniform() < 0.5:
             if unit + far < 1:
@@ -162,7 +183,7 @@ class _Point:
 
 
 def _list_constrained_parameters(space: Space) -> set[str]:
-    """Return the parameters that constraints and ties depend on, directly or through other parameters."""
+    """Return the names of all parameters that constraints and tied values depend on, also through other parameters."""
     named: set[str] = set().union(*(c.names for c in space.constraints))
     for parameter in reversed(space.parameters):  # a parameter's dependencies precede it
         if parameter.name in named or not parameter.drawn:

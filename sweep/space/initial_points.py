@@ -1,4 +1,4 @@
-"""Initial configurations, partial or whole, completed to points of the space."""
+"""Completion of the initial configurations of a sweep file (``start_with``), which may lack parameters, to points."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sweep.space.search_space import Space, grid_values
 def complete_starts(
     space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
 ) -> list[Params]:
-    """Return the points that ``starts`` are completed to, without duplicates.
+    """Complete initial configurations to points of a space; return the points without duplicates.
 
-    ``complete`` returns a point of the subspace that a start fixes, or None. It gets the subspace, the position of the
-    start and the keys of the earlier points.
+    For each start, ``complete`` is called with the subspace in which the start's values are fixed, the position of the
+    start, and the keys of the earlier points. It returns a point of the subspace, or None to leave out the start.
     """
     points: list[Params] = []
     tried: set[str] = set()
     for place, start in enumerate(starts):
-        point = complete(space.fixed(start), place, tried)
+        point = complete(space.fix(start), place, tried)
         if point is not None and key(point) not in tried:
             points.append(point)
             tried.add(key(point))
     return points
 
 
-def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
-    """Complete each of ``starts`` to the first point of its grid that was not used before."""
+def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
+    """Complete each of ``starts`` to the first point of the grid that has its values and that no earlier start has."""
 
     def find_new(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return next((point for point in part.grid() if key(point) not in tried), None)

@@ -20,7 +20,7 @@ INFEASIBLE = 1e100
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric, its direction, and the value of a trial that has no final one.
+    """A metric to optimize, its direction, and the loss of a trial without a final value.
 
     ``constraints`` on metrics say which trials are feasible; ``others`` are the other objectives of the sweep.
     """
@@ -38,7 +38,7 @@ class Objective:
 
     @property
     def sign(self) -> float:
-        """The factor between a value and its loss; prefer `loss` and `of_loss`."""
+        """The factor that converts a value of the metric to a loss; prefer `to_loss` and `from_loss`."""
         return -1.0 if self.maximize else 1.0
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
@@ -48,8 +48,11 @@ class Objective:
             return value
         return None
 
-    def diverged(self, epoch: EpochReported) -> str:
-        """Return why the trial diverged in this epoch, "" if it did not: its loss or an objective is not finite."""
+    def explain_divergence(self, epoch: EpochReported) -> str:
+        """Return why a trial diverged in this epoch; empty if it did not.
+
+        A trial diverges if its loss or an objective is NaN or infinite.
+        """
         for name in ("loss", self.name, *(other.name for other in self.others)):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
@@ -63,53 +66,56 @@ class Objective:
             return None
         return self.to_loss(value)
 
-    def violated(self, metrics: Mapping[str, float]) -> list[str]:
-        """Return the constraints that these metrics violate, as text; absent, NaN and infinite metrics violate them."""
+    def list_violated(self, metrics: Mapping[str, float]) -> list[str]:
+        """Return the texts of the constraints that these metrics violate; absent and non-finite metrics do."""
         violated = []
         for one in self.constraints:
             if one.distance(metrics) > 0:
                 violated.append(one.text)
         return violated
 
-    def violation(self, metrics: Mapping[str, float]) -> float:
-        """Return the distance to meeting the constraints: 0 if they hold, smaller the nearer the metrics are."""
+    def measure_violation(self, metrics: Mapping[str, float]) -> float:
+        """Return how far these metrics are from meeting the constraints: 0 if they do, less the nearer they are."""
         return sum(one.distance(metrics) for one in self.constraints)
 
-    def standing(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the loss by which trials are compared; None if the metric has no finite value.
+    def constrained_loss(self, metrics: Mapping[str, float]) -> float | None:
+        """Return the loss by which trials are compared; None if the metric is absent, NaN or infinite.
 
-        If constraints are violated, it is above that of all feasible trials and increases with the violation: the rule
-        of Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
+        If the metrics violate constraints, it is above the loss of every feasible trial and increases with the
+        violation: the rule of Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
         """
         loss = self.loss(metrics)
         if loss is None:
             by = 0.0
         else:
-            by = self.violation(metrics)
+            by = self.measure_violation(metrics)
         return INFEASIBLE * (1 + by) if by else loss
 
-    def standings(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
-        """Return the losses of this and the other objectives, by which trials are compared; None unless all are finite.
+    def constrained_losses(self, metrics: Mapping[str, float]) -> tuple[float, ...] | None:
+        """Return the loss for each objective by which trials are compared; None unless all are finite.
 
-        Where the constraints do not hold, all are above those of trials that meet them, by the violation: one that
-        meets them dominates one that does not, as in `standing`.
+        If the metrics violate constraints, all losses are above those of feasible trials and increase with the
+        violation, so that every feasible trial dominates this one, as in `constrained_loss`.
         """
         losses = [one.loss(metrics) for one in (self, *self.others)]
         finite = tuple(loss for loss in losses if loss is not None)
         if len(finite) < len(losses):
             return None
-        by = self.violation(metrics)
+        by = self.measure_violation(metrics)
         if by:
             return (INFEASIBLE * (1 + by),) * len(finite)
         return finite
 
-    def ranked(self, metrics: Mapping[str, float]) -> float:
-        """Return `standing`, or infinity if it is None, so that the trial ranks last."""
-        found = self.standing(metrics)
+    def ranking_loss(self, metrics: Mapping[str, float]) -> float:
+        """Return `constrained_loss`, or infinity in place of None, so that the trial ranks last."""
+        found = self.constrained_loss(metrics)
         return math.inf if found is None else found
 
-    def imputed(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
-        """Return the loss that ``impute`` assigns to a trial without a final value; None ranks last."""
+    def impute_loss(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
+        """Return the loss that ``impute`` assigns to a trial without a final value; ``epochs`` are its metrics.
+
+        None if it counts as worse than all others: ``impute`` is ``worst`` or absent, or no epoch has a finite loss.
+        """
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
             return None
@@ -118,21 +124,21 @@ class Objective:
         return min(losses)
 
     def to_loss(self, value: float) -> float:
-        """Return a value of the metric, or a difference of two, as a loss (lower is better)."""
+        """Convert a value of the metric, or a difference of two values, to a loss (lower is better)."""
         return self.sign * value
 
-    def of_loss(self, loss: float) -> float:
-        """Return the metric's value of a loss, or the difference of values of a difference of losses."""
+    def from_loss(self, loss: float) -> float:
+        """Convert a loss, or a difference of two losses, to a value of the metric."""
         return self.sign * loss
 
-    def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return a message that the metric has reached a target; None if it has not, or without a target."""
+    def describe_reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
+        """Return a message if these metrics reach the target and meet the constraints; None otherwise."""
         value = self.value(metrics)
-        if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.violated(metrics):
+        if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.list_violated(metrics):
             return None
         return f"target reached: {self.name} {value:.4g}"
 
 
 def objective(name: str, goal: str) -> Objective:
-    """Return the objective of a name and goal from `SweepInfo.objectives`, which has checked them."""
+    """Return an objective for a metric's name and goal, as stored in `SweepInfo.objectives`."""
     return Objective(name, "maximize" if goal == "maximize" else "minimize")

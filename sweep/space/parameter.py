@@ -1,4 +1,4 @@
-"""One hyperparameter of a space, and when it belongs to a point."""
+"""One hyperparameter of a space, and when it applies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Parameter:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The parameters that determine whether this one applies, or its value."""
+        """The names of the parameters that determine whether this one applies, or from which its value is computed."""
         if isinstance(self.domain, Tied):
             tied = self.domain.expression.names
         else:
@@ -35,20 +35,23 @@ class Parameter:
 
     @property
     def drawn(self) -> bool:
-        """Whether a searcher chooses its value."""
+        """Whether a searcher chooses its value, which is neither constant nor computed."""
         return not isinstance(self.domain, Constant | Tied)
 
     @property
     def adaptable(self) -> bool:
-        """Whether an evolution strategy can adapt it: a number with more than one value that every trial has."""
+        """Whether an evolution strategy can adapt it.
+
+        It can if the parameter is a number with several possible values that applies to every trial.
+        """
         if self.when is not None or not isinstance(self.domain, Range):
             return False
         return from_unit(self.domain, 0.0) != from_unit(self.domain, 1 - 1e-9)
 
     def applies(self, params: Params) -> bool:
-        """Return whether it belongs to a point that has ``params`` so far.
+        """Return whether the parameter applies at a point whose values so far are ``params``.
 
-        A tied parameter does not apply if one of its sources is absent.
+        A tied parameter does not apply if a parameter in its expression is absent.
         """
         tied = not isinstance(self.domain, Tied) or self.domain.expression.names <= params.keys()
         return tied and (self.when is None or self.when.holds(params))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from sweep.errors import InputError
 from sweep.events import Params, Value, is_number
 from sweep.space.domains import Constant, Domain, Range, Tied, contains, key, list_choices
-from sweep.space.draws import count_grid
+from sweep.space.draws import space_out_values
 from sweep.space.expressions import Expression, UndefinedError
 from sweep.space.parameter import Parameter
 
@@ -45,7 +45,7 @@ class Space:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """All names, in file order."""
+        """The names of all parameters, in file order."""
         return tuple(parameter.name for parameter in self.parameters)
 
     @cached_property
@@ -60,7 +60,7 @@ class Space:
 
     @property
     def constant(self) -> tuple[str, ...]:
-        """The parameters that every point has with the same value."""
+        """The names of the parameters that have the same value at every point."""
         names = []
         for one in self.parameters:
             if one.when is None and len(list_choices(one.domain) or ()) == 1:
@@ -69,7 +69,7 @@ class Space:
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """The parameters that vary and are not numbers in every point; code may branch on these."""
+        """The names of the parameters that vary and are not numbers at every point; code may branch on their values."""
         numbers = set()
         for one in self.parameters:
             if not one.when and all(map(is_number, list_choices(one.domain) or ())):
@@ -78,7 +78,7 @@ class Space:
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:
-        """The parameters in file order, except that each follows those that it needs."""
+        """The parameters in file order, except that each comes after those that it needs."""
         order: list[Parameter] = []
         waiting = list(self.parameters)
         while waiting:
@@ -91,9 +91,10 @@ class Space:
         return tuple(order)
 
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
-        """Return a point; ``draw`` chooses the value of every drawn parameter that applies.
+        """Return a point with a value for every parameter that applies.
 
-        Raises `UndefinedError` if a tied value has no result.
+        ``draw`` chooses the values of drawn parameters; tied ones are computed. Raises `UndefinedError` if a tied value
+        has no result.
         """
         params: dict[str, Value] = {}
         for parameter in self._order:
@@ -107,41 +108,41 @@ class Space:
                         params[parameter.name] = draw(parameter)
         return self._in_file_order(params)
 
-    def feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
-        """Return `complete`, or None if a constraint is violated or a tied value has no result."""
+    def complete_if_feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
+        """Return the point that `complete` returns; None if it violates a constraint or a tied value has no result."""
         try:
             params = self.complete(draw)
         except UndefinedError:
             return None
-        return None if self.violated(params) else params
+        return None if self.list_violated(params) else params
 
-    def violated(self, params: Params) -> list[str]:
-        """Return the violated constraints as text.
+    def list_violated(self, params: Params) -> list[str]:
+        """Return the texts of the constraints that a point violates.
 
         A constraint on an absent parameter does not apply; one without a result is violated.
         """
         violated = []
         for c in self.constraints:
-            if c.names <= params.keys() and not _holds(c, params):
+            if c.names <= params.keys() and not _is_satisfied(c, params):
                 violated.append(c.text)
         return violated
 
     def distance(self, params: Params) -> float:
-        """Return the distance to a point that meets the constraints: 0 if it does, smaller the nearer it is."""
+        """Return how far a point is from meeting the constraints: 0 if it does, less the nearer it is."""
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
-    def fixed(self, values: Params) -> Space:
-        """Return the subspace in which these parameters have these values."""
+    def fix(self, values: Params) -> Space:
+        """Return a copy of the space in which these parameters are constants with these values."""
         domains = {}
         for name, value in values.items():
             domains[name] = Constant(value)
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """Convert the parameters of another sweep's trial to a point of this space; return None if that is impossible.
+        """Return the parameters of another sweep's trial as a point of this space; None if they are none.
 
-        The trial must have a value for every drawn parameter that applies here, and this space must allow it. The
-        point must meet the constraints and equal the trial in all parameters that both have.
+        The trial must have a value for every drawn parameter that applies here, and this space must allow it. The point
+        must meet the constraints and equal the trial in all parameters that both have.
         """
 
         def known(parameter: Parameter) -> Value:
@@ -150,7 +151,7 @@ class Space:
             return foreign[parameter.name]
 
         try:
-            params = self.feasible(known)
+            params = self.complete_if_feasible(known)
         except LookupError:
             return None
         if params is None:
@@ -161,21 +162,21 @@ class Space:
         return params
 
     def has(self, params: Params) -> bool:
-        """Return whether this is a point of the space."""
+        """Return whether these parameters are a point of the space."""
         adopted = self.adopt(params)
         return adopted is not None and key(adopted) == key(params)
 
     def grid(self) -> Iterator[dict[str, Value]]:
-        """Return all points of the grid without duplicates; the first parameter varies slowest.
+        """Return all different points of the grid that meet the constraints; the first parameter varies slowest.
 
         Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
         """
         return self._feasible_points(grid_values)
 
     def grid_size(self) -> int:
-        """Return the number of points of the grid.
+        """Return the number of points that `grid` returns.
 
-        Raises the errors of `grid`, and `InputError` if it is too large to count.
+        Raises the errors of `grid`, and `InputError` if there are too many to count.
         """
         size = self._count(grid_values)
         if size is None:
@@ -184,23 +185,23 @@ class Space:
         return size
 
     def points(self) -> Iterator[dict[str, Value]]:
-        """Return all points of a finite space, in the order of a grid."""
+        """Return all points of a finite space that meet the constraints, in the order of a grid."""
         return self._feasible_points(_all_values)
 
     @cached_property
     def cardinality(self) -> int | None:
-        """The number of different points; None if it is infinite or too large to count."""
+        """The number of different points that meet the constraints; None if infinite or too large to count."""
         if any(p.drawn and list_choices(p.domain) is None for p in self.parameters):
             return None
         return self._count(_all_values)
 
     def _feasible_points(self, values: _Values) -> Iterator[dict[str, Value]]:
         for params in _combine_values(self._order, values):
-            if not self.violated(params):
+            if not self.list_violated(params):
                 yield self._in_file_order(params)
 
     def _count(self, values: _Values) -> int | None:
-        """Count the feasible points.
+        """Return the number of points with these ``values`` that meet the constraints; None if too many to count.
 
         Only parameters that others or constraints depend on are enumerated; the numbers of values of the others are
         multiplied.
@@ -218,7 +219,7 @@ class Space:
         for visited, params in enumerate(_combine_values(tuple(decisive), values)):
             if visited >= MAX_ENUMERATED:
                 return None
-            if not self.violated(params):
+            if not self.list_violated(params):
                 total += math.prod(size for p, size in free if p.applies(params))
         return total
 
@@ -227,9 +228,9 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """Return the values that a grid takes from a parameter. Raises ``ValueError`` if they are infinitely many."""
+    """Return the values of a parameter that a grid contains. Raises ``ValueError`` if they are infinitely many."""
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
-        return count_grid(parameter.domain, parameter.grid_count)
+        return space_out_values(parameter.domain, parameter.grid_count)
     return _all_values(parameter)
 
 
@@ -241,32 +242,33 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
-    """Yield all combinations as nested loops over ``order``, except those in which a tied value is undefined.
+    """Yield all combinations of the parameters' values, the last parameter varying fastest.
 
-    The yielded dict is reused; copy it to keep it.
+    Combinations in which a tied value has no result are left out. The yielded dict is reused; copy it to keep it.
     """
     options = []
     for parameter in order:
         options.append(() if isinstance(parameter.domain, Tied) else values(parameter))
     params: dict[str, Value] = {}
 
-    def loop(depth: int) -> Iterator[dict[str, Value]]:
+    def combine(depth: int) -> Iterator[dict[str, Value]]:
         if depth == len(order):
             yield params
             return
         parameter = order[depth]
         if not parameter.applies(params):
-            yield from loop(depth + 1)
+            yield from combine(depth + 1)
             return
-        for value in _tied(parameter.domain, params) or options[depth]:
+        for value in _list_tied_values(parameter.domain, params) or options[depth]:
             params[parameter.name] = value
-            yield from loop(depth + 1)
+            yield from combine(depth + 1)
         params.pop(parameter.name, None)
 
-    return loop(0)
+    return combine(0)
 
 
-def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
+def _list_tied_values(domain: Domain, params: Params) -> tuple[Value, ...]:
+    """Return the value of a tied parameter in a tuple; empty if it has no result, or for other domains."""
     try:
         if not isinstance(domain, Tied):
             return ()
@@ -275,7 +277,8 @@ def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
         return ()
 
 
-def _holds(constraint: Expression, params: Params) -> bool:
+def _is_satisfied(constraint: Expression, params: Params) -> bool:
+    """Return whether a constraint holds at a point; False if it has no result."""
     try:
         return bool(constraint.evaluate(params))
     except UndefinedError:

@@ -21,9 +21,9 @@ from sweep.space.domains import (
     Tied,
     contains,
     get_domain_bounds,
+    get_quantum,
     key,
     list_choices,
-    quantum,
     snap,
 )
 from sweep.space.draws import CONFIDENCES, Belief, from_unit
@@ -175,7 +175,7 @@ def read_start_with(
         known = {}
         for name, value in start.items():
             known[name] = convert_to_drawn_form(parameters[name].domain, value)
-        found = find_feasible_point(space.fixed(known))
+        found = find_feasible_point(space.fix(known))
         if found is None:
             document.add_mistake((*path, index), "no configuration with these values meets the constraints")
         elif missing := [name for name in known if name not in found]:
@@ -226,7 +226,7 @@ def _read_configuration(given: Mapping[str, Value], space: Space, path: KeyPath,
         document.add_mistake(path, what, "only fixed parameters, and those that do not apply, may be left out")
     if document.found > before:
         return None
-    for text in space.violated(params):
+    for text in space.list_violated(params):
         document.add_mistake(path, f"does not meet the constraint {text!r}")
     if document.found == before and not space.has(params):
         document.add_mistake(path, "is not in the space")
@@ -305,7 +305,7 @@ def _describe_possible(domain: Domain) -> str:
             return "nothing"
         case _:
             low, high = get_domain_bounds(domain)
-            step = quantum(domain)
+            step = get_quantum(domain)
             number = "a number"
             if step is not None:
                 if step == 1:
@@ -319,7 +319,7 @@ def convert_to_drawn_form(domain: Domain, value: Value) -> Value:
     """Return a value of a domain in the form that searchers use, such as a float for a continuous range."""
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
-    return snap(domain, float(value) if quantum(domain) is None else value)
+    return snap(domain, float(value) if get_quantum(domain) is None else value)
 
 
 def read_baseline(

@@ -11,7 +11,7 @@ from sweep.progress import UNBOUNDED_EPOCHS, count_length
 from sweep.space import Space
 from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
-from sweep.space.initial_points import count_points_off_grid, on_grid
+from sweep.space.initial_points import complete_starts_on_grid, count_points_off_grid
 from sweep.space.objectives import Objective
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Notify, Resources, StopWhen, Training
@@ -100,7 +100,7 @@ class Spec:
         if self.population is not None:
             return self.population.most_trials
         if self.search_method.enumerates:
-            more = count_points_off_grid(self.space, on_grid(self.space, self.start_with))
+            more = count_points_off_grid(self.space, complete_starts_on_grid(self.space, self.start_with))
             return self.space.grid_size() + more
         return self.space.cardinality
 

@@ -105,7 +105,7 @@ def check_rule_can_act(
     else:
         why = ""
         hint = "lower it, train more epochs"
-    acting = early_terminate.brackets(rule, epochs)
+    acting = early_terminate.list_brackets(rule, epochs)
     if isinstance(rule, early_terminate.Rule) and acting and not any(acting):
         does = "pause" if rule.pauses else "stop"
         what = f"can never {does} a trial of {length}{why}"

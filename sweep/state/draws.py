@@ -20,7 +20,7 @@ _ASKING = ("random.py", "secrets.py", "uuid.py", "draws.py")
 
 @dataclass
 class Entropy:
-    """Entropy that code has taken from the machine."""
+    """A record of what code has drawn from the machine's entropy."""
 
     seeds: int = 0  # NumPy generators created without a seed, which follow the given seed instead
     line: str = ""  # author's line that took entropy in another way, which gives other numbers each time
@@ -28,9 +28,9 @@ class Entropy:
 
 @contextmanager
 def seeding_entropy(seed: int) -> Iterator[Entropy]:
-    """Seed NumPy generators that are created without a seed inside the block; record other sources of entropy.
+    """Seed NumPy generators that are created without a seed inside the block; record draws that cannot be seeded.
 
-    Yields the record. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
+    Yields the record, an `Entropy`. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
     """
     entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
@@ -64,7 +64,10 @@ def seeding_entropy(seed: int) -> Iterator[Entropy]:
 
 @contextmanager
 def seeding_numpy_entropy(seed: int, on_draw: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Seed NumPy generators that are created without a seed inside the block; call ``on_draw`` for each."""
+    """Seed NumPy generators that are created without a seed inside the block.
+
+    ``on_draw`` is called each time such a generator takes its seed.
+    """
     source: Any = np.random.bit_generator
     generator = random.Random(f"numpy {seed}")
 

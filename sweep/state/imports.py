@@ -28,7 +28,7 @@ Listener = Callable[[types.ModuleType], None]
 
 
 class _SeedingFinder:
-    """Finds the same modules as the other finders, and controls random generators while a module's code runs."""
+    """Finds what the other import finders find, and seeds random generators while a module's code runs."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -42,7 +42,11 @@ class _SeedingFinder:
         self._library_depth = 0  # depth of nested imports of libraries
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-        """Return the spec that another finder finds, with a loader that reports when the module's code runs."""
+        """Return the spec that the first other finder returns; None if none finds the module.
+
+        The spec of a Python source file gets a loader that seeds or restores random generators while the module's code
+        runs.
+        """
         for finder in list(sys.meta_path):
             find: Any = getattr(finder, "find_spec", None)
             if finder is self or find is None:
@@ -51,11 +55,12 @@ class _SeedingFinder:
                 spec = find(name, path, target)
             if spec is not None:
                 if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-                    self._wrap(spec)
+                    self._wrap_loader(spec)
                 return spec
         return None
 
-    def _wrap(self, spec: Any) -> None:
+    def _wrap_loader(self, spec: Any) -> None:
+        """Make a spec's loader seed the author's modules while they run, and undo the draws of all others."""
         run = spec.loader.exec_module
         top = spec.name.partition(".")[0]
         is_own = top not in _OURS and (top in self.author_packages or is_author_file(spec.origin))
@@ -80,7 +85,7 @@ class _SeedingFinder:
         before = random.getstate(), np.random.get_state()
         random.seed(seed)
         np.random.seed(seed)
-        state_at_start = random.getstate(), _numpy_state()
+        state_at_start = random.getstate(), _read_numpy_state()
         self._running.append((seed, [_seed_tensorflow(seed), _seed_torch(seed)]))
         try:
             with seeding_entropy(seed) as entropy:
@@ -90,7 +95,7 @@ class _SeedingFinder:
                 put_back()
             if entropy.line:
                 self.unseeded_lines[name] = entropy.line
-            if entropy.seeds or entropy.line or state_at_start != (random.getstate(), _numpy_state()):
+            if entropy.seeds or entropy.line or state_at_start != (random.getstate(), _read_numpy_state()):
                 self.drawing_seeds[name] = self.seed
             random.setstate(before[0])
             np.random.set_state(before[1])
@@ -125,7 +130,7 @@ def _has_tensorflow() -> bool:
     return hasattr(sys.modules.get(_CONTEXT), "context")
 
 
-def _numpy_state() -> bytes:
+def _read_numpy_state() -> bytes:
     state: Any = np.random.get_state(legacy=False)
     return bytes(state["state"]["key"].tobytes()) + str(state["state"]["pos"]).encode()
 
@@ -163,7 +168,7 @@ _finder = _SeedingFinder()
 
 
 def add_import_listener(listener: Listener) -> Callable[[], None]:
-    """Call a listener with each of the author's modules after its import; return a function that ends that."""
+    """Call a listener with each of the author's modules after its import; return a function that removes it."""
     _finder.listeners.append(listener)
     _install_finder()
 
@@ -185,13 +190,16 @@ def listen_to_imports(listener: Listener) -> Iterator[None]:
 
 
 def adopt_library_settings(saved: settings.SavedSettings) -> settings.SavedSettings:
-    """Make saved settings adopt from now on what installed libraries set when they are imported; return them."""
+    """Let ``saved`` adopt the settings that installed libraries change while they are imported; return ``saved``."""
     _finder.adopting.add(saved)
     return saved
 
 
 def start_seeding(number: int) -> Callable[[], None]:
-    """Import the author's modules under this seed, until the returned function is called."""
+    """Seed random generators while the author's modules are imported; return a function that stops this.
+
+    ``number`` is the seed.
+    """
     before, _finder.seed = _finder.seed, number
     _install_finder()
 
@@ -203,13 +211,13 @@ def start_seeding(number: int) -> Callable[[], None]:
 
 
 def treat_as_author_package(module: str) -> None:
-    """Treat the package of a module as the author's, wherever it is installed."""
+    """Treat the top-level package of this module as the author's code, even if it is an installed package."""
     _finder.author_packages.add(module.partition(".")[0])
 
 
 @contextmanager
 def seed_imports(number: int) -> Iterator[None]:
-    """Import the author's modules under this seed inside the block."""
+    """Seed random generators with ``number`` while the author's modules are imported inside the block."""
     stop = start_seeding(number)
     try:
         yield
@@ -229,8 +237,8 @@ def _release_finder() -> None:
         sys.meta_path.remove(_finder)
 
 
-def explain_difference(number: int) -> str:
-    """Return why this process's modules differ from an import under this seed; empty if they do not."""
+def explain_import_difference(number: int) -> str:
+    """Return why an imported module may differ from one imported under the seed ``number``; empty if none may."""
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:
             return f"{line} draws from the machine when {name} is imported"

@@ -58,8 +58,8 @@ class Namespace:
         elif name in vars(self.owner):
             delattr(self.owner, name)
 
-    def classes(self) -> list[Namespace]:
-        """Return the classes defined in it, and those nested in them."""
+    def list_classes(self) -> list[Namespace]:
+        """Return the classes that are defined in this namespace, and those nested in them, as namespaces."""
         if isinstance(self.owner, Mapping | types.ModuleType):
             module = self.name
         else:
@@ -69,7 +69,7 @@ class Namespace:
             if isinstance(value, type) and value.__module__ == module and value is not self.owner:
                 namespace = Namespace(f"{module}.{value.__qualname__}", value)
                 if value.__qualname__.count(".") < _DEEPEST:
-                    nested = namespace.classes()
+                    nested = namespace.list_classes()
                 else:
                     nested = []
                 classes += [namespace, *nested]
@@ -81,13 +81,16 @@ class Namespace:
 
 
 def list_namespaces_of_function(function: Any) -> list[Namespace]:
-    """Return the namespaces in which a function may keep values: itself, its module, all modules not installed."""
+    """Return the namespaces in which a function may keep values.
+
+    They are the function itself, its module, and all loaded modules that are not installed packages.
+    """
     module = getattr(function, "__module__", None) or "__main__"
     result = [Namespace("the function", {"itself": function})]
     if module == "__main__":
         names_around = getattr(function, "__globals__", {})
         namespace = Namespace("__main__", names_around, only=list_used_names(function, names_around))
-        result += [namespace, *namespace.classes()]
+        result += [namespace, *namespace.list_classes()]
     for name, other in list(sys.modules.items()):
         file = getattr(other, "__file__", None)
         if getattr(other, "__name__", "") == "__main__":
@@ -99,9 +102,9 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
 
 
 def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
-    """Return a module and the classes defined in it."""
+    """Return the namespaces of a module and of the classes defined in it."""
     namespace = Namespace(module.__name__, module)
-    return [namespace, *namespace.classes()]
+    return [namespace, *namespace.list_classes()]
 
 
 def _is_author_module(name: str, file: str) -> bool:
@@ -112,7 +115,7 @@ def _is_author_module(name: str, file: str) -> bool:
 
 
 def list_used_names(target: object, names_around: Mapping[str, object]) -> frozenset[str]:
-    """Return the names in a notebook that a function or class uses, directly or through what it uses.
+    """Return the global names of a notebook that a function or class uses, directly or through other functions.
 
     All other names are unrelated, and would not be sent to a worker.
     """

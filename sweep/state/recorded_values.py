@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from sweep.state import values
 from sweep.state.namespaces import Namespace
-from sweep.state.values import Same, Snapshot
+from sweep.state.values import IdentityDigest, Snapshot
 
 Digests: TypeAlias = "dict[str, object]"
 """The digest of each value, by name. Equal values have equal digests."""
@@ -19,7 +19,7 @@ SHOWN = 3  # names in a line
 
 
 def describe_stale_names(names: Iterable[str]) -> str:
-    """Return a line about names that trials have changed permanently; empty if there are none."""
+    """Return a line for users about names that a trial changed and that cannot be restored; empty without names."""
     shown = ", ".join(sorted(names)[:SHOWN])
     if not shown:
         return ""
@@ -27,11 +27,11 @@ def describe_stale_names(names: Iterable[str]) -> str:
 
 
 class NotPutBack(Exception):
-    """An author's method has changed something in place that cannot be restored."""
+    """Raised if an author's method has changed a value in place and the value cannot be restored."""
 
 
 def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | None = None) -> Digests:
-    """Return the digests of all values in these namespaces, or only of these names."""
+    """Return digests of the present values in these namespaces by full name; with ``names``, only of these."""
     digests = {}
     for namespace in namespaces:
         for name, value in namespace.get_values().items():
@@ -42,7 +42,7 @@ def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | Non
 
 
 def find_changed_names(before: Digests, after: Digests) -> set[str]:
-    """Return the names whose values differ, or that exist only before or only after."""
+    """Return the names whose digests differ between ``before`` and ``after``, or that only one of them has."""
     missing = object()
     changed = set()
     for name in {**before, **after}:
@@ -52,19 +52,22 @@ def find_changed_names(before: Digests, after: Digests) -> set[str]:
 
 
 class SelfChangingNames:
-    """Names whose values change on their own, as by a thread of the author's; these are not restored."""
+    """Names whose values change without a trial, for example by a thread of the author's; these are not restored."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
 
     def remove_from(self, names: set[str], namespaces: Sequence[Namespace]) -> set[str]:
-        """Return those of ``names`` that do not change on their own, after comparing their values twice."""
+        """Return ``names`` without those whose values change by themselves.
+
+        A name is one of these if two digests of its value, taken in succession, differ.
+        """
         if names:
             self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
         return names - self.names
 
     def describe(self) -> str:
-        """Return a line about such names; empty if none is known."""
+        """Return a line for users about the names that change by themselves; empty if none does."""
         shown = ", ".join(sorted(self.names)[:SHOWN])
         if not shown:
             return ""
@@ -76,15 +79,15 @@ self_changing = SelfChangingNames()
 
 
 class RecordedValues:
-    """The values in namespaces, each recorded when the namespace was first seen, for restoring them."""
+    """Copies of the values in namespaces, taken when each namespace was first seen, by which they are restored."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by namespace and name
-        self._after: dict[str, Same | None] = {}  # value of a name after a method ran; None: no value
+        self._after: dict[str, IdentityDigest | None] = {}  # value of a name after a method ran; None: no value
         self._owners: dict[str, Callable[[], object]] = {}
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
-        """Record the values in namespaces that were not seen before, or only these names."""
+        """Record the values in all namespaces that are not recorded yet; with ``names``, only of these names."""
         for namespace in namespaces:
             if self.is_recorded(namespace):
                 continue
@@ -108,14 +111,14 @@ class RecordedValues:
         return digests
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all objects in the recorded values, each with the name it was found under."""
+        """Yield all objects within the recorded values, each with the full name of the value."""
         for namespace, recorded in self._values.items():
             for name, value in recorded.items():
                 for part in value.content.list_objects():
                     yield f"{namespace}.{name}", part
 
     def find_changed(self, namespaces: Sequence[Namespace]) -> set[str]:
-        """Return the names whose values have changed, except those that change on their own."""
+        """Return the names whose values differ from the recorded ones, except those that change by themselves."""
         changed = find_changed_names(self.compute_digests(), compute_digests(namespaces))
         return self_changing.remove_from(changed, namespaces)
 
@@ -136,7 +139,7 @@ class RecordedValues:
                 if full not in names:
                     continue
                 if name in present:
-                    now = Same(present[name])
+                    now = IdentityDigest(present[name])
                 else:
                     now = None
                 if now != self._after.get(full):  # other code has changed it
@@ -159,7 +162,7 @@ class RecordedValues:
                 full = f"{namespace.name}.{name}"
                 if full in names:
                     if name in present:
-                        self._after[full] = Same(present[name])
+                        self._after[full] = IdentityDigest(present[name])
                     else:
                         self._after[full] = None
 
@@ -188,7 +191,7 @@ class RecordedValues:
                 rewound.add(f"{namespace.name}.{name}")
         return rewound
 
-    def check(self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str) -> None:
+    def check_restorable(self, namespaces: Sequence[Namespace], names: set[str], *, by: str, when: str) -> None:
         """Raise `NotPutBack` if a value among ``names`` was changed in place and is too large to be restored.
 
         ``by`` and ``when`` are parts of the message: the method that has changed it, and when it runs again.
@@ -202,9 +205,10 @@ class RecordedValues:
                 )
 
     def _restore_name(self, namespace: Namespace, name: str, recorded: dict[str, _Value]) -> bool:
-        """Restore one name; return False if its value still differs from the recorded one.
+        """Restore the recorded value of one name; return False if the value still differs.
 
-        A value with a cache may differ; what it now holds is then recorded in its place.
+        The results of `functools.cache` can only be cleared, so a value with such a cache may differ. It is then
+        recorded again as it is.
         """
         value = recorded[name]
         namespace.set(name, value.restore())
@@ -219,7 +223,7 @@ class RecordedValues:
     def _find_unreplaced(
         self, namespaces: Sequence[Namespace], names: set[str]
     ) -> Iterator[tuple[Namespace, str, _Value]]:
-        """Yield the names among ``names`` that still refer to the recorded object."""
+        """Yield namespace, name and record of those ``names`` that still refer to the recorded object."""
         for namespace in namespaces:
             recorded = self._values.get(namespace.name, {})
             for name, present in namespace.get_values().items():
@@ -229,7 +233,7 @@ class RecordedValues:
 
 
 class _Value:
-    """A value and its content at one time."""
+    """One recorded value: the object, a digest, and a snapshot of its content."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -254,7 +258,10 @@ class _Value:
 
 
 def _make_copier(value: Any) -> Callable[[], Any] | None:
-    """Return a function that copies an iterator in its present state; None for other values and if not copyable."""
+    """Return a function that makes copies of an iterator in its present state; None for anything else.
+
+    None also for generators and files, which cannot be copied.
+    """
     if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
         return None
     try:
@@ -266,7 +273,7 @@ def _make_copier(value: Any) -> Callable[[], Any] | None:
 
 
 def _refer_to(owner: Any) -> Callable[[], object]:
-    """Return a function that returns the owner, by a weak reference if possible."""
+    """Return a function that returns ``owner``, kept by a weak reference if its type allows one."""
     try:
         return weakref.ref(owner)
     except TypeError:  # the globals of a notebook

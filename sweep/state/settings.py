@@ -24,7 +24,7 @@ Values: TypeAlias = "dict[str, Any]"
 
 
 class Setting(NamedTuple):
-    """Functions that read and write a setting."""
+    """A process-wide setting: the functions that read and write it, and the library that it belongs to."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]
@@ -59,7 +59,7 @@ def _set_limits(limits: Mapping[int, tuple[int, int]]) -> None:
 _STATUS = Path("/proc/self/status")
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     with suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith("Umask:"):
@@ -94,7 +94,7 @@ _Logger: TypeAlias = "tuple[int, list[logging.Handler], list[Any], bool, bool]"
 _NEW: _Logger = (logging.NOTSET, [], [], True, False)
 
 
-def _loggers() -> dict[str, logging.Logger]:
+def _list_loggers() -> dict[str, logging.Logger]:
     named = {}
     for name, one in list(logging.root.manager.loggerDict.items()):
         if isinstance(one, logging.Logger):
@@ -102,9 +102,9 @@ def _loggers() -> dict[str, logging.Logger]:
     return {"": logging.root, **named}
 
 
-def _logging() -> tuple[int, dict[str, _Logger]]:
+def _read_logging() -> tuple[int, dict[str, _Logger]]:
     configured = {}
-    for name, logger in _loggers().items():
+    for name, logger in _list_loggers().items():
         configured[name] = (
             logger.level,
             list(logger.handlers),
@@ -118,7 +118,7 @@ def _logging() -> tuple[int, dict[str, _Logger]]:
 def _set_logging(configured: tuple[int, dict[str, _Logger]]) -> None:
     disabled, known = configured
     logging.disable(disabled)
-    for name, logger in _loggers().items():
+    for name, logger in _list_loggers().items():
         level, handlers, filters, propagate, is_disabled = known.get(name, _NEW)
         logger.setLevel(level)
         logger.handlers[:], logger.filters[:] = handlers, filters
@@ -155,10 +155,10 @@ SETTINGS: dict[str, Setting] = {
     "sys.path": Setting(lambda: list(sys.path), _set_path),
     "sys.argv": Setting(lambda: list(sys.argv), _set_arguments),
     "the recursion limit": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
-    "the umask": Setting(_umask, os.umask),
+    "the umask": Setting(_read_umask, os.umask),
     "resource limits": Setting(_read_resource_limits, _set_limits, "resource"),
     "the filters of warnings": Setting(lambda: list(warnings.filters), _set_filters),
-    "the configuration of logging": Setting(_logging, _set_logging),
+    "the configuration of logging": Setting(_read_logging, _set_logging),
     "the locale": Setting(lambda: locale.setlocale(locale.LC_ALL), _set_locale),
     "the default timeout of sockets": Setting(socket.getdefaulttimeout, socket.setdefaulttimeout),
     "np.seterr": Setting(lambda: _look_up("numpy").geterr(), _set_numpy_errors, "numpy"),
@@ -193,7 +193,7 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 
 
 def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
-    """Return the present values of these settings, as far as their libraries are imported."""
+    """Return the present values of these settings, without those whose library is not imported."""
     values = {}
     for name in names:
         setting = SETTINGS[name]
@@ -204,7 +204,7 @@ def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
 
 
 def find_changed_settings(before: Values, after: Values) -> Values:
-    """Return the settings that existed before and have a different value now."""
+    """Return the values in ``after`` of the settings whose values in ``before`` are different."""
     changed = {}
     for name, value in after.items():
         if name in before and before[name] != value:
@@ -213,7 +213,10 @@ def find_changed_settings(before: Values, after: Values) -> Values:
 
 
 def apply_settings(values: Values) -> list[str]:
-    """Apply these settings if they differ; return those that cannot be changed, such as lowered hard limits."""
+    """Set these settings to these values; return a message for each that cannot be set.
+
+    For example, a hard limit of the system that was lowered cannot be raised again.
+    """
     resisting = []
     for name, value in find_changed_settings(read_settings(tuple(values)), values).items():
         try:
@@ -224,9 +227,10 @@ def apply_settings(values: Values) -> list[str]:
 
 
 def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
-    """Return the initial value of a setting for later trials, after a library has changed it.
+    """Return the initial value of a setting for later trials, after the import of a library has changed it.
 
-    Of a mapping, only the library's own entries are taken over: the trial may have set others before the import.
+    If the setting is a mapping, only the entries that the library changed are taken over, because the trial may have
+    set others before the import.
     """
     if not isinstance(start, dict):
         return after
@@ -238,9 +242,9 @@ def _merge_library_change(start: Any, before: Any, after: Any) -> Any:
 
 
 class SavedSettings:
-    """The settings of this process before its first trial, restored for each trial.
+    """The settings of this process before its first trial, which `restore` sets again after a trial.
 
-    Settings changed by importing a library are permanent (`adopt_changes`).
+    Settings that a library changes while it is imported become initial settings, too (`adopt_changes`).
     """
 
     def __init__(self) -> None:
@@ -251,7 +255,7 @@ class SavedSettings:
         self._start = read_settings()
 
     def adopt_changes(self, before: Values) -> None:
-        """Adopt the settings that importing an installed library has changed since ``before``."""
+        """Make the settings that an imported library has changed since ``before`` initial settings."""
         after = read_settings()
         self._start |= {name: value for name, value in after.items() if name not in before}
         for name, value in find_changed_settings(before, after).items():

@@ -19,7 +19,7 @@ _MakeListener = Callable[[RecordedValues], imports.Listener]
 
 @dataclass
 class _PresentTrial:
-    """The present trial of this process."""
+    """The trial that runs in this process, and how its changes to modules are undone."""
 
     recorded: RecordedValues  # values before it began
     list_namespaces: _ListNamespaces
@@ -36,7 +36,7 @@ resisting: set[str] = set()
 
 
 class StartingValues:
-    """The values of names that the trials of one trainable begin with; recorded again after deliberate changes."""
+    """The values of the author's names with which all trials of one trainable begin."""
 
     def __init__(self) -> None:
         self._recorded = RecordedValues()
@@ -50,7 +50,7 @@ class StartingValues:
         make_listener: _MakeListener,
         before_end: Callable[[], None],
     ) -> None:
-        """End the previous trial and record the values of names before this one.
+        """End the previous trial, restore what it has changed, and watch for changes by the new one.
 
         Arguments:
             list_namespaces: returns the namespaces to watch.
@@ -65,21 +65,21 @@ class StartingValues:
         _present.append(_PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules))
 
     def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
-        """Record the values of names without restoring any; arguments are as in `begin_trial`."""
+        """Record the present values as those that trials begin with, unless this was done for the same ``key``."""
         if self._key is not key:
             self._recorded = RecordedValues()
             self._key = key
         self._recorded.record(list_namespaces())
 
     def list_objects(self) -> Iterator[tuple[str, object]]:
-        """Yield all recorded objects, each with the name it is kept under."""
+        """Yield all objects within the recorded values, each with the full name of the value."""
         return self._recorded.list_objects()
 
 
 def record_changes() -> None:
-    """Record what the present trial has changed, because it is over.
+    """Record which names the present trial, which is over, has changed; do not restore them yet.
 
-    The changes stay, as its model may still be inspected, saved, tested or exported.
+    Its model may still be inspected, saved, tested or exported. Later changes do not count as the trial's.
     """
     for trial in _present:
         if trial.changed is None:
@@ -89,7 +89,7 @@ def record_changes() -> None:
 
 
 def restore_names() -> None:
-    """Restore all names to their values before the present trial."""
+    """End the present trial: restore all names that it has changed in the author's modules and classes."""
     record_changes()
     while _present:
         trial = _present.pop()
@@ -100,7 +100,7 @@ def restore_names() -> None:
         changed = trial.changed or set()
         differing = find_changed_names(trial.recorded.compute_digests(), compute_digests(namespaces))
         for full in sorted(changed & differing):  # what building a model changed is undone already
-            if _is_content(_get_value(namespaces, full)):
+            if _may_collect_results(_get_value(namespaces, full)):
                 _messages.append(_describe_change(full))
         resisting.update(trial.recorded.restore(namespaces, changed))
 
@@ -108,7 +108,8 @@ def restore_names() -> None:
 def _forget_new_modules(trial: _PresentTrial) -> None:
     """Remove the modules that a trial has put into `sys.modules` without importing them.
 
-    The next trial loads them again, as in a fresh process. Modules that were imported are recorded then, and stay.
+    The next trial loads them again, as in a fresh process. Imported modules stay, because their values were recorded at
+    the import.
     """
     for namespace in trial.list_namespaces():
         is_new = isinstance(namespace.owner, ModuleType) and namespace.name not in trial.modules
@@ -118,14 +119,14 @@ def _forget_new_modules(trial: _PresentTrial) -> None:
 
 
 def take_messages() -> list[str]:
-    """Return messages about restored names; each message is returned once."""
+    """Return the messages for users about names that were restored, and forget them."""
     messages = [*dict.fromkeys(_messages)]
     _messages.clear()
     return messages
 
 
 def describe_stale() -> str:
-    """Return a line about what earlier trials have changed permanently; empty if nothing."""
+    """Return a line for users about names that earlier trials changed and that cannot be restored; empty if none."""
     return describe_stale_names(resisting)
 
 
@@ -134,13 +135,13 @@ def _describe_change(name: str) -> str:
 
 
 def _get_value(namespaces: list[Namespace], full: str) -> object:
-    """Return the present value of a name; None if it has none."""
+    """Return the present value of a full name, ``namespace.name``; None if there is no such name."""
     for namespace in namespaces:
         if full.startswith(f"{namespace.name}."):
             return namespace.get_values().get(full.removeprefix(f"{namespace.name}."))
     return None
 
 
-def _is_content(value: object) -> bool:
-    """Return whether a value is one that code collects or counts in."""
+def _may_collect_results(value: object) -> bool:
+    """Return whether a value is of a type in which code collects results or counts; users are told of such changes."""
     return isinstance(value, list | dict | set | int | float | np.ndarray)

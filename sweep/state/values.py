@@ -39,19 +39,22 @@ _TRAINABLES = ("trainables.keras_trainable", "trainables.recipe.author")
 
 
 def is_trainable(value: object) -> bool:
-    """Return whether an object is a trainable, which the author's globals may hold; its state is handled separately."""
+    """Return whether an object is a trainable, whose state is restored separately."""
     return any(kind.__module__.startswith(_TRAINABLES) for kind in type(value).__mro__)
 
 
-def is_of(value: object, library: str, *names: str) -> bool:
-    """Return whether a value is an instance of one of these classes of a library; False if that is not imported."""
+def is_instance_of(value: object, library: str, *names: str) -> bool:
+    """Return whether a value is an instance of one of these classes of a library.
+
+    False if the library is not imported; it is not imported here.
+    """
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
     return isinstance(value, tuple(filter(None, (_find_class(library, name) for name in names))))
 
 
 def _find_class(library: str, name: str) -> type | None:
-    """Return a class of an imported library; None if it does not exist, or not yet during the library's import."""
+    """Return a class of an imported library by its dotted name; None if the library has no such class (yet)."""
     known = _kinds.get((library, name))
     if known is not None:
         return known
@@ -69,12 +72,12 @@ _kinds: dict[tuple[str, str], type] = {}
 
 def is_variable(value: object) -> bool:
     """Return whether a value is a variable of TensorFlow or Keras."""
-    return is_of(value, "tensorflow", "Variable") or is_of(value, "keras", "Variable")
+    return is_instance_of(value, "tensorflow", "Variable") or is_instance_of(value, "keras", "Variable")
 
 
 def is_layer(value: object) -> bool:
     """Return whether a value is a layer or a model of Keras."""
-    return is_of(value, "keras", "Layer")
+    return is_instance_of(value, "keras", "Layer")
 
 
 def is_library_object(value: object) -> bool:
@@ -99,7 +102,9 @@ def get_generator_state(value: object) -> Any:
             return copy.deepcopy(value.bit_generator.state)
         case np.random.RandomState():
             return value.get_state()
-    if is_of(value, "tensorflow", "random.Generator") or is_of(value, "keras", "random.SeedGenerator"):
+    if is_instance_of(value, "tensorflow", "random.Generator") or is_instance_of(
+        value, "keras", "random.SeedGenerator"
+    ):
         return np.asarray(value.state)  # type: ignore[attr-defined]  # one of these two
     return None
 
@@ -118,12 +123,19 @@ def restore_generator(value: Any, state: Any) -> None:
 
 
 def digest(value: Any) -> object:
-    """Return a digest that is equal for equal values or, if a value cannot be compared, only for the same object."""
+    """Return a digest of a value, equal for values with equal content.
+
+    A value that cannot be compared by content has a digest that is equal only for the same object.
+    """
     return Digester().digest(value)
 
 
-class Same:
-    """Wraps an object by identity. Equal to itself while the object lives; kept alive if it has no weak references."""
+class IdentityDigest:
+    """A digest of an object by identity: equal only to itself.
+
+    The object is kept alive if its type allows no weak reference; otherwise the digest equals nothing once it is
+    deleted.
+    """
 
     def __init__(self, value: object) -> None:
         self._identity = id(value)
@@ -134,7 +146,7 @@ class Same:
             self._get_object = lambda: value
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Same) or other._identity != self._identity:
+        if not isinstance(other, IdentityDigest) or other._identity != self._identity:
             return False
         return self._get_object() is not None and self._get_object() is other._get_object()
 
@@ -157,8 +169,8 @@ class Digester:
     def digest(self, value: Any, owner: object = None) -> object:
         """Return the digest of a value.
 
-        At the limits of depth and size, the digest only identifies the object itself. If that was made merely to be
-        digested, ``owner`` is the object to identify instead.
+        Beyond the limits of depth and number of objects, the digest only identifies an object: ``owner``, or else the
+        value itself. Give ``owner`` if the value was created only to be digested.
         """
         self._objects_left -= 1
         identity = value if owner is None else owner
@@ -169,7 +181,7 @@ class Digester:
                 self.nbytes += 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._objects_left < 0:
-            return Same(identity)
+            return IdentityDigest(identity)
         self._path.append(id(value))
         try:
             return self._digest_parts(value, identity)
@@ -181,11 +193,15 @@ class Digester:
         if state is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
         if is_trainable(value) or value is sys.modules or isinstance(value, _CODE):
-            return Same(value)
-        if is_of(value, "tensorflow", "Tensor") or is_variable(value) or isinstance(value, np.ndarray | np.generic):
+            return IdentityDigest(value)
+        if (
+            is_instance_of(value, "tensorflow", "Tensor")
+            or is_variable(value)
+            or isinstance(value, np.ndarray | np.generic)
+        ):
             return self._digest_array(value)
         if is_layer(value):
-            return Same(value), tuple(map(self._digest_array, value.variables)), _digest_vocabularies(value)
+            return IdentityDigest(value), tuple(map(self._digest_array, value.variables)), _digest_vocabularies(value)
         if isinstance(value, _CONTAINERS):
             return self._digest_container(value, identity)
         return self._digest_object(value)
@@ -209,49 +225,53 @@ class Digester:
     def _digest_object(self, value: Any) -> object:
         if isinstance(value, _WRAPPERS):
             parts = tuple(map(self.digest, _get_parts(value)))
-            return Same(value), *parts, self.digest(_own_attributes(value), value)
+            return IdentityDigest(value), *parts, self.digest(_get_function_attributes(value), value)
         if isinstance(value, types.GeneratorType):
             frame = value.gi_frame
-            return Same(value), None if frame is None else (frame.f_lasti, self.digest(dict(frame.f_locals), value))
+            return IdentityDigest(value), None if frame is None else (
+                frame.f_lasti,
+                self.digest(dict(frame.f_locals), value),
+            )
         if isinstance(value, itertools.count):
             return "count", repr(value)  # restored as a copy
         if holds_user_content(value):
             return type(value).__qualname__, self.digest(get_attributes(value), value)
         if is_library_object(value):
-            return Same(value)
+            return IdentityDigest(value)
         return self._digest_pickle(value, value)
 
     def _digest_array(self, value: Any) -> object:
         array = np.asarray(value)
         self.nbytes += array.nbytes
         if array.dtype.hasobject:
-            return Same(value), self._digest_pickle(array, value)
+            return IdentityDigest(value), self._digest_pickle(array, value)
         if array.nbytes > LARGEST_BYTES:
             if array.flags.c_contiguous:
                 some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)]
             else:
                 some = array[:1]
-            return Same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
+            return IdentityDigest(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
         return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def _digest_pickle(self, value: object, identity: object) -> object:
-        """Return a digest of a pickle; if there can be none, that of the object itself."""
+        """Return a digest of the pickled value; if it cannot be pickled, a digest of the identity."""
         try:
             content = pickle.dumps(value)
         except Exception:  # any error of the object's own code: it cannot be compared by value
-            return Same(identity)
+            return IdentityDigest(identity)
         self.nbytes += len(content)
         return type(value).__qualname__, zlib.crc32(content)
 
 
 def holds_user_content(value: object) -> bool:
-    """Return whether an object holds what its owner puts into it.
+    """Return whether the attributes of an object are its content, which is digested and restored.
 
-    Dataframes do not count, because they record accesses, and neither do loggers.
+    They are not for objects of TensorFlow, Keras and most of Python's own modules, nor for dataframes and loggers,
+    which change when they are only read.
     """
     kind = type(value)
     top = kind.__module__.partition(".")[0]
-    if is_of(value, "keras", *_STATEFUL_OF_KERAS):
+    if is_instance_of(value, "keras", *_STATEFUL_OF_KERAS):
         return True
     if top in ("tensorflow", "keras", "pandas", "sweep"):
         return False
@@ -282,7 +302,10 @@ def _list_slots(kind: type) -> list[str]:
 
 
 def _get_parts(value: Any) -> list[object]:
-    """Return what functions and their wrappers hold besides their code."""
+    """Return the objects to which a function or a wrapper refers.
+
+    They are defaults, the content of closure cells, wrapped functions, and cached results.
+    """
     match value:
         case property():
             return [value.fget, value.fset]
@@ -307,7 +330,10 @@ def _get_parts(value: Any) -> list[object]:
 
 
 def list_cached_results(cache: Any) -> list[object]:
-    """Return the results that a function with `functools.cache` or `lru_cache` holds, and the keys of `lru_cache`."""
+    """Return the results that a function with `functools.cache` or `lru_cache` has cached.
+
+    For `lru_cache`, the keys are among them.
+    """
     parts = []
     for part in gc.get_referents(cache):
         if part is not vars(cache):
@@ -323,14 +349,14 @@ def list_cached_results(cache: Any) -> list[object]:
 
 
 def _is_of_lru_cache(part: object) -> bool:
-    """Return whether this is a link of a limited cache, or its table of links."""
+    """Return whether an object is an internal part of `lru_cache`: a link of its list, or the table of links."""
     if isinstance(part, dict):
         return all(type(link).__module__ == "functools" for link in part.values())
     return type(part).__module__ == "functools"
 
 
-def _own_attributes(value: Any) -> dict[str, object] | None:
-    """Return the attributes that the author has set on a function of the author's; None for others."""
+def _get_function_attributes(value: Any) -> dict[str, object] | None:
+    """Return the attributes that were set on a function of the author's; None for any other value."""
     if not isinstance(value, types.FunctionType) or not is_author_file(value.__code__.co_filename):
         return None
     attributes = {}
@@ -370,10 +396,10 @@ def _digest_vocabularies(layer: Any) -> tuple[int, ...]:
 
 
 class Snapshot:
-    """The present content of a value and of everything it holds.
+    """A copy of the content of a value and of all objects within it, to restore them in place.
 
     Restoring keeps the identity of each object. Arrays are copied up to ``COPIED_BYTES`` in total, and the number of
-    objects is limited; ``too_large`` is True if there were more. The content of `functools.cache` can only be cleared,
+    objects is limited; ``too_large`` is True if there were more. The results of `functools.cache` can only be cleared,
     in which case ``has_cache`` is True. ``variables`` are the ids of TensorFlow and Keras variables that count as
     content; None: all.
     """
@@ -403,11 +429,11 @@ class Snapshot:
             restorer()
 
     def list_objects(self) -> Iterator[object]:
-        """Yield all objects in the value, the value itself first, except plain ones such as numbers and texts."""
+        """Yield the value itself and all objects within it, except plain ones such as numbers and texts."""
         yield from self._seen.values()
 
     def _record(self, value: Any) -> Iterable[object]:
-        """Prepare to restore one object, and return what it holds."""
+        """Store how to restore one object, and return the objects within it."""
         if is_trainable(value) or _is_namespace(value):
             return ()
         state = get_generator_state(value)
@@ -427,7 +453,7 @@ class Snapshot:
         return self._record_object(value)
 
     def _record_object(self, value: Any) -> Iterable[object]:
-        """Prepare to restore an object that is not of a numerical library, and return what it holds."""
+        """Store how to restore an object other than arrays, variables and layers, and return the objects within it."""
         if isinstance(value, tuple | frozenset):
             return value
         if isinstance(value, _WRAPPERS):
@@ -542,6 +568,9 @@ def _put_attributes(value: Any, attributes: dict[str, object]) -> None:
 
 
 def _empty_cache(function: Any, parts: list[object]) -> None:
-    """Clear a cache that has new results, because a fresh process would compute them under its trial's seed."""
+    """Clear a function's cache if it has other entries than ``parts``, the objects that it referred to before.
+
+    A fresh process would compute new results under its own trial's seed.
+    """
     if {*map(id, _get_parts(function))} != {*map(id, parts)}:
         function.cache_clear()

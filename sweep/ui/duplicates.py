@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from sweep.errors import InputError, StoreError
 from sweep.events import Params, Value
 from sweep.runner import resuming, sweep_files
-from sweep.space.domains import configuration
+from sweep.space.domains import configuration_key
 from sweep.spec import Spec
 from sweep.spec.configurations import read_start_with
 from sweep.spec.resolved import format_sweep_file, write_keys
@@ -90,8 +90,8 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
     found: dict[str, Params] = {}
     for event in log.read_additions(folder.log):
         for params in event.configurations:
-            found[configuration(params)] = params
-    starts = {configuration(start) for start in present.start_with}
+            found[configuration_key(params)] = params
+    starts = {configuration_key(start) for start in present.start_with}
     added: list[Value] = []
     lost = []
     for key, params in found.items():

@@ -91,15 +91,15 @@ def test_in_the_end_each_configuration_has_all_of_its_trials(
     taken = {trial.place for trial in course.trials}
     left = [place for place in range(course.numbering.first, end) if place not in taken]
     found = {*course.slots, *map(course.numbering.find, left)}
-    by_configuration: dict[int, set[int]] = {}
+    group_by_configuration: dict[int, set[int]] = {}
     for slot in found:
-        by_configuration.setdefault(slot.configuration, set()).add(slot.within)
+        group_by_configuration.setdefault(slot.configuration, set()).add(slot.within)
     wanted = set(range(course.numbering.trials_each))
-    for configuration, within in by_configuration.items():
+    for configuration, within in group_by_configuration.items():
         assert within >= wanted
         assert course.numbering.count(configuration) == len(within)
     if not any(isinstance(step, int) and step for step in steps):
-        assert len(by_configuration) == configurations
+        assert len(group_by_configuration) == configurations
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(1, 4), st.booleans(), st.integers(0, 9))

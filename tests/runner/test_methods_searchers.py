@@ -94,7 +94,7 @@ def test_what_is_left_out_is_drawn_within_the_constraints() -> None:
     )
     (point,) = complete_starting_points(thin, [{"x": 0.25}], 0)
     assert point["x"] == 0.25
-    assert thin.violated(point) == []
+    assert thin.list_violated(point) == []
     assert complete_starting_points(thin, [{"x": 0.25}], 0) == [point]
 
 

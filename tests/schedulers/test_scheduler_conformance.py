@@ -110,7 +110,7 @@ def test_the_worst_is_pruned_at_the_first_rung_and_the_best_never(rule: EarlyTer
     values = {trial: sign * trial for trial in range(20)}  # from best to worst
     scheduler = build_one(rule, goal)
     verdicts = run(scheduler, values)
-    first = {bracket[0] for bracket in early_terminate.brackets(rule, EPOCHS)}
+    first = {bracket[0] for bracket in early_terminate.list_brackets(rule, EPOCHS)}
     assert pruned(verdicts)[19] in first
     assert 0 not in pruned(verdicts)
     assert all(verdicts[0, epoch] is None for epoch in range(1, EPOCHS + 1))

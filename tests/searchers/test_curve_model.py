@@ -14,10 +14,10 @@ from sweep.searchers import curve_model
 from sweep.searchers.curve_model import (
     MOST_POINTS,
     CurveModel,
-    Results,
-    comparable,
+    RungResults,
+    choose_spread_indices,
     fit_rungs,
-    spread_choice,
+    limit_losses,
 )
 from sweep.searchers.gaussian_process import Array, GaussianProcess
 
@@ -26,12 +26,12 @@ RNG = np.random.default_rng(0)
 POINTS = RNG.random((40, 2))
 
 
-def results(losses: Array, trials: list[int] | None = None, violations: list[float] | None = None) -> Results:
+def results(losses: Array, trials: list[int] | None = None, violations: list[float] | None = None) -> RungResults:
     places = tuple(range(len(losses))) if trials is None else tuple(trials)
-    return Results(places, losses, np.zeros(len(losses)) if violations is None else np.array(violations))
+    return RungResults(places, losses, np.zeros(len(losses)) if violations is None else np.array(violations))
 
 
-def model(*rungs: Results, features: Array = POINTS) -> CurveModel:
+def model(*rungs: RungResults, features: Array = POINTS) -> CurveModel:
     return CurveModel(rungs, [[]] * len(rungs), features, OWNERS, fit_rungs(rungs, features, OWNERS))
 
 
@@ -53,7 +53,7 @@ def model(*rungs: Results, features: Array = POINTS) -> CurveModel:
     ],
 )
 def test_losses_become_comparable(losses: list[float], violations: list[float], expected: list[float]) -> None:
-    assert comparable(results(np.array(losses), violations=violations)) == pytest.approx(np.array(expected))
+    assert limit_losses(results(np.array(losses), violations=violations)) == pytest.approx(np.array(expected))
 
 
 def test_few_ends_are_predicted_from_many_starts() -> None:
@@ -95,12 +95,12 @@ def test_the_gain_is_the_expected_improvement_also_where_it_is_next_to_nothing()
 
 def test_of_many_results_the_best_and_an_even_part_of_the_others_are_known() -> None:
     values = np.arange(1000.0)[::-1]
-    chosen = spread_choice(values, 100)
+    chosen = choose_spread_indices(values, 100)
     assert len(chosen) == len(set(chosen.tolist())) == 100
     assert set(range(950, 1000)) <= set(chosen.tolist())
     assert chosen[0] == 0
     assert np.diff(chosen[:50]).max() < 25
-    assert list(spread_choice(values[:5], 100)) == [0, 1, 2, 3, 4]
+    assert list(choose_spread_indices(values[:5], 100)) == [0, 1, 2, 3, 4]
 
 
 class CountedProcess(GaussianProcess):

@@ -60,7 +60,7 @@ def test_a_value_is_decoded_to_itself(domain: Domain) -> None:
         params = space.complete(draw)
         row = encoding.encode(params)
         assert 0 <= row[0] <= 1
-        assert np.array_equal(encoding.admit(row[None]), row[None])
+        assert np.array_equal(encoding.snap_to_valid(row[None]), row[None])
         found: Value = space.complete(encoding.decode(row))["x"]
         assert found == pytest.approx(params["x"]) if isinstance(found, float) else found == params["x"]
 
@@ -93,11 +93,11 @@ def test_a_parameter_that_does_not_apply_is_as_far_from_all_values(momentum: flo
 
 def test_admitted_rows_are_configurations_that_meet_the_constraints() -> None:
     encoding = Encoding(SPACE)
-    rows = encoding.admit(np.random.default_rng(0).random((200, encoding.size)))
+    rows = encoding.snap_to_valid(np.random.default_rng(0).random((200, encoding.size)))
     assert 20 < len(rows) < 200  # some violate the constraint
     for row in rows:
         params = SPACE.complete(encoding.decode(row))
-        assert SPACE.violated(params) == []
+        assert SPACE.list_violated(params) == []
         # Not to the last bit: logarithms and powers differ by processor.
         np.testing.assert_allclose(encoding.encode(params), row, rtol=1e-12)
 
@@ -106,11 +106,11 @@ def test_neighbors_are_near_and_each_differs() -> None:
     space = Space((Parameter("x", Uniform(0, 1)), Parameter("n", IntUniform(1, 4)), Parameter("c", Categorical("abc"))))
     encoding = Encoding(space)
     rows = np.tile(encoding.encode({"x": 0.5, "n": 2, "c": "a"}), (500, 1))
-    moved = encoding.move(rows, 0.01, np.random.default_rng(0))
+    moved = encoding.perturb(rows, 0.01, np.random.default_rng(0))
     assert np.all((moved >= 0) & (moved <= 1))
     assert np.all((moved != rows).any(axis=1))
     assert np.abs(moved[:, 0] - 0.5).max() < 0.06
-    assert {space.complete(encoding.decode(row))["n"] for row in encoding.admit(moved)} >= {1, 2, 3}
+    assert {space.complete(encoding.decode(row))["n"] for row in encoding.snap_to_valid(moved)} >= {1, 2, 3}
 
 
 def test_a_parameter_with_one_value_is_no_column() -> None:
@@ -142,5 +142,5 @@ def test_ties_that_have_no_result_are_left_out() -> None:
 
     space = Space((Parameter("n", IntUniform(0, 3)), Parameter("t", Tied(Expression.parse("6 / n")))))
     encoding = Encoding(space)
-    rows = encoding.admit(np.linspace(0, 1, 40)[:, None])
+    rows = encoding.snap_to_valid(np.linspace(0, 1, 40)[:, None])
     assert {space.complete(encoding.decode(row))["n"] for row in rows} == {1, 2, 3}

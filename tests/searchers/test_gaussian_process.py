@@ -57,13 +57,13 @@ def test_noise_is_told_from_a_function() -> None:
 
 
 def test_one_that_believes_its_means_is_surer_and_no_wiser() -> None:
-    process = GaussianProcess(KernelParameters.expected(2), OWNERS, POINTS, SMOOTH)
+    process = GaussianProcess(KernelParameters.prior_center(2), OWNERS, POINTS, SMOOTH)
     fresh = RNG.random((4, 3))
-    believing = process.believing(fresh)
+    believing = process.condition_on_means(fresh)
     elsewhere = RNG.random((20, 3))
     assert believing.predict(elsewhere)[0] == pytest.approx(process.predict(elsewhere)[0], abs=1e-2)
     assert np.all(believing.predict(fresh)[1] < process.predict(fresh)[1])
-    assert process.believing(np.empty((0, 3))) is process
+    assert process.condition_on_means(np.empty((0, 3))) is process
 
 
 def test_the_same_points_twice_do_not_stop_it() -> None:

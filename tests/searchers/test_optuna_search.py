@@ -15,7 +15,7 @@ from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.searchers.optuna_search import OptunaSearcher, SamplerName, list_common_distributions
-from sweep.searchers.optuna_storage import ToldTrials
+from sweep.searchers.optuna_storage import SearcherStorage
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
     Beta,
@@ -188,8 +188,10 @@ def test_the_study_that_lives_on_is_the_one_made_anew_of_the_log(method: str) ->
 
 def test_a_suggestion_tells_the_study_only_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    tell = ToldTrials.tell
-    monkeypatch.setattr(ToldTrials, "tell", lambda self, number, one: (told.append(number), tell(self, number, one))[1])
+    tell = SearcherStorage.set_trial
+    monkeypatch.setattr(
+        SearcherStorage, "set_trial", lambda self, number, one: (told.append(number), tell(self, number, one))[1]
+    )
     searcher = OptunaSearcher("tpe", PLANE, LOSS, 0)
     drive(searcher, 100, lambda number, params: trial(number, params, Status.COMPLETED, [2.0, 0.5]))
     assert len(told) <= 2 * 100  # each as it is asked for, and once it has ended

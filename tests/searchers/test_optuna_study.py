@@ -12,7 +12,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from sweep.events import Params, Status, Value
-from sweep.searchers.optuna_study import StudiedTrial, axis, compute_importances, study
+from sweep.searchers.optuna_study import StudiedTrial, compute_importances, make_axis, make_study
 from sweep.space.domains import Beta, Categorical, Domain, IntUniform, LogNormal, LogUniform, Normal, Uniform
 
 ACC = (("acc", "maximize"),)
@@ -50,7 +50,7 @@ def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params |
     ],
 )
 def test_states(status: Status, alive: bool, state: TrialState, value: float | None) -> None:
-    (trial,) = study("s", ACC, {"x": Uniform(0, 1)}, [told(status)], alive=alive).trials
+    (trial,) = make_study("s", ACC, {"x": Uniform(0, 1)}, [told(status)], alive=alive).trials
     assert (trial.state, trial.value, trial.intermediate_values) == (state, value, {1: 0.5, 2: 0.75})
     assert (trial.duration is None) == (not state.is_finished())
 
@@ -58,7 +58,7 @@ def test_states(status: Status, alive: bool, state: TrialState, value: float | N
 @pytest.mark.parametrize("epochs", [(), (math.nan,), (math.inf,)])
 @pytest.mark.parametrize("status", Status)
 def test_what_is_not_finite_is_no_value(status: Status, epochs: tuple[float, ...]) -> None:
-    (trial,) = study("s", ACC, {"x": Uniform(0, 1)}, [told(status, epochs)]).trials
+    (trial,) = make_study("s", ACC, {"x": Uniform(0, 1)}, [told(status, epochs)]).trials
     assert trial.values is None
     assert trial.state is not TrialState.COMPLETE
 
@@ -94,31 +94,31 @@ def test_what_is_not_finite_is_no_value(status: Status, epochs: tuple[float, ...
     ],
 )
 def test_axes(domain: Domain | None, seen: list[Value], expected: optuna.distributions.BaseDistribution) -> None:
-    found = axis(domain, seen)
+    found = make_axis(domain, seen)
     assert found.distribution == expected
     for value in seen:
-        there = found.value(value)
+        there = found.encode(value)
         assert expected._contains(expected.to_internal_repr(there))
         if there != value:
             assert isinstance(there, str)
 
 
 def test_values_keep_their_types() -> None:
-    typed = axis(Categorical((None, True, "a", 0.5, 2)), [])
-    assert [repr(typed.value(value)) for value in (None, True, "a", 0.5, 2.0)] == ["None", "True", "'a'", "0.5", "2"]
-    assert [type(axis(domain, [2]).value(2)) for domain in (Uniform(0, 3), IntUniform(0, 3))] == [float, int]
+    typed = make_axis(Categorical((None, True, "a", 0.5, 2)), [])
+    assert [repr(typed.encode(value)) for value in (None, True, "a", 0.5, 2.0)] == ["None", "True", "'a'", "0.5", "2"]
+    assert [type(make_axis(domain, [2]).encode(2)) for domain in (Uniform(0, 3), IntUniform(0, 3))] == [float, int]
 
 
 def test_conditional_parameters_are_missing_and_constants_left_out() -> None:
     domains: dict[str, Domain | None] = {"kind": Categorical(("a", "b")), "x": Uniform(0, 1)}
     points: list[Params] = [{"kind": "a", "epochs": 3}, {"kind": "b", "x": 0.5, "epochs": 3}]
-    found = study("s", ACC, domains, [told(Status.COMPLETED, params=params) for params in points])
+    found = make_study("s", ACC, domains, [told(Status.COMPLETED, params=params) for params in points])
     assert [trial.params for trial in found.trials] == [{"kind": "a"}, {"kind": "b", "x": 0.5}]
 
 
 def test_several_objectives() -> None:
     trials = [told(Status.COMPLETED), told(Status.PRUNED), told(Status.COMPLETED, (math.nan,))]
-    found = study("s", BOTH, {"x": Uniform(0, 1)}, trials)
+    found = make_study("s", BOTH, {"x": Uniform(0, 1)}, trials)
     assert found.metric_names == ["acc", "loss"]
     assert [trial.values for trial in found.trials] == [[0.75, 0.25], [0.75, 0.25], None]
     assert [trial.number for trial in found.best_trials] == [0]
@@ -131,7 +131,7 @@ def test_samplers_go_on_with_it(objectives: tuple[tuple[str, str], ...]) -> None
     statuses = [Status.COMPLETED, Status.PRUNED, Status.FAILED, Status.COMPLETED, Status.INTERRUPTED]
     epochs = [(0.1, k / 40) for k in range(40)]
     trials = [told(statuses[k % 5], epochs[k], {"x": k / 40, "opt": "ab"[k % 2] if k % 3 else None}) for k in range(40)]
-    found = study("s", objectives, {"x": Uniform(0, 1), "opt": Categorical(("a", "b", None))}, trials)
+    found = make_study("s", objectives, {"x": Uniform(0, 1), "opt": Categorical(("a", "b", None))}, trials)
     found.sampler = optuna.samplers.TPESampler(seed=0)
 
     def objective(trial: optuna.Trial) -> float | tuple[float, ...]:
@@ -203,6 +203,6 @@ def test_an_infeasible_trial_is_never_the_best() -> None:
         )
         for x, status in ((0.1, Status.INFEASIBLE), (0.3, Status.COMPLETED), (0.2, Status.COMPLETED))
     ]
-    made = study("s", [("loss", "minimize")], {"x": Uniform(0, 1)}, told)
+    made = make_study("s", [("loss", "minimize")], {"x": Uniform(0, 1)}, told)
     assert [one.state for one in made.trials] == [TrialState.COMPLETE] * 3
     assert made.best_trial.number == 2

@@ -54,7 +54,7 @@ def test_where_hardly_a_draw_is_feasible_the_first_one_is_moved_there() -> None:
 
     moved = first_new(THIN, repeat(draws), set(), uniform_numbers(0, 0), walk=False)
     assert moved is not None
-    assert THIN.violated(moved) == []
+    assert THIN.list_violated(moved) == []
     assert [moved["x"], moved["y"]] == pytest.approx([0.25, 0.25], abs=0.02)
 
 

@@ -71,7 +71,7 @@ def test_suggestions_belong_to_the_space(method: str, data: st.DataObject, seed:
 
 
 def feasible_at_random(space: Space) -> bool:
-    return any(space.feasible(draw) for draw in islice(uniform_draws(0, 0), 100))
+    return any(space.complete_if_feasible(draw) for draw in islice(uniform_draws(0, 0), 100))
 
 
 @every_drawing_method

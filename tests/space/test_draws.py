@@ -25,7 +25,7 @@ from sweep.space.domains import (
     key,
     list_choices,
 )
-from sweep.space.draws import count_grid, from_unit, to_unit
+from sweep.space.draws import from_unit, space_out_values, to_unit
 from sweep.space.expressions import Expression
 
 units = st.floats(0, 1, exclude_max=True)
@@ -115,12 +115,12 @@ def test_constants_and_ties_have_no_place_on_a_scale() -> None:
     ],
 )
 def test_count_grid(domain: Domain, count: int, values: tuple[float, ...]) -> None:
-    assert repr(count_grid(domain, count)) == repr(values)
+    assert repr(space_out_values(domain, count)) == repr(values)
 
 
 @given(numeric_domains, st.integers(1, 20))
 def test_a_count_grid_ascends_within_the_domain(domain: Domain, count: int) -> None:
-    values = count_grid(domain, count)
+    values = space_out_values(domain, count)
     assert 1 <= len(values) <= count
     assert sorted(set(values)) == list(values)
     assert all(contains(domain, value) for value in values)

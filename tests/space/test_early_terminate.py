@@ -17,9 +17,9 @@ from sweep.space.early_terminate import (
     Median,
     NoTermination,
     Pasha,
-    brackets,
     compute_decision_epochs,
     default_first_rung,
+    list_brackets,
 )
 
 
@@ -44,7 +44,7 @@ from sweep.space.early_terminate import (
     ],
 )
 def test_brackets(rule: EarlyTermination, epochs: int, expected: tuple[tuple[int, ...], ...]) -> None:
-    assert brackets(rule, epochs) == expected
+    assert list_brackets(rule, epochs) == expected
 
 
 rules = st.one_of(
@@ -109,4 +109,4 @@ def test_nonsense_is_refused(nonsense: object) -> None:
 def test_where_a_rule_begins_with_a_method_that_learns(rule: EarlyTermination, epochs: int, first: int) -> None:
     assert default_first_rung(rule, epochs) == first
     if epochs > 1:
-        assert all(brackets(replace(rule, min_iter=first), epochs))  # type: ignore[call-arg]  # each of these has one
+        assert all(list_brackets(replace(rule, min_iter=first), epochs))  # type: ignore[call-arg]  # each of these has one

@@ -11,7 +11,7 @@ import pytest
 from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Normal, Tied, Uniform, key
 from sweep.space.expressions import Expression
-from sweep.space.feasible_points import find_feasible_point, near
+from sweep.space.feasible_points import find_feasible_point, generate_feasible_points
 
 
 def space(domains: dict[str, Domain], *constraints: str) -> Space:
@@ -40,9 +40,9 @@ THIN = {
 @pytest.mark.parametrize("thin", THIN.values(), ids=THIN)
 def test_points_are_allowed_different_and_the_same_every_time(thin: Space) -> None:
     assert find_feasible_point(thin) == find_feasible_point(thin) is not None
-    points = list(islice(near(thin, {}, random.Random(1).random), 8))
-    assert points == list(islice(near(thin, {}, random.Random(1).random), 8))
-    assert not any(thin.violated(point) for point in points)
+    points = list(islice(generate_feasible_points(thin, {}, random.Random(1).random), 8))
+    assert points == list(islice(generate_feasible_points(thin, {}, random.Random(1).random), 8))
+    assert not any(thin.list_violated(point) for point in points)
     assert len({key(point) for point in points}) > 1
     assert len(points) == 8
 
@@ -50,21 +50,23 @@ def test_points_are_allowed_different_and_the_same_every_time(thin: Space) -> No
 def test_without_an_allowed_point_there_is_none() -> None:
     never = space({"a": UNIT, "b": UNIT}, "a + b > 2.5")
     assert find_feasible_point(never) is None
-    assert list(near(never, {"a": 0.5}, random.Random(0).random)) == []
+    assert list(generate_feasible_points(never, {"a": 0.5}, random.Random(0).random)) == []
 
 
 def test_a_walk_forgets_the_border_at_which_a_repair_ends() -> None:
     corner = space(TWELVE, " + ".join(TWELVE) + " < 1")
     sums = []
     for seed in range(60):
-        (point,) = islice(near(corner, {}, random.Random(seed).random), 1)
+        (point,) = islice(generate_feasible_points(corner, {}, random.Random(seed).random), 1)
         sums.append(sum(float(str(value)) for value in point.values()))
     assert fmean(sums) == pytest.approx(12 / 13, abs=0.025)  # of the uniform distribution; its deviation is 0.01
 
 
 def test_without_a_walk_the_first_point_is_near_its_start() -> None:
     band = space({"a": UNIT, "b": UNIT, "free": UNIT}, "abs(a - b) < 1e-6")
-    (point,) = islice(near(band, {"a": 0.3, "b": 0.31, "free": 0.7}, random.Random(0).random, walk=False), 1)
+    (point,) = islice(
+        generate_feasible_points(band, {"a": 0.3, "b": 0.31, "free": 0.7}, random.Random(0).random, walk=False), 1
+    )
     assert [point["a"], point["b"], point["free"]] == pytest.approx([0.3, 0.3, 0.7], abs=0.02)
 
 
@@ -75,6 +77,6 @@ def test_a_parameter_that_is_absent_is_left_alone() -> None:
         Parameter("rate", UNIT),
     )
     thin = Space(parameters, (Expression.parse("momentum + rate < 1e-5"), Expression.parse("kind == 'sgd'")))
-    for point in islice(near(thin, {"kind": "adam", "rate": 0.5}, random.Random(0).random), 5):
+    for point in islice(generate_feasible_points(thin, {"kind": "adam", "rate": 0.5}, random.Random(0).random), 5):
         assert point.keys() == {"kind", "momentum", "rate"}
-        assert thin.violated(point) == []
+        assert thin.list_violated(point) == []

@@ -77,24 +77,24 @@ def test_violated_names_the_constraints_that_do_not_hold() -> None:
         (Parameter("a", IntUniform(0, 9)), OPTIMIZER, MOMENTUM),
         (E("a < 5"), E("10 / a > 2"), E("momentum > 1")),
     )
-    assert space.violated({"a": 1, "optimizer": "adam"}) == []
-    assert space.violated({"a": 7, "optimizer": "adam"}) == ["a < 5", "10 / a > 2"]
-    assert space.violated({"a": 0, "optimizer": "adam"}) == ["10 / a > 2"], "what has no result does not hold"
-    assert space.violated({"a": 1, "optimizer": "sgd", "momentum": 0.9}) == ["momentum > 1"]
+    assert space.list_violated({"a": 1, "optimizer": "adam"}) == []
+    assert space.list_violated({"a": 7, "optimizer": "adam"}) == ["a < 5", "10 / a > 2"]
+    assert space.list_violated({"a": 0, "optimizer": "adam"}) == ["10 / a > 2"], "what has no result does not hold"
+    assert space.list_violated({"a": 1, "optimizer": "sgd", "momentum": 0.9}) == ["momentum > 1"]
 
 
 def test_a_constraint_on_the_wrong_type_is_an_error_not_a_violation() -> None:
     with pytest.raises(ExpressionError, match="expected a number"):
-        Space((OPTIMIZER,), (E("optimizer < 3"),)).violated({"optimizer": "sgd"})
+        Space((OPTIMIZER,), (E("optimizer < 3"),)).list_violated({"optimizer": "sgd"})
 
 
 def test_a_tie_without_result_makes_a_point_infeasible() -> None:
     space = Space((Parameter("a", IntUniform(0, 2)), Parameter("inverse", Tied(E("6 // a")))), (E("a < 2"),))
     with pytest.raises(UndefinedError):
         space.complete(choose(a=0))
-    assert space.feasible(choose(a=0)) is None
-    assert space.feasible(choose(a=2)) is None
-    assert space.feasible(choose(a=1)) == {"a": 1, "inverse": 6}
+    assert space.complete_if_feasible(choose(a=0)) is None
+    assert space.complete_if_feasible(choose(a=2)) is None
+    assert space.complete_if_feasible(choose(a=1)) == {"a": 1, "inverse": 6}
     assert list(space.grid()) == [{"a": 1, "inverse": 6}]
     assert space.grid_size() == space.cardinality == 1
 
@@ -146,7 +146,7 @@ def test_a_grid_is_complete_without_repeats_and_in_order(space: Space) -> None:
         assert space.grid_size() == space.cardinality == len(points)
         for u in range(10):  # no draw finds a point that the grid lacks
             numbers = itertools.cycle([(u * 0.137 + i * 0.311) % 1 for i in range(7)])
-            drawn = space.feasible(_drawing_from(numbers))
+            drawn = space.complete_if_feasible(_drawing_from(numbers))
             assert drawn is None or key(drawn) in keys
 
 

@@ -24,7 +24,7 @@ from trainables.numbers.seeds import seeding_python_and_numpy
 
 
 class BatchSplit(Examples):
-    """The batches of a `PyDataset`, not cut further; a pass visits them in an order drawn from (seed, pass).
+    """The batches of a `PyDataset`, which are not cut further; a pass visits them in an order drawn from (seed, pass).
 
     All batches are read once beforehand, to count the examples. If ``on_epoch_end`` changes the data set, each pass
     starts from a copy of the original one and repeats these changes, with `random` and `np.random` seeded from (seed,
@@ -74,23 +74,20 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Count as the base class does, but only within the first batch.
-
-        It is cut if it is larger than a batch of the training.
-        """
+        """Return how many batches of ``large`` and of ``small`` hold the same examples of the data's first batch."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
-    def kinds(self) -> list[Chunk]:
-        """Return a chunk of each kind of shapes that the loop may get.
+    def list_chunk_kinds(self) -> list[Chunk]:
+        """Return one chunk for each structure of shapes that a pass may contain, for tracing.
 
-        If replicas span processes, there is also one of a single row, because chunks are cut further there.
+        If replicas span processes, there is also a chunk of a single row, because chunks are cut further there.
         """
         some = [tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0])]
         kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
         return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most those of the first batch."""
+        """Return the first ``count`` examples, at most those of the first batch."""
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
@@ -100,9 +97,9 @@ class BatchSplit(Examples):
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """Yield one pass (from 1) without its first ``skipped`` batches, with one batch per chunk.
+        """Yield the chunks of pass ``number`` (from 1) without its first ``skipped`` batches; each batch is one chunk.
 
-        Every process makes whole batches; with a ``share``, only that part is put on the devices.
+        Every process makes whole batches; with a ``share``, only the share is put on the devices.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
@@ -116,7 +113,7 @@ class BatchSplit(Examples):
 
 
 class _RepeatableDataset:
-    """A data set that is restored and advanced to the state that it has in any pass."""
+    """A data set that can be put into the state that it has in any pass."""
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
         self.changes_itself = type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
@@ -124,7 +121,7 @@ class _RepeatableDataset:
         self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
 
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
-        """Return the data set as it is in a pass (from 1), after ``on_epoch_end`` of all passes before it.
+        """Return the data set in the state of pass ``number`` (from 1), after ``on_epoch_end`` of all passes before it.
 
         Without a seed it is the original data set.
         """
@@ -142,14 +139,14 @@ class _RepeatableDataset:
 
 
 class BatchReader:
-    """Reads batches of a data set in any pass, some of them ahead of their use."""
+    """Reads the batches of a data set in any pass, some of them ahead of their use."""
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
         self._turning = _RepeatableDataset(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
-        """Yield these batches of a pass in this order."""
+        """Yield the batches with these indices, in this order, as they are in pass ``number``."""
         given = self._turning.given
         if given.use_multiprocessing:  # each process advances its own copy
             read: Callable[[int], Any] = partial(_read_stored_batch, seed, number)

@@ -50,9 +50,9 @@ TARGET_BYTES = 4 * 2**20
 
 
 class ArraySplit(Examples):
-    """Examples in arrays (x,), (x, y) or (x, y, sample_weight), where x and y may be nested dicts or tuples.
+    """A data set in arrays (x,), (x, y) or (x, y, sample_weight), where x and y may be nested dicts or tuples.
 
-    Subsets made by `part` share its arrays and what is placed on the devices.
+    Subsets made by `part` share its arrays and their copies on the devices.
     """
 
     def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
@@ -85,7 +85,7 @@ class ArraySplit(Examples):
         """Return the first ``count`` examples; texts as a tensor."""
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays)
 
-    def spread(self, count: int) -> Any:
+    def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = places if self._rows is None else self._rows[places]
@@ -93,7 +93,7 @@ class ArraySplit(Examples):
 
     @property
     def stays(self) -> bool:
-        """Return whether all of it stays on the devices."""
+        """Return whether the whole data set stays on the devices."""
         return self._placed.fits
 
     def some_targets(self) -> Any:
@@ -115,7 +115,7 @@ class ArraySplit(Examples):
 
 @dataclass
 class LazyPlacement:
-    """Arrays that are put on the devices when they are first needed."""
+    """Arrays that are copied to the devices when they are first needed."""
 
     arrays: Any
     replicas: Replicas
@@ -123,7 +123,7 @@ class LazyPlacement:
     _tensors: Any = None
 
     def tensors(self) -> Any:
-        """Return the arrays on every device, placed by the first call."""
+        """Return the arrays as tensors on every device; the first call copies them there."""
         if self._tensors is None:
             self._tensors = residence.put_on_devices(
                 tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas
@@ -132,6 +132,7 @@ class LazyPlacement:
 
 
 def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
+    """Yield the chunks of a pass over the rows ``subset`` of arrays (None: all), gathered on the host."""
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
     order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
@@ -173,23 +174,26 @@ class BucketSplit(Examples):
         return sum(part.updates(batch_size) for part in self.parts)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Count as the base class does, for all buckets up to the first one that the two sizes cut differently."""
+        """Return how many batches of ``large`` and of ``small`` hold the same first examples.
+
+        They are counted up to the end of the first bucket that the two sizes cut differently.
+        """
         for i, part in enumerate(self.parts):
             if part.size > small:
                 return i + 1, i + count_updates(min(large, part.size), small)
         return len(self.parts), len(self.parts)
 
-    def kinds(self) -> list[Chunk]:
-        """Return a chunk of each bucket, so that the loop sees all shapes."""
+    def list_chunk_kinds(self) -> list[Chunk]:
+        """Return one chunk of each bucket, for tracing with all shapes."""
         return [next(part.chunks(1, None, 0)) for part in self.parts]
 
     def examples(self, count: int) -> Any:
-        """Return the first examples of the first bucket."""
+        """Return the first ``count`` examples of the first bucket."""
         return self.parts[0].examples(count)
 
-    def spread(self, count: int) -> Any:
-        """Return examples from all over the first bucket."""
-        return self.parts[0].spread(count)
+    def spread_examples(self, count: int) -> Any:
+        """Return at most ``count`` examples, evenly spaced over the first bucket."""
+        return self.parts[0].spread_examples(count)
 
     def some_targets(self) -> Any:
         """Return the targets of the first examples of the first bucket; None without targets."""
@@ -241,14 +245,14 @@ def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Itera
 
 
 def _describe_bucket(arrays: Any) -> str:
-    """Return the structure, types and numbers of axes as text; they must be the same in all buckets."""
+    """Return structure, types and numbers of axes of a bucket as text; they must be the same in all buckets."""
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
 
 def make_examples(
     data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
 ) -> Examples:
-    """Return the examples of what a trainable's ``data`` returned for training or validation.
+    """Return a data set that `data` returned for training or validation, prepared for passes.
 
     ``name`` is put before messages. ``resident_bytes`` is how much may stay on each device (see
     `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
@@ -277,7 +281,7 @@ BLOCK_BYTES = 64 * 2**20
 
 
 def compute_fingerprint(*splits: Examples | None) -> str | None:
-    """Return a digest of all examples with their sizes and types, or None if a reliable one would cost too much.
+    """Return a digest of all examples with their sizes and types; None if it would cost too much.
 
     It is None for arrays of more than 2 GiB, streams of more than 256 MiB, and rows that are decoded at each use. A
     digest of a part of them could be the same for different data.
@@ -302,7 +306,7 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
 
 
 def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
-    """Yield all examples in blocks, or None if they cannot be read cheaply."""
+    """Yield all examples in blocks of rows; yield None if they cannot be read cheaply."""
     match data:
         case ArraySplit():
             yield from _read_array_blocks(data.leaves())
@@ -319,7 +323,7 @@ def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
 
 
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
-    """Yield the rows of arrays in blocks, or None if the arrays are large or not in memory."""
+    """Yield the rows of arrays in blocks; yield None if the arrays are large or not in memory."""
     size_bytes = 0
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):

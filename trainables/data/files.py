@@ -35,7 +35,7 @@ OPEN_FILES = 64
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """The records of several files, numbered consecutively through all files."""
+    """The records of several TFRecord files, numbered consecutively through all files."""
 
     files: Sequence[str]
     offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # of each file: the byte positions of its records
@@ -47,18 +47,18 @@ class Records:
 
     @property
     def file_spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return an array with a row per file: the number of its first record, and of the first one after it."""
+        """Return for each file the number of its first record, and of the first record after it, as an array."""
         counts = np.array([len(offsets) for offsets in self.offsets], np.int64)
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
-        """Return the records with these numbers, inside a `tf.data` pipeline."""
+        """Return the records with these numbers as a tensor, inside a `tf.data` pipeline."""
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
 
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the records with these numbers."""
+        """Return the records with these numbers as an array of bytes."""
         starts = self.file_spans[:, 0]
         found = np.empty(len(numbers), np.object_)
         with self._lock:
@@ -78,7 +78,7 @@ class Records:
 
 
 def index_records(files: Sequence[str]) -> Records:
-    """Return all records of uncompressed files.
+    """Find all records of uncompressed TFRecord files, without reading their content.
 
     Raises: DataError: if a file is damaged or compressed.
     """
@@ -350,7 +350,7 @@ class Images:
 
 
 def _hash_name(file: Path) -> float:
-    """Return a number in [0, 1) by a hash of a file's name, so that it does not depend on other files."""
+    """Return a number in [0, 1) from a hash of a file's name, which does not depend on other files."""
     digest = hashlib.sha256(file.as_posix().encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 

@@ -34,7 +34,7 @@ class Chunk:
     order: Order
 
     def places(self) -> tf.Tensor:
-        """Return the order as an argument of a graph: int64, because int32 arguments stay in the host's memory."""
+        """Return the order as a tensor for a graph, of type int64 because int32 arguments stay in the host's memory."""
         return tf.constant(self.order.astype(np.int64))
 
 
@@ -50,17 +50,17 @@ class Batches(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
-        """Return the first ``count`` batches of a chunk."""
+        """Return the first ``count`` batches of a chunk, converted to tensors."""
         return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seeds.truncate_seed(seed), first)))
 
     def rows(self, i: tf.Tensor) -> tf.Tensor:
-        """Return the rows of the chunk that hold the examples of batch ``i``."""
+        """Return the row numbers, within the chunk, of the examples of batch ``i``."""
         return self.order[i * self.size : (i + 1) * self.size]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass over the examples of a data set."""
+    """One pass over the examples of a data set, described by its seed, its number and its batch size."""
 
     batch_size: int
     seed: int | None  # None: in their original order
@@ -72,8 +72,8 @@ class Pass:
 class ChunkPrefetcher:
     """Prepares the next chunk in a thread while the present one is used.
 
-    At the end of a shuffled pass, it prepares the first chunk of the following pass. ``make`` must not refer to the
-    split: such a reference cycle would keep the split's data in memory.
+    At the end of a shuffled pass, it prepares the first chunk of the following pass. ``make`` returns the chunks of a
+    pass; it must not refer to the split: such a reference cycle would keep the split's data in memory.
     """
 
     def __init__(self, make: Callable[[Pass], Iterator[Chunk]]) -> None:
@@ -82,6 +82,7 @@ class ChunkPrefetcher:
         self._begun: tuple[Pass, Iterator[Chunk], Future[Chunk | None]] | None = None
 
     def chunks(self, which: Pass) -> Iterator[Chunk]:
+        """Yield the chunks of a pass, each prepared while the one before it was used."""
         _, chunks, coming = self._begin(which)
         self._begun = None
         while (chunk := coming.result()) is not None:
@@ -100,7 +101,7 @@ class ChunkPrefetcher:
 
 
 def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-    """Yield the same batches in chunks that have only batches of one size each.
+    """Split chunks so that all batches of a chunk have one size: a last, smaller batch becomes a chunk of its own.
 
     Training in several processes needs this, because one call can sum up only one shape.
     """
@@ -112,12 +113,12 @@ def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Ch
 
 
 def count_updates(size: int, batch_size: int) -> int:
-    """Return the number of optimizer updates of one pass, including a last partial batch."""
+    """Return the number of optimizer updates of one pass over ``size`` examples, including a last, smaller batch."""
     return -(-size // batch_size)
 
 
 def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
-    """Return the number of rows of a chunk of about `CHUNK_BYTES`: a multiple of the batch size, at least one batch."""
+    """Return the number of rows of a chunk of about `CHUNK_BYTES`, a multiple of the batch size."""
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
@@ -147,7 +148,7 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
 
 
 def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
-    """Return a chunk of ``size`` examples.
+    """Return a chunk of ``size`` examples on the devices, in the order in which they are read.
 
     ``read`` returns the examples at given positions, as arrays that nobody else holds. If this process needs only a
     share of each batch, it reads only its own examples, and each of its devices gets those that it computes, once.
@@ -164,7 +165,7 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
 
 
 def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """Return a chunk with these rows of arrays; the first row must be the first of a batch."""
+    """Return a chunk with these rows of arrays, copied to the devices; the first row must be the first of a batch."""
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: gather_array_rows(leaf, rows[places]), arrays)
@@ -173,7 +174,7 @@ def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> C
 
 
 def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
-    """Return a chunk of arrays that nobody else holds, visited in their order.
+    """Return a chunk with all rows of arrays in their order; the arrays must not be used elsewhere.
 
     If this process has several replicas and a share (see ``which``), each replica gets the rows that it computes.
     """
@@ -184,7 +185,7 @@ def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Ch
 
 
 def select_rows(arrays: Any, places: Order) -> Any:
-    """Return these rows of arrays, or of tensors in the host's memory."""
+    """Return the rows at these places of arrays, or of tensors in the host's memory."""
 
     def some(leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -196,7 +197,7 @@ def select_rows(arrays: Any, places: Order) -> Any:
 
 
 def get_batch_specs(example: Any) -> Any:
-    """Return the tensor specs of batches of any size of such examples."""
+    """Return the tensor specs of batches of any size, for examples like this one."""
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -205,18 +206,18 @@ def get_batch_specs(example: Any) -> Any:
 
 
 def unpack_example(example: Any) -> tuple[Any, Any, Any]:
-    """Return x, y and sample_weight of examples, with None for those that are missing."""
+    """Return x, y and sample_weight of a data set's element; None for those that it lacks."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
 
 
 def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None for missing ones."""
+    """Gather rows of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None if missing."""
     return unpack_example(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
 class Examples(ABC):
-    """A data set that is cut into the chunks of passes; subclasses define how in `_pass`."""
+    """A training or validation data set, which each pass cuts into chunks; subclasses define how in `_pass`."""
 
     size: int  # number of examples
     changes_shape = False
@@ -246,13 +247,12 @@ class Examples(ABC):
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
         """Return how many batches of ``large`` and of ``small`` hold the same first examples, in their original order.
 
-        ``large`` is a multiple of ``small``. Both numbers are equal if the two sizes cut no batch of this data
-        differently.
+        ``large`` is a multiple of ``small``. Both numbers are equal if all batches are the same with both sizes.
         """
         return 1, count_updates(min(large, self.size), small)
 
-    def kinds(self) -> list[Chunk]:
-        """Return a chunk of each kind of shapes that the loop may get."""
+    def list_chunk_kinds(self) -> list[Chunk]:
+        """Return one chunk for each structure of shapes that a pass may contain, for tracing."""
         return [next(self.chunks(1, None, 0))]
 
     def example(self) -> Any:
@@ -263,18 +263,18 @@ class Examples(ABC):
     def examples(self, count: int) -> Any:
         """Return the first examples, at most ``count``; texts as a tensor."""
 
-    def spread(self, count: int) -> Any:
+    def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, from all over the data if that is cheap; texts as a tensor."""
         return self.examples(count)
 
     def some_targets(self) -> Any:
-        """Return the targets of the first examples, or of one if more are expensive; None without targets."""
+        """Return the targets of some of the first examples, at least one; None without targets."""
         return unpack_example(self.example())[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """Return the chunks of one pass (from 1) without its first ``skipped`` batches.
+        """Return the chunks of pass ``number`` (from 1) without its first ``skipped`` batches.
 
         The order depends only on (seed, number); without a seed it is the original order. With a ``share``, data that
         is too large to stay on the devices is read only as far as this process needs it.
@@ -289,16 +289,16 @@ VALIDATION_BATCH = 256
 
 
 def may_split_chunks(hp: Hyperparameters) -> bool:
-    """Return whether epochs may begin and end within a chunk."""
+    """Return whether an epoch or a validation may end within a chunk, because its number of steps is set."""
     return "steps_per_epoch" in hp or "validation_steps" in hp
 
 
 class Walk:
-    """A trial's way through its training data, with a fixed number of updates per epoch.
+    """A trial's position in its training data, from which it reads one epoch after another.
 
-    Update u (from 0) belongs to pass u // `per_pass`. An epoch continues where the one before it stopped, in the same
-    chunk. To start anywhere else, the data is read from that position. So an epoch has the same batches wherever the
-    training starts.
+    Each epoch has the same number of updates. Update u (from 0) belongs to pass u // `per_pass`. An epoch continues
+    where the one before it stopped, in the same chunk. To start anywhere else, the data is read from that position. So
+    an epoch has the same batches wherever the training starts.
     """
 
     def __init__(
@@ -321,7 +321,7 @@ class Walk:
 
     @classmethod
     def of(cls, hp: Hyperparameters, data: Examples, batch_size: int, seed: int, share: Share | None = None) -> Walk:
-        """Return the way that ``steps_per_epoch`` defines.
+        """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set.
 
         Raises: ValueError or TypeError: if that parameter is wrong.
         """
@@ -352,7 +352,7 @@ class Walk:
         return (epoch - 1) * self.per_epoch
 
     def read_epoch_again(self, number: int) -> Iterator[Chunk]:
-        """Yield the chunks of an epoch from a separate reader, without moving this one.
+        """Yield the chunks of an epoch from a separate reader, which leaves the position unchanged.
 
         Its batches are not cut into micro-batches.
         """
@@ -360,7 +360,7 @@ class Walk:
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
     def count_passes(self, epochs: int) -> float:
-        """Return how many times the given number of epochs visits each example."""
+        """Return how many times ``epochs`` epochs visit each example."""
         return epochs * self.per_epoch / self.per_pass
 
     def _read_from(self, update: int) -> Iterator[Chunk]:
@@ -387,8 +387,9 @@ class HeldOut:
     def of(
         cls, hp: Hyperparameters, split: Examples | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
-        """Return the validation data that ``validation_steps`` and ``validation_batch_size`` select; None without any.
+        """Return the validation data of a trial, as ``validation_steps`` and ``validation_batch_size`` select it.
 
+        None without validation data.
         Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
@@ -409,7 +410,7 @@ class HeldOut:
     def all_of(
         cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut:
-        """Return all batches of a split, such as the test data.
+        """Return all batches of a data set, such as the test data.
 
         Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
         """
@@ -423,7 +424,7 @@ class HeldOut:
 
     @property
     def in_training_batches(self) -> HeldOut:
-        """Return the same data in batches of the training's size, as `Model.fit` validates."""
+        """Return the same data, but in batches of the training's size, as `Model.fit` validates."""
         if self.as_trained is None:
             return self
         return replace(self, batch_size=self.as_trained, as_trained=None)
@@ -448,7 +449,7 @@ class HeldOut:
         return self.steps
 
     def first_batch(self, epoch: int) -> int:
-        """Return the number of the first part evaluated after an epoch, which determines its random draws."""
+        """Return the number of the first batch that is evaluated after an epoch; random draws depend on it."""
         return epoch * self.split.updates(self.part_size)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -480,7 +481,7 @@ def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
 
 
 def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk | None]:
-    """Return the first ``count`` batches of a chunk, and the rest of it or None."""
+    """Split a chunk after its first ``count`` batches; return both parts, the second None if there is no rest."""
     rows = count * batch_size
     if len(chunk.order) <= rows:
         return chunk, None
@@ -488,7 +489,7 @@ def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk
 
 
 def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """Yield the first ``count`` batches of these chunks."""
+    """Yield chunks with the first ``count`` batches of these chunks."""
     while count:
         chunk, _ = split_chunk(next(chunks), batch_size, count)
         count -= count_updates(len(chunk.order), batch_size)

@@ -45,13 +45,13 @@ def load_shared(
     has_left: Callable[[], object] = lambda: None,
     opened: RecordedReads | None = None,
 ) -> tuple[Loaded, Reads]:
-    """Return the result of ``load()`` and the hyperparameters that it read, loading once for all workers of a folder.
+    """Return the result of ``load()`` and the hyperparameters that it read; load only once for all workers of a node.
 
-    Workers share a result if their trials have the same values for all that it read. The folder belongs to one run of
-    one sweep, so code and files stay the same; with None, nothing is shared. Each worker loads for itself if the data
-    contains streams or an author's own memory maps, or if ``has_left`` returns that the load has set something
-    elsewhere (attributes of the trainable), which other workers would lack. ``opened`` records what ``load`` reads; if
-    another worker has loaded, what that one has read is added.
+    Workers share a result by a ``folder`` if their trials have the same values for all hyperparameters that it read.
+    The folder belongs to one run of one sweep, so code and files stay the same; with None, nothing is shared. Each
+    worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns
+    True: the load has then set something elsewhere (attributes of the trainable), which other workers would lack.
+    ``opened`` records the files that ``load`` opens; if another worker has loaded, those that it opened are added.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
@@ -78,7 +78,7 @@ def load_shared(
 
 
 def map_block_arrays(arrays: Any) -> Any:
-    """Return the same arrays, each `BlockArray` replaced by a map of a temporary file, deleted at once."""
+    """Replace each `BlockArray` among the arrays by a memory map of a temporary file, which is deleted at once."""
     if not any(isinstance(leaf, BlockArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
@@ -122,7 +122,7 @@ def _locking(file: Path) -> Iterator[None]:
 
 
 def _can_be_shared(data: Any) -> bool:
-    """Return whether all parts are arrays in memory or `BlockArray`, in structures that are read back as they were.
+    """Return whether data is made of arrays in memory or `BlockArray`, in structures that can be stored.
 
     Arrays that an author has mapped are excluded: they are shared already.
     """
@@ -135,7 +135,7 @@ def _can_be_shared(data: Any) -> bool:
 
 
 def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) -> None:
-    """Write all arrays, their structure and what was read to a temporary folder, then rename it to ``home``."""
+    """Write arrays, their structure and what was read to a temporary folder, and rename it to ``home``."""
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
     aside.mkdir()
@@ -157,7 +157,7 @@ def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) 
 
 
 def _read_about(home: Path) -> tuple[Any, Reads]:
-    """Return the structure of shared data (None if it is not shared) and what was read to load it."""
+    """Return the structure of shared data (None if it is not shared) and the hyperparameters read to load it."""
     about = json.loads((home / "about.json").read_text())
     return about["structure"], from_json(about["reads"])
 
@@ -247,10 +247,11 @@ ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 
 
 def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
-    """Return the arrays as tensors on every device of the strategy; integers are packed if GPUs could not gather them.
+    """Return the arrays as tensors on every device of the strategy.
 
-    CPU devices alias what `can_be_aliased` allows. With ``given_away``, they also alias other aligned numeric arrays,
-    because nobody else holds or changes it.
+    Integers that GPUs cannot gather are packed. Tensors on CPU devices share the memory of arrays that `can_be_aliased`
+    allows. With ``given_away``, they also share that of other aligned numeric arrays, because nobody else holds or
+    changes it.
     """
     on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
@@ -260,9 +261,9 @@ def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False)
 
 
 def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """Return each part on its own device of this process, as `put_on_devices` does for arrays that are given away.
+    """Return one distributed value: each part as tensors on its own device of this process.
 
-    All parts must have the same shapes.
+    The arrays are given away, as in `put_on_devices`. All parts must have the same shapes.
     """
     return _distribute([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
@@ -293,7 +294,7 @@ def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
 def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
     """Return whether a whole data set may stay on each device.
 
-    GPUs and TPUs take up to ``resident_bytes`` (2 GiB by default). CPUs take up to half of the machine's memory of
+    GPUs and TPUs hold up to ``resident_bytes`` (2 GiB by default). CPUs hold up to half of the machine's memory of
     arrays that can be aliased, but only 64 MiB (or ``resident_bytes``) of those that must be copied, because every
     worker of the node would hold a copy.
     """
@@ -309,7 +310,10 @@ def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | 
 
 
 def can_be_aliased(leaf: Any) -> bool:
-    """Return whether a tensor may share an array's memory: mapped copy-on-write, aligned, of a numeric type."""
+    """Return whether a tensor may share an array's memory.
+
+    The array must be mapped copy-on-write, aligned, and of a numeric type.
+    """
     return isinstance(leaf, np.memmap) and leaf.mode == "c" and _has_shareable_memory(leaf)
 
 
@@ -327,7 +331,7 @@ def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray
 
 
 def measure_bytes(leaf: Any) -> int:
-    """Return the size of an array, or of something like an array, in bytes; of texts that of their characters."""
+    """Return the size of an array in bytes; for texts, the size of their characters."""
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
@@ -363,7 +367,7 @@ WORD = 8  # bytes
 
 
 class Packed(tf.experimental.ExtensionType):
-    """An array of integers whose rows are padded to whole words; `gather` returns rows in their original form.
+    """An array of small integers on a device, packed into words of eight bytes; `gather` unpacks rows.
 
     To TensorFlow it is a tensor, so it can be copied to replicas and passed to graphs.
     """
@@ -373,11 +377,11 @@ class Packed(tf.experimental.ExtensionType):
 
     @property
     def device(self) -> str:
-        """Return the device of the words."""
+        """Return the name of the device that holds the words."""
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return some rows, unpacked.
+        """Gather these rows and return them unpacked.
 
         They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
         """
@@ -402,14 +406,15 @@ class Packed(tf.experimental.ExtensionType):
 
 
 def needs_packing(dtype: np.dtype[Any]) -> bool:
-    """Return whether GPUs can gather numbers of this type only if they are packed into words."""
+    """Return whether GPUs can gather integers of this type only if they are packed into words."""
     return dtype.kind in "iu" and dtype != np.int64
 
 
 def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the rows of an array padded to whole words of eight bytes, as int64, and the array without rows.
+    """Pack the rows of an array into words of eight bytes; return them as int64, and an empty array of the same type.
 
-    The words are a view of the array if its rows fill whole words.
+    The second array has the type and shape of a row, for unpacking. The words are a view of the array if its rows fill
+    whole words.
     """
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     size = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
@@ -423,7 +428,7 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Return rows of an array on a device, packed or not."""
+    """Gather rows of a tensor on a device; packed ones are unpacked."""
     rows = tf.convert_to_tensor(rows)
     if isinstance(leaf, Packed):
         return leaf.rows(rows)

@@ -18,22 +18,27 @@ Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
 def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
-    """Return begin and end of one of several parts of ``size`` examples, whose sizes differ by at most one.
+    """Return where one of ``parts`` equal parts of ``size`` examples begins and ends.
 
-    Arguments may be numbers or tensors.
+    ``part`` is its number, from 0.
+
+    Sizes of parts differ by at most one. Arguments may be numbers or tensors.
     """
     return size * part // parts, size * (part + 1) // parts
 
 
 def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return the bounds of a part; an empty part gets one row that stands in for it."""
+    """Return the bounds of a part of ``size`` rows; an empty part gets the bounds of one row, which stands in."""
     first = min(start, size - 1)
     return first, max(stop, first + 1)
 
 
 @dataclass(frozen=True)
 class Share:
-    """The slices of a global batch that one of several processes computes, cut as in `replicas.slices.cut`."""
+    """The part of each batch that one of several processes needs: the slices that its replicas compute.
+
+    Batches are cut as in `replicas.slices.cut`.
+    """
 
     replicas: int  # in all processes
     local: int  # in each process
@@ -41,11 +46,11 @@ class Share:
     micro_batches: int = 1
 
     def without_micro_batches(self) -> Share:
-        """Return the share of batches that are not cut into micro-batches."""
+        """Return this share of batches that are not cut into micro-batches."""
         return replace(self, micro_batches=1)
 
     def mask_batch(self, size: int) -> Mask:
-        """Return a mask of the examples of a batch that this process needs; at least one, as no slice is empty."""
+        """Return a mask of the examples of a batch of ``size`` that this process needs; at least one is marked."""
         parts = self.replicas * self.micro_batches
         found = np.zeros(size, np.bool_)
         for micro_batch in range(self.micro_batches):
@@ -56,7 +61,10 @@ class Share:
         return found
 
     def mask_batches(self, size: int, batch_size: int) -> Mask:
-        """Return a mask of the needed examples among ``size``, in batches of which the last may be smaller."""
+        """Return a mask of the examples that this process needs, of ``size`` examples in batches of ``batch_size``.
+
+        The last batch may be smaller.
+        """
         whole, rest = divmod(size, batch_size)
         parts = [np.tile(self.mask_batch(batch_size), whole), *([self.mask_batch(rest)] if rest else [])]
         return np.concatenate(parts)
@@ -64,13 +72,13 @@ class Share:
     def count_most_needed(self, size: int, batch_size: int) -> int:
         """Return the largest number of examples that any process needs.
 
-        Tensors have this length in all processes, so that all have the same graph.
+        All processes pad their tensors to this length, so that all have the same graph.
         """
         shares = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
         return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """Return the positions of the needed examples, and for each example its row among these.
+        """Return the positions of the examples that this process needs, and for each example its row among these.
 
         The last position is repeated until there are `count_most_needed`. The row is 0 for an example that is not
         needed.
@@ -83,7 +91,7 @@ class Share:
         ), lies
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
-        """Return the positions that each replica of this process needs, and each example's row on its replica.
+        """Return the positions of the examples that each replica of this process needs, and each example's row there.
 
         Batches start at the same rows on all replicas of all processes, so an example has one row number everywhere. A
         slice that is shorter than the longest one is filled up. If slices share examples, because a batch has fewer
@@ -96,7 +104,7 @@ class Share:
         for start, length, times in ((0, batch_size, whole), (whole * batch_size, rest, 1)):
             if not length or not times:
                 continue
-            slices, width, within = self._slices(length)
+            slices, width, within = self._split_by_replica(length)
             starts = start + length * np.arange(times, dtype=np.int32)
             rows = row + width * np.arange(times, dtype=np.int32)
             stop = start + length * times
@@ -108,8 +116,11 @@ class Share:
             row += width * times
         return [np.concatenate(each) for each in blocks], lies
 
-    def _slices(self, size: int) -> tuple[list[Places], int, Places]:
-        """Return a batch's examples by replica, the size of the largest slice, and each example's row in its slice."""
+    def _split_by_replica(self, size: int) -> tuple[list[Places], int, Places]:
+        """Return each replica's examples, the size of the largest slice, and each example's row in its slice.
+
+        All replicas get the whole batch if some examples are in several slices.
+        """
         each = (replace(self, local=1, rank=rank).mask_batch(size) for rank in range(self.replicas))
         slices = []
         for mask in each:
@@ -123,7 +134,7 @@ class Share:
         return slices, max(map(len, slices)), within
 
     def make_filter(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return a function for `tf.data` pipelines that tells if the example at a position of a pass is needed."""
+        """Return a function for `tf.data` that returns whether the example at a position of a pass is needed."""
         whole = size // batch_size * batch_size
         rest_size = max(size - whole, 1)
         batch = tf.constant(self.mask_batch(max(batch_size, 1)))

@@ -22,7 +22,7 @@ FETCHED = 128  # examples that are read at once by their positions
 
 
 class DataError(Exception):
-    """Raised if what a trainable's ``data`` returned, or a file that it names, cannot be trained on."""
+    """Raised if data that `data` returned, or a file that it names, cannot be used for training."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class BlockArray:
 
 
 class Buckets(NamedTuple):
-    """Examples of different shapes, in parts of one shape each; each batch is taken from one part."""
+    """Data in several parts, each with examples of one shape; each batch is taken from one part."""
 
     parts: tuple[Any, ...]  # each (x,), (x, y) or (x, y, sample_weight)
 
@@ -70,9 +70,9 @@ class Stream:
         skipped: int = 0,
         wanted: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> tf.data.Dataset:
-        """Return one pass without its first ``skipped`` examples.
+        """Return the dataset of one pass, without its first ``skipped`` examples.
 
-        With ``wanted``, only examples for whose positions in the pass it returns True are in the result.
+        With ``wanted``, only the examples for whose positions in the pass it returns True are in the result.
         """
         by_place = self.places is not None and wanted is not None
         if self.places and by_place:
@@ -91,7 +91,7 @@ class Stream:
         return dataset
 
     def map(self, function: Callable[..., Any]) -> Stream:
-        """Return the same stream, with ``function(x, y, ...)`` applied to each example."""
+        """Return the stream with ``function(x, y, ...)`` applied to each example."""
         maps = (*self.maps, function)
         buffered = self.buffered
         if buffered is None:
@@ -101,7 +101,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Visits:
-    """The order in which a trial visits its training examples."""
+    """The order in which a trial visits its training examples: shuffled or not, and by which buffer."""
 
     shuffle: bool = True  # False: in their original order, in each pass
     buffer: int | None = None  # size of a stream's shuffle buffer; None: its own
@@ -124,7 +124,7 @@ class Visits:
 
 
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
-    """Return a stream of a `tf.data.Dataset` of single examples, shuffled in a buffer of ``buffer`` examples.
+    """Return a `tf.data.Dataset` of single examples as a stream, shuffled in a buffer of ``buffer`` examples.
 
     Raises: DataError: if its elements are batches, or could be.
     """
@@ -146,7 +146,7 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
 
 
 def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
-    """Return whether the first axis of every part of an element has an unknown length, as in batches."""
+    """Return whether all parts of an element have a first axis of unknown length, as batches have."""
     specs = []
     for spec in tf.nest.flatten(dataset.element_spec):
         if isinstance(spec, tf.TensorSpec):
@@ -155,9 +155,9 @@ def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
 
 
 def _is_of_examples(dataset: tf.data.Dataset) -> bool:
-    """Return whether its elements must be single examples, as nothing in the pipeline could have made batches.
+    """Return whether the elements of a dataset are certainly single examples.
 
-    That is: no `batch`, no Python function, no inner dataset.
+    They are if the pipeline has no `batch`, no Python function and no inner dataset, which could have made batches.
     """
     kind = type(dataset).__name__.lower()
     if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
@@ -178,7 +178,7 @@ def _describe_unbatching(dataset: tf.data.Dataset) -> str:
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:
-    """Return whether a `batch` made its elements and no later step took them apart."""
+    """Return whether the elements of a dataset are batches, made by `batch` and not taken apart later."""
     present = dataset
     while present is not None:
         kind = type(present).__name__.lower()
@@ -195,7 +195,7 @@ _WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # of `Dataset.shuffle`: defa
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Shuffle as `Dataset.shuffle` does, with this seed alone.
+    """Shuffle a dataset as `Dataset.shuffle` does, with this seed alone.
 
     That method mixes in TensorFlow's global seed. Any code may have set it in this process
     (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different orders.
@@ -224,14 +224,17 @@ def mix_seeds(seed: int, number: int) -> int:
 
 
 def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Return the order of a pass, the same on every machine; ascending if the seed is None."""
+    """Return the order in which pass ``number`` visits ``size`` examples, the same on every machine.
+
+    It is ascending if the seed is None.
+    """
     if seed is None:
         return np.arange(size, dtype=np.int32)
     return np.random.Generator(np.random.Philox(mix_seeds(seed, number))).permutation(size).astype(np.int32)
 
 
 def is_text(leaf: Any) -> bool:
-    """Return whether an array holds texts, in NumPy's types or as Python objects, of which the first is tested."""
+    """Return whether an array holds texts; of Python objects, only the first one is tested."""
     if leaf.dtype.kind in "SUT":
         return True
     if not leaf.dtype.hasobject or not len(leaf):
@@ -241,7 +244,7 @@ def is_text(leaf: Any) -> bool:
 
 
 def is_one_hot(rows: Any) -> bool:
-    """Return whether an array holds a 1 for the class of each example and 0 for all others."""
+    """Return whether each row of an array has a single 1 and otherwise 0, as one-hot labels have."""
     if rows.ndim < 2 or rows.shape[-1] < 2:
         return False
     has_only_0_and_1 = ((rows == 0) | (rows == 1)).all()
@@ -274,7 +277,7 @@ def convert_texts(array: Any) -> Any:
 
 
 def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Return what a digest of an array must cover: the array itself, or the lengths and characters of texts."""
+    """Return arrays with the whole content of an array, for a digest: itself, or lengths and characters of texts."""
     if not array.dtype.hasobject:
         return [array]
     texts = list(array.reshape(-1))
@@ -291,7 +294,7 @@ PADDING = (
 
 
 def split_returned(data: Any) -> tuple[Any, ...]:
-    """Return the parts of what `data` returned: training data, validation data or None, and test data if there is any.
+    """Split the result of `data` into training data, validation data or None, and test data if there is any.
 
     The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
     Raises: DataError: if it is not a tuple of two or three data sets.
@@ -315,7 +318,7 @@ ORDER = (
 
 
 def check_test_data(part: Any) -> Any:
-    """Check and return the third part of what `data` returned.
+    """Return the third part of the result of `data`, prepared by `normalize_examples`.
 
     Raises: DataError: if it is not a data set.
     """
@@ -330,7 +333,10 @@ def _convert_part(part: Any, name: str) -> Any:
 
 
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
-    """Return whether two bare arrays have different shapes or types, so that they are probably inputs and targets."""
+    """Return whether ``train`` and ``validation`` are probably the inputs and targets of one data set.
+
+    They are if they are two bare arrays with different shapes or types.
+    """
     if not all(map(_is_array, (train, validation))):
         return False
     kinds = []
@@ -367,19 +373,19 @@ def normalize_examples(data: Any) -> Any:
 
 
 def _convert_leaf(part: Any) -> Any:
-    """Return inputs, targets or weights, with all pandas objects converted as `fit` takes them."""
+    """Convert pandas objects in inputs, targets or weights to arrays as `fit` does."""
     return tf.nest.map_structure(convert_pandas, part)
 
 
 def lacks_targets(element: Any) -> bool:
-    """Return whether the elements of a dataset are x alone or (x, None)."""
+    """Return whether an element of a dataset is x alone or (x, None)."""
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
     return len(element) == 2 and isinstance(element[1], tf.NoneTensorSpec)
 
 
 def convert_arrays(arrays: Any) -> Any:
-    """Return (x,), (x, y) or (x, y, sample_weight) as arrays of one length, with texts as bytes.
+    """Convert (x,), (x, y) or (x, y, sample_weight) to arrays of one length, with texts as bytes.
 
     Raises: DataError: if the lengths differ, or something is not an array of numbers (inputs may also be texts).
     """
@@ -441,7 +447,7 @@ def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
 
 
 def convert_pandas(leaf: Any) -> Any:
-    """Return a pandas object as Keras's `fit` takes it; return everything else unchanged.
+    """Convert a pandas object to an array as Keras's `fit` does; return everything else unchanged.
 
     A Series becomes an array with one column. In a data frame of numbers and booleans, booleans become numbers, because
     pandas would convert such mixed columns to Python objects.

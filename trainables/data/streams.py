@@ -37,7 +37,7 @@ from trainables.numbers import draws
 
 
 def find_nondeterminism(dataset: tf.data.Dataset) -> str:
-    """Return why a dataset may differ from pass to pass, or an empty string if no reason is visible in its parts.
+    """Return why a dataset may differ from pass to pass; an empty string if its pipeline shows no reason.
 
     Random draws in a `map` are fixed by the seed under which `data` ran. With parallel calls, however, the elements
     compete for these draws, so that an element may get another draw in each pass.
@@ -67,7 +67,7 @@ SOME = 1024  # examples counted between two checks of the stop file
 
 @dataclass(frozen=True)
 class Extent:
-    """The number of examples that a trial reads from a stream."""
+    """The number of examples that a trial reads from a stream, or whole passes."""
 
     examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
     of_an_epoch: int | None = None
@@ -75,7 +75,7 @@ class Extent:
 
 
 def choose_extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
-    """Return how much a trial reads of its training or validation stream.
+    """Return how many examples a trial reads from its training or validation stream.
 
     The hyperparameter ``steps_per_epoch`` decides for training data, ``validation_steps`` for validation data. Without
     them, the trial reads whole passes.
@@ -113,7 +113,7 @@ class StreamSplit(Examples):
         self.count(extent)
 
     def count(self, extent: Extent) -> None:
-        """Count the examples, at most as many as the extent needs, because a stream may be endless.
+        """Count the examples of the stream up to the number that the extent needs, because a stream may be endless.
 
         Raises: DataError: if the stream is empty, or endless and the extent asks for whole passes. NotBegun: if the
         trial's stop file appears during the count.
@@ -134,7 +134,7 @@ class StreamSplit(Examples):
             self._set_size(MOST, extent.of_an_epoch)
 
     def _set_size(self, size: int, at_once: int | None = None) -> None:
-        """Set the number of examples of a pass, of which at most ``at_once`` are read into a chunk."""
+        """Set the number of examples of a pass; at most ``at_once`` of them are read into one chunk."""
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
@@ -157,11 +157,11 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """Return the size of all examples in bytes, with 1,024 values for a part of unknown shape."""
+        """Return the estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values."""
         return self.size * _estimate_row_bytes(self._stream.read(None, 0))
 
     def blocks(self) -> Iterator[list[Any]]:
-        """Yield all examples in unshuffled order, as lists of flat arrays of some rows each."""
+        """Yield all examples in their original order, each block as a list of flat arrays of some rows."""
         with tf.device("/cpu:0"):
             batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
             while (arrays := _read_next(batches)) is not None:
@@ -177,7 +177,7 @@ class StreamSplit(Examples):
 
 
 def _count_stream(stream: Stream, extent: Extent) -> int:
-    """Return the number of examples; counting stops as soon as it reaches that of the extent."""
+    """Count the examples of a stream, and stop at the number that the extent needs; return the count."""
     count = 0
     with tf.device("/cpu:0"):
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
@@ -192,6 +192,7 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
 
 
 def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
+    """Yield the chunks of a pass over the first ``size`` examples of a stream."""
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, which, which.share)
         return
@@ -220,7 +221,7 @@ def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | Non
 def _read_share(
     stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a pass as `_read_pass` does, but only with the examples that this process needs."""
+    """Yield the chunks of a pass like `_read_pass`, but read only the examples that this process needs."""
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
         wanted = share.make_filter(size, batch_size)
@@ -248,7 +249,7 @@ def _read_share(
 
 
 def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
-    """Return the examples at ``places`` of a chunk of which only those marked in ``mine`` were read.
+    """Return the examples at ``places`` of a chunk, of which only those marked in ``mine`` were read.
 
     With ``whole``, all of the arrays are returned. The last row is repeated until they are as long as on all processes.
     """

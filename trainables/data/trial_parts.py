@@ -18,7 +18,7 @@ PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 
 
 def choose_cut(assignment: Assignment) -> str:
-    """Return how the data is divided into training and validation data: `PARTS` as returned, `FOLDS`, or `WHOLE`."""
+    """Return how a trial cuts its data into training and validation data: `PARTS` (as returned), `FOLDS` or `WHOLE`."""
     if assignment.training.get("all_data", False):
         return WHOLE
     if assignment.fold is None:
@@ -27,7 +27,7 @@ def choose_cut(assignment: Assignment) -> str:
 
 
 def concatenate_parts(train: Any, validation: Any) -> Any:
-    """Return training and validation data concatenated, to cut folds from.
+    """Concatenate training and validation data to one data set, from which folds are cut.
 
     Raises: DataError: if they are not arrays of the same structure.
     """
@@ -47,10 +47,10 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 
 
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
-    """Return the rows to train with and to validate with, ascending; the folds of one seed are disjoint.
+    """Return the rows that a fold trains with and those that it validates with, ascending.
 
-    ``labels`` are all targets. If they are one integer or boolean per example, each class is spread evenly over the
-    folds.
+    The folds of one seed are disjoint. ``labels`` are all targets. If they are one integer or boolean per example, each
+    class is spread evenly over the folds.
     Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:
@@ -73,7 +73,7 @@ def _concatenate(first: Any, second: Any) -> Any:
 
 
 def join_data(train: Any, validation: Any) -> Any:
-    """Return training and validation data as one data set.
+    """Join training and validation data to one data set, all of which trains.
 
     Raises: DataError: if there is no validation data, or the two are not of one kind.
     """
@@ -149,10 +149,10 @@ CHOICES = 1024
 
 
 def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
-    """Return an endless dataset of 0 (the first of two streams, with probability ``share``) and 1 (the second).
+    """Return an endless dataset that draws, for each example, from which of two streams it comes.
 
-    It depends only on (seed, number). A permutation of all examples would need memory for each, and their number may be
-    unknown.
+    Its elements are 0 (the first stream, with probability ``share``) and 1 (the second). It depends only on (seed,
+    number). A permutation of all examples would need memory for each, and their number may be unknown.
     """
     key = tf.constant(mix_seeds(seed, number), tf.int64)
 
@@ -164,9 +164,9 @@ def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
 
 
 def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
-    """Return the weights of ``class_weights``: None, or balanced ones, with 1 for a class of mean size.
+    """Return the weight of each label that ``class_weights`` asks for; None without this parameter.
 
-    ``labels`` are all training labels, or None for a stream.
+    Balanced weights are 1 for a class of mean size. ``labels`` are all training labels, or None for a stream.
     Raises: ValueError or DataError: if the parameter is wrong, or the targets are no labels.
     """
     kind = hp.text("class_weights", "none", standard=True)
@@ -184,7 +184,7 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 
 
 def get_labels(data: Any) -> Any:
-    """Return all labels of a data set, with one-hot targets as integers; None for a stream."""
+    """Return all labels of a data set as integers, also those of one-hot targets; None for a stream."""
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
         if not labels or any(np.ndim(part) != 1 for part in labels):
@@ -205,8 +205,9 @@ NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 
 
 def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
-    """Return the data with sample weights by label, multiplied by those that it has; labels without a weight count 1.
+    """Return the data with its sample weights multiplied by the weight of each example's label.
 
+    A label without a weight counts 1.
     Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. In a stream, an
     error is also raised while it is read.
     """
@@ -236,7 +237,7 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
 
 
 def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
-    """Return how many numbers of each row are equal to ``number``."""
+    """Return for each row how many of its numbers are equal to ``number``."""
     return tf.reduce_sum(tf.cast(y == tf.cast(number, y.dtype), tf.int32), -1)
 
 
@@ -261,7 +262,7 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
 
 
 def _some_targets(data: Any) -> list[Any]:
-    """Return targets with an axis of examples: all of arrays, those of the first examples of a stream.
+    """Return targets as arrays with an axis of examples: all of them, or for a stream those of its first examples.
 
     Raises: DataError: if there are no targets.
     """
@@ -287,7 +288,7 @@ def _some_targets(data: Any) -> list[Any]:
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
-    """Return True if all arrays are one-hot, False if they are integers, None if they are no labels."""
+    """Return True if all targets are one-hot, False if they are integers, None if they are no labels."""
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]

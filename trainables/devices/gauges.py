@@ -66,7 +66,7 @@ class Meters:
             self._thread.start()
 
     def end(self) -> dict[str, float]:
-        """Return the columns of the epoch that are known: the mean over all GPUs, for energy and power the total."""
+        """Return the epoch's columns that are known: means over all GPUs, for energy and power their sum."""
         if self._thread is None:
             return {}
         self._stop.set()
@@ -78,7 +78,7 @@ class Meters:
         return {name: value for name, value in columns.items() if value is not None}
 
     def sample(self) -> None:
-        """Sample the values that have no counter."""
+        """Read the values of all GPUs that have no counter and must be averaged over samples."""
         now = self._clock()
         for place, reader in enumerate(self._readers):
             busy = reader.busy()
@@ -116,7 +116,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 class Gauges:
-    """Measures one epoch after another."""
+    """Measures the memory, GPU use, energy and CPU use of one epoch after another."""
 
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
         """Set ``devices``, those that the trial was given."""

@@ -21,15 +21,16 @@ FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", 
 
 
 def find_host_operations(graph: Any) -> list[str]:
-    """Return what in a graph and its functions moves data to the host, such as "GatherV2 of uint8: no kernel".
+    """Return the operations of a graph and its functions that move data to the host, as text.
 
-    Tensors are data if they have more than `SMALL` elements, or an unknown number.
+    An example is "GatherV2 of uint8: no kernel". Tensors are data if they have more than `SMALL` elements, or an
+    unknown number.
     """
     return sorted(set(_find_host_operations(graph, set())))
 
 
 def find_host_waits(graph: Any) -> list[str]:
-    """Return where a graph and its functions need on the host what the device must compute first.
+    """Return the operations of a graph and its functions that need a value of the device on the host, as text.
 
     Each kind is listed once, such as "LogicalAnd of finite: predicate of While". There the host must wait for the
     device, and then the device for the host. Constants do not need to be waited for.
@@ -137,7 +138,7 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
 
 
 def _find_gpu_kernel(op: Any) -> Any:
-    """Return the kernel that a GPU would run; None if there is none, or if the operation is meant for the host."""
+    """Return the kernel by which a GPU would compute an operation; None if there is none or the host computes it."""
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
     return next((kernel for kernel in _list_kernels(op.type) if _kernel_accepts(kernel, op)), None)

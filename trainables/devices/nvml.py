@@ -102,7 +102,7 @@ class NvmlReader:
         return float(value) * unit
 
     def _ask(self, ask: Callable[[], Any]) -> Any:
-        """Return the answer, or None if this device or driver does not support the question."""
+        """Call a function of the library; return its result, or None if this device or driver does not support it."""
         try:
             return ask()
         except self._library.NVMLError:

@@ -32,7 +32,7 @@ def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
 
 
 def create_coordinator(replicas: Replicas) -> Any:
-    """Return the object that gives work to the workers; TensorFlow makes only one per strategy."""
+    """Return TensorFlow's coordinator, which sends steps to the workers; TensorFlow makes only one per strategy."""
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
 
@@ -69,13 +69,16 @@ def list_server_devices() -> tuple[str, ...]:
 
 
 def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
-    """Return a variable on this device, where its value is computed, too; a strategy would choose the device."""
+    """Create a variable on this device, where its initial value is computed, too.
+
+    A strategy would choose the device.
+    """
     with tf.device(device):
         return tensorflow_private.ResourceVariable(make(), trainable=trainable, name=name)
 
 
 def count_workers() -> int:
-    """Return the number of processes that train for this one."""
+    """Return the number of worker processes that train for this one, the coordinator."""
     return sum(ranks.workers for ranks in _met)
 
 

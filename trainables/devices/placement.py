@@ -30,9 +30,9 @@ _UNKNOWN, _UNAVAILABLE = 2, 14  # error codes of TensorFlow
 
 
 def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
-    """Connect to the other ranks and mirror over all devices; ``names`` are those of this process.
+    """Connect to the other ranks; return a strategy that mirrors variables over the devices of all ranks.
 
-    The caller must hold this rank's port until this call.
+    ``names`` are the devices of this process. The caller must hold this rank's port until this call.
     """
     tensorflow_private.share_ports()
     _serve_heartbeats(ranks)
@@ -52,7 +52,7 @@ def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.di
 
 
 def leave_ranks(reason: str) -> None:
-    """Abort all sums of this process and tell the other ranks why; may be called from any thread."""
+    """Abort all sums over ranks in this process and tell the other ranks why; may be called from any thread."""
     for tell, code in (
         (tensorflow_private.report_error_to_cluster, _UNKNOWN),
         (tensorflow_private.abort_collective_ops, _UNAVAILABLE),
@@ -62,7 +62,7 @@ def leave_ranks(reason: str) -> None:
 
 
 def _serve_heartbeats(ranks: Ranks) -> None:
-    """Make ranks notice when one of them is gone; rank 0 keeps the list."""
+    """Start the service by which ranks notice when another one is gone; rank 0 hosts it."""
     tensorflow_private.serve_heartbeats(
         len(ranks.addresses), register_s=ranks.register_s, heartbeat_s=ranks.heartbeat_s
     )
@@ -116,7 +116,7 @@ class DeviceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The replicas under a strategy, and the names of their devices."""
+    """The strategy of a trial, with its replicas and the names of their devices."""
 
     replicas: Replicas
     name: str  # one_device, mirrored, multi_worker, tpu or parameter_server
@@ -129,7 +129,7 @@ class Placement:
 
     @property
     def num_replicas(self) -> int:
-        """Return the number of copies of the model that train at once."""
+        """Return the number of copies of the model that train at the same time."""
         if self.name == PARAMETER_SERVER:
             return parameter_server.count_workers()
         return self.replicas.number
@@ -170,7 +170,7 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
-    """Return the placement of trials on these devices, which the first call of this process creates.
+    """Return the placement of trials on these devices; the first call of a process creates it.
 
     Raises: DeviceError: if the devices do not allow the choice. NewProcessNeeded: if TensorFlow is already bound to
     other devices.
@@ -304,7 +304,7 @@ _start: list[str] = []
 
 
 def _record_start_line() -> None:
-    """Record which line makes TensorFlow's first operation, after which its devices are fixed."""
+    """Record the line of code that makes TensorFlow's first operation, after which its devices are fixed."""
     _start.append(author_lines.find_present_line(quoted=True))
 
 

@@ -19,10 +19,10 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 def choose_policy(choice: str, placement: Placement) -> str:
-    """Return the policy's name; ``auto`` depends on the weakest GPU. A CPU trains in float32, a TPU in bfloat16.
+    """Return the name of the dtype policy for a choice of precision; ``auto`` depends on the weakest GPU.
 
-    bfloat16 needs compute capability 8.0, float16 is faster from 7.0 on (NVIDIA, CUDA C++ programming guide, table of
-    arithmetic throughput).
+    With auto, a CPU trains in float32, a TPU in bfloat16. bfloat16 needs compute capability 8.0, float16 is faster from
+    7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput).
     Raises: ValueError: if the choice is unknown.
     """
     if choice not in PRECISIONS:
@@ -60,7 +60,7 @@ class LossScale:
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Adjust the scale after an update; ``finite``: whether its gradients, summed over replicas, were finite."""
+        """Adjust the scale after an update; ``finite`` says if its gradients, summed over replicas, were finite."""
         good = tf.where(finite, self.good + 1, tf.zeros_like(self.good))
         grow = tf.equal(good, self.growth_updates)
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
@@ -98,7 +98,7 @@ def set_determinism(placement: Placement, *, deterministic: bool) -> None:
 
 
 def describe_numerics(placement: Placement) -> dict[str, str]:
-    """Return how this process computes, for the columns of a trial; on a CPU only whether it is deterministic."""
+    """Return the trial's columns about precision and determinism; on a CPU only whether it is deterministic."""
     deterministic = tensorflow_private.is_op_determinism_enabled()
     if deterministic:
         columns = {"deterministic": "yes"}

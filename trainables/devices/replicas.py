@@ -65,15 +65,15 @@ class Replicas:
         return self.strategy.run(function, args=arguments)
 
     def of_each(self, value: Any) -> tuple[Any, ...]:
-        """Return what a distributed value or variable holds on each replica of this process."""
+        """Return the values of a distributed value or variable as a tuple, one for each replica of this process."""
         return tuple(self.strategy.experimental_local_results(value))
 
     def first(self, values: Any) -> Any:
-        """Return the first replica's values, in the same structure, for values that are equal on all replicas."""
+        """Return the first replica's values, in the same structure; for values that are equal on all replicas."""
         return tf.nest.map_structure(lambda value: self.of_each(value)[0], values)
 
     def sum_values(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """Return each value, by name, summed over all replicas in one reduction."""
+        """Sum each value over all replicas, in one reduction; return the sums by name."""
         totals = self.run(sum_over_replicas, [*values.values()])
         by_name: dict[str, tf.Tensor] = self.first(dict(zip(values, totals, strict=True)))
         return by_name
@@ -100,13 +100,13 @@ def in_scope_of_servers() -> bool:
 
 
 def get_replica_index() -> tuple[int, Any]:
-    """Return the number of replicas, and the index of the one that runs this code."""
+    """Return the number of replicas, and the index of the replica that runs this code."""
     context = tf.distribute.get_replica_context()
     return context.num_replicas_in_sync, context.replica_id_in_sync_group
 
 
 def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
-    """Return the sums of values over all replicas; called on each of them.
+    """Sum each value over all replicas and return the sums; called on each replica.
 
     Values of one type are summed together, in a few large buckets, because starting a reduction takes time.
     """
@@ -136,7 +136,7 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
 
 def gather_rows(values: Any) -> Any:
-    """Return the concatenated rows of all replicas, for each tensor of a structure; called on each replica."""
+    """Concatenate the rows of all replicas, for each tensor of a structure; called on each replica."""
     context = _get_exchange_context(tf.nest.flatten(values))
     if context is None:
         return values

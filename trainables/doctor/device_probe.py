@@ -33,7 +33,7 @@ MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # LARGE: numbers of four bytes
 
 
 def describe() -> dict[str, Any]:
-    """Return versions, what the build was made for, and the GPUs that TensorFlow can use."""
+    """Return the versions of libraries, the GPU architectures of the build, and the GPUs that TensorFlow can use."""
     build = tf.sysconfig.get_build_info()
     gpus = []
     for gpu in tf.config.list_physical_devices("GPU"):
@@ -84,7 +84,7 @@ def try_device(name: str) -> dict[str, Any]:
 
 
 def train(count: int, *, simulated: bool) -> dict[str, Any]:
-    """Sum over ``count`` devices, then train a wide network on them as a trial would."""
+    """Sum numbers over ``count`` devices, then train a wide network on them as a trial would; return sums and speed."""
     from trainables.devices.placement import place
 
     devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
@@ -97,7 +97,10 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 
 
 def share() -> dict[str, Any]:
-    """Take a quarter of the first GPU, as a trial would; return its limit, and whether exceeding it is refused."""
+    """Limit this process to a quarter of the first GPU, as a trial would; return whether exceeding it is refused.
+
+    The limit in bytes is returned, too.
+    """
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
 
@@ -119,7 +122,10 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Sum over processes, at this rank's address; return seconds of a small sum and bytes per second of a large one."""
+    """Sum numbers over several processes; return seconds of a small sum and bytes per second of a large one.
+
+    This process has the address number ``rank``.
+    """
     from trainables.devices.placement import place
 
     _say("meeting the other ranks")

@@ -32,7 +32,7 @@ from trainables.state.program_variables import unwrap_variable
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable for what can be known without the model's numbers."""
+    """Raise NotExportable if a format or the trial's model cannot be exported, as far as known without its numbers."""
     model_files.check_formats(formats)
     if not list_overridden_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__
@@ -120,7 +120,7 @@ TIMEOUT_S = 1800
 
 @dataclass(frozen=True)
 class Sample:
-    """Examples, and what the trial's model predicts for them."""
+    """Examples, with the predictions of the trial's model for them."""
 
     name: str  # such as "360 validation examples"
     inputs: Any
@@ -130,7 +130,7 @@ class Sample:
 
 
 def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
-    """Return the loop's predictions for the first examples of the validation data, or else of the training data.
+    """Predict the first validation examples (or else training examples) by the loop's model; return both.
 
     Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A model that does not
     read the data, such as the generator of a GAN, is compared on random inputs.
@@ -163,7 +163,7 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
 
 
 def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Evaluate the validation data again; return the metrics, and the variables that this changes.
+    """Evaluate the validation data again; return the metrics, and the names of variables that this changes.
 
     All state is restored afterwards.
     """
@@ -195,7 +195,7 @@ def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 def compare_predictions(
     files: Sequence[WrittenFile], sample: Sample, signature: Signature, *, on_gpu: bool
 ) -> dict[str, float]:
-    """Return the largest difference of each file's predictions, which are made in a fresh process.
+    """Predict with each file in a fresh process; return the largest difference to the sample, by format.
 
     Raises: NotExportable: if a file does not load, or predicts something else.
     """
@@ -230,7 +230,10 @@ def _take_first_examples(split: Examples) -> Any:
 
 
 def _draw_inputs(example: Any) -> Any:
-    """Return normal numbers in the shape of the example; zeros for other types, whose valid values are unknown."""
+    """Return random normal numbers in the shape of the example.
+
+    Zeros for other types, whose valid values are unknown.
+    """
     draws = np.random.default_rng(0)
 
     def draw_leaf(leaf: Any) -> Any:

@@ -42,7 +42,7 @@ def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], fold
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
         leaves = []
         for i in range(len(request["names"])):
-            leaves.append(_leaf(file, f"{i:03d}"))
+            leaves.append(_read_leaf(file, f"{i:03d}"))
     run = {"keras": _load_keras, "saved_model": _load_saved_model, "onnx": _load_onnx}[model_file["format"]](
         model_file, request
     )
@@ -60,7 +60,7 @@ def _write_predictions(model_file: dict[str, Any], request: dict[str, Any], fold
     np.savez(folder / f"{model_file['format']}.npz", **named)
 
 
-def _leaf(file: Any, name: str) -> Any:
+def _read_leaf(file: Any, name: str) -> Any:
     """Return an array of the inputs from their file; texts are stored as their lengths and one array of all bytes."""
     import numpy as np
 
@@ -76,7 +76,7 @@ def _leaf(file: Any, name: str) -> Any:
     return leaf
 
 
-def _tensorflow() -> Any:
+def _import_tensorflow() -> Any:
     import tensorflow as tf
 
     tf.config.experimental.enable_tensor_float_32_execution(False)
@@ -84,7 +84,7 @@ def _tensorflow() -> Any:
 
 
 def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
-    tf = _tensorflow()
+    tf = _import_tensorflow()
     import keras
 
     own = {}
@@ -108,14 +108,14 @@ def _load_keras(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
 
 
 def _load_saved_model(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
-    tf = _tensorflow()
+    tf = _import_tensorflow()
     loaded = tf.saved_model.load(model_file["file"])  # kept alive by the function
     served = loaded.signatures["serving_default"]
 
     def run(leaves: list[Any], loaded: Any = loaded) -> list[Any]:
         given = zip(request["names"], leaves, request["dtypes"], strict=True)
         found = served(**{name: tf.cast(tf.constant(leaf), dtype) for name, leaf, dtype in given})
-        return [found[name].numpy() for name in sorted(found, key=_natural)]
+        return [found[name].numpy() for name in sorted(found, key=_make_natural_key)]
 
     return run
 
@@ -135,7 +135,7 @@ def _load_onnx(model_file: dict[str, Any], request: dict[str, Any]) -> Any:
     return run
 
 
-def _natural(name: str) -> tuple[str, int]:
+def _make_natural_key(name: str) -> tuple[str, int]:
     head, _, number = name.rpartition("_")
     if number.isdecimal():
         return (head, int(number))

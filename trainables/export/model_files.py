@@ -27,7 +27,7 @@ _KERAS = ("keras", "builtins")
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One format on disk."""
+    """A file of an exported model, with the code that loads it."""
 
     format: str
     path: Path
@@ -95,7 +95,7 @@ def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature)
                     return _write_keras(model, path, inputs)
                 case "saved_model":
                     make_inference_model(model, inputs).export(str(path), verbose=False, input_signature=inputs.specs)
-                    return WrittenFile(kind, path, _loads_saved_model(inputs))
+                    return WrittenFile(kind, path, _format_saved_model_loading(inputs))
                 case _:
                     return _write_onnx(model, path, inputs)
     except NotExportable:
@@ -170,7 +170,7 @@ def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFil
             "saved_model or keras, or look up the texts in data()"
         )
     onnx_file.write(make_inference_model(model, inputs), path, inputs.specs)
-    return WrittenFile("onnx", path, _loads_onnx(inputs), hint=_describe_missing_packages("onnx"))
+    return WrittenFile("onnx", path, _format_onnx_loading(inputs), hint=_describe_missing_packages("onnx"))
 
 
 def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
@@ -279,7 +279,7 @@ def _describe_missing_packages(kind: str) -> str:
     return ""
 
 
-def _loads_saved_model(inputs: Signature) -> str:
+def _format_saved_model_loading(inputs: Signature) -> str:
     arguments = ", ".join(f"{name}=tf.constant({_name_variable(name)})" for name in inputs.names)
     return "\n".join(
         [
@@ -290,7 +290,7 @@ def _loads_saved_model(inputs: Signature) -> str:
     )
 
 
-def _loads_onnx(inputs: Signature) -> str:
+def _format_onnx_loading(inputs: Signature) -> str:
     arguments = ", ".join(f'"{name}": {_name_variable(name)}' for name in inputs.names)
     return "\n".join(
         [

@@ -16,7 +16,7 @@ from trainables.state import constants
 
 
 def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
-    """Convert what a model predicts and write it; raises whatever the converter raises.
+    """Convert a model's predictions to ONNX and write the file; raises whatever the converter raises.
 
     Two gaps of tf2onnx 1.17 are filled. It treats constants that layers hold as tensors, or are called with, as inputs.
     It also lacks the complementary error function, which Keras's exact GELU uses.

@@ -30,7 +30,7 @@ from trainables.state.program_variables import unwrap_variable
 
 @dataclass(frozen=True)
 class Plain:
-    """A model that is independent of the loop."""
+    """A trained model that does not need the training loop."""
 
     model: keras.Model
     unknown: tuple[str, ...]  # its variables that Keras does not track, so that Keras's own format omits them
@@ -79,9 +79,9 @@ def swapping_averages(trial: ReadyTrial) -> Iterator[None]:
 
 
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
-    """Assign all state of the trial's model to the new one: weights, seeds, and variables that Keras does not track.
+    """Assign the trained state to a new model: weights, seeds, and variables that Keras does not track.
 
-    Returns the names of the latter.
+    Returns the names of the untracked variables.
     """
     trained = trial.program.model
     pairs = _pair_model_variables(trained.variables, model.variables)
@@ -159,7 +159,7 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 
 
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
-    """Return the example or, if it does not fit, a batch of one of inputs that the model accepts.
+    """Return inputs that the model accepts, as a batch of one: the example or, if it does not fit, others.
 
     A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
     """

@@ -26,7 +26,7 @@ _present = threading.local()
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """The streams of all trials; trials of a stream draw the same random numbers.
+    """The number of the stream of each trial; trials of one stream draw the same random numbers.
 
     They have the same seed and are at the same update.
     """
@@ -49,7 +49,7 @@ def drawing_per_stream(streams: Streams) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """A lookup of rows in the trials' tables."""
+    """One lookup of rows in a table that differs between trials."""
 
     table: tf.Tensor  # (trials, rows, ...)
     places: tf.Tensor  # row numbers: for each trial or, if `alike`, the same for all
@@ -59,7 +59,10 @@ class Lookup:
 
 @contextmanager
 def recording_lookups() -> Iterator[list[Lookup]]:
-    """Record the lookups inside the block, in this thread, because optimizers treat gradients of rows separately."""
+    """Record the lookups of rows inside the block, in this thread, and yield the list of them.
+
+    Optimizers treat gradients of rows separately.
+    """
     before = getattr(_present, "lookups", None)
     found = list[Lookup]()
     _present.lookups = found
@@ -78,7 +81,7 @@ def install_converters() -> None:
 
 
 def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
-    """Return what ``function`` returns for each trial's part of the values, in one computation.
+    """Call ``function`` for each trial's part of the values, as one computation; return the stacked results.
 
     Raises Refused for an operation without a batched form.
     """
@@ -179,7 +182,7 @@ def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
-    """Use TensorFlow's converter, which needs a stacked input, also when all trials share theirs."""
+    """Use TensorFlow's converter with a stacked input, also when all trials share the input."""
     call.stack_inputs([0])
     return converter(call)
 
@@ -300,7 +303,7 @@ def _inputs_that_differ(before_and_after: Sequence[tuple[Any, Any]]) -> list[int
 
 
 def _is_unstacked_list(before: Any, after: Any) -> bool:
-    """Return whether a step made a list of tensors of all trials into one that they share, or the other way round."""
+    """Return whether a list of tensors is stacked on one side of a loop's step and shared on the other."""
     return after.t.dtype == tf.variant and bool(after.is_stacked != before.is_stacked)
 
 
@@ -319,7 +322,7 @@ def _add_trials_axis(shape: Any, before: Any, trials: int) -> Any:
 
 
 class _DifferingLoops(Exception):
-    """Trials do not leave a loop at the same step, or differ in what was taken to be shared."""
+    """Raised if trials leave a loop at different steps, or if a value that they should share differs."""
 
 
 # Convolutions: the channels of all trials are put side by side, in as many groups as there are trials.
@@ -375,7 +378,7 @@ def differentiates_groups() -> bool:
 
 
 def _stack_results(compute: Callable[..., Any], *stacked: tf.Tensor) -> tf.Tensor:
-    """Stack what ``compute`` returns for the tensors of each trial, one trial after the other."""
+    """Call ``compute`` with the tensors of each trial, one trial after the other, and return the stacked results."""
     of_trials = zip(*map(tf.unstack, stacked), strict=True)
     return tf.stack([compute(*tensors) for tensors in of_trials])
 

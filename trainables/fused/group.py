@@ -92,7 +92,7 @@ def stays_on_device(trial: ReadyTrial) -> bool:
 
 
 def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
-    """Return the key of a trial's stream, whose trials see the same batches and draw the same random numbers."""
+    """Return a key that is equal for trials that see the same batches and draw the same random numbers: one stream."""
     program = trial.program
     generators = random_layers.list_generators(program.networks)
     raw = set()
@@ -112,20 +112,23 @@ MEASURED, REPEATED = 24, 3
 
 
 class SuspendableSession(Trainable, Protocol):
-    """A session as groups use it: it trains one trial, and can suspend it for another one."""
+    """The methods of a session that a group needs: it trains one trial, and can suspend it for another one."""
 
     @property
     def trial(self) -> ReadyTrial:
         """Return the present trial."""
 
-    def aside(self) -> Any:
-        """Return what the session holds of the present trial, to suspend it; the program's state is not included."""
+    def capture_trial(self) -> Any:
+        """Return the present trial for `resume_trial`, so that another one can begin.
 
-    def go_on(self, aside: Any) -> None:
-        """Switch back to a suspended trial, without changing the state of the program."""
+        The program's state is not included.
+        """
+
+    def resume_trial(self, suspended: Any) -> None:
+        """Make a suspended trial the present one again, without changing the state of the program."""
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
-        """Return whether a trial would use the program and the data of another one."""
+        """Return whether a trial would use the program and the data of ``other``."""
 
 
 @dataclass(eq=False)
@@ -133,7 +136,7 @@ class Member:
     """One trial of a group, as a `sweep.contract.Trainable` for its worker."""
 
     group: FusedGroup
-    aside: Any = field(default=None, repr=False)  # the suspended trial
+    suspended: Any = field(default=None, repr=False)  # the suspended trial
     trial: ReadyTrial = field(init=False, repr=False)
     state: Arrays = field(default_factory=dict, repr=False)  # its state while it is in no stack
     numbers: Mapping[int, float] = field(
@@ -166,7 +169,7 @@ class Member:
 
 @dataclass
 class _StackPlaces:
-    """The places of a group's members in a stack."""
+    """The assignment of a group's members to the places of a stack."""
 
     stack: Stack
     members: list[Member | None]  # None for an empty place
@@ -176,8 +179,8 @@ class _StackPlaces:
         return next((place for place, there in enumerate(self.members) if there is member), None)
 
     @property
-    def list_first_places(self) -> list[int]:
-        """Return for each stream the place of one of its members; any other member's if all of them have left."""
+    def first_places(self) -> list[int]:
+        """For each stream, the first place with a member of it; if all of them have left, any other member's."""
         taken = []
         for place, member in enumerate(self.members):
             if member is not None:
@@ -194,13 +197,13 @@ class _StackPlaces:
             raise LookupError(f"place {place} is empty")
         return member.trial
 
-    def given(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
-        """Return batches of these chunks, one chunk for each stream.
+    def make_batches(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
+        """Return batches for all places, made from one chunk for each stream.
 
         Raises Refused if the chunks do not hold the same examples.
         """
         tensors = chunks[0].tensors
-        firsts = self.list_first_places
+        firsts = self.first_places
         if any(chunk.tensors is not tensors for chunk in chunks):
             raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
         orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
@@ -236,10 +239,10 @@ class FusedGroup:
         self._begun.append(member)
 
     def suspend(self, member: Member) -> None:
-        """Store the present trial of the session, and its state, as this member's."""
+        """Store the session's present trial, with the state of its program, in this member."""
         self._remove_from_stack(member)
         program = self._session.trial.program
-        member.aside = self._session.aside()
+        member.suspended = self._session.capture_trial()
         member.trial = self._session.trial
         member.state = program.state.copy_all()
         member.numbers = {}
@@ -248,7 +251,7 @@ class FusedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether trials may begin while others are under way, which costs one more trace.
+        """Return whether further trials may begin while others are training, which costs one more trace.
 
         Running trials are further and read other batches, so the examples must stay on the device. Unless a stack of
         several streams exists, trials must have trained together for longer than its trace will take, so that it never
@@ -273,8 +276,11 @@ class FusedGroup:
             self._begun = [other for other in self._begun if other is not member]
 
     def switch_to(self, member: Member, *, state: bool = True) -> SuspendableSession:
-        """Return the session after it has switched to a member's trial, with the program in that trial's state."""
-        self._session.go_on(member.aside)
+        """Make a member's trial the session's present one, and return the session.
+
+        With ``state``, its program gets that trial's state.
+        """
+        self._session.resume_trial(member.suspended)
         if state:
             member.trial.program.state.assign(self._state(member))
         return self._session
@@ -329,7 +335,7 @@ class FusedGroup:
         return self._places.stack.arrays(place)
 
     def _place_members(self, members: Sequence[Member]) -> _StackPlaces:
-        """Return the places of these members, in the smallest stack that is worth its trace."""
+        """Return a stack with a place for each of these members: the smallest one that is worth its trace."""
         places = self._places
         if places is not None:
             there = []
@@ -398,15 +404,15 @@ class FusedGroup:
         if stack.streams > 1 and not stays_on_device(trial):
             raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
-        def given(chunk: Chunk) -> StackedBatches:
-            return places.given([chunk] * stack.streams, 0, 1, none)
+        def make_empty_batches(chunk: Chunk) -> StackedBatches:
+            return places.make_batches([chunk] * stack.streams, 0, 1, none)
 
         held_out = trial.held_out
         if held_out is None:
             validation = None
         else:
-            validation = given(next(iter(held_out.chunks())))
-        stack.trace(given(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
+            validation = make_empty_batches(next(iter(held_out.chunks())))
+        stack.trace(make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
         """Train the first trial's first batches alone and together; return the speedup of all members together.
@@ -430,7 +436,7 @@ class FusedGroup:
             return program.try_updates(chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed)
 
         def together(count: int) -> dict[str, float]:
-            given = places.given([chunk] * stack.streams, count, size, [0] * stack.streams)
+            given = places.make_batches([chunk] * stack.streams, count, size, [0] * stack.streams)
             rates = np.full((count, stack.trials), rate, np.float32)
             sums, _ = stack.train(given, rates, stack.zeros(training=True))
             return {name: float(value[place]) for name, value in sums.items()}
@@ -489,7 +495,7 @@ class FusedGroup:
         """Train one epoch of all trials in a stack; return a result for each place."""
         stack = places.stack
         trials = []
-        for place in places.list_first_places:
+        for place in places.first_places:
             trials.append(places.trial(place))
         size = trials[0].walk.batch_size
         each = np.zeros((trials[0].walk.per_epoch, stack.trials), np.float32)
@@ -509,7 +515,7 @@ class FusedGroup:
         for chunks in walks:
             waited += time.perf_counter() - asked
             count = count_updates(len(chunks[0].order), size)
-            given = places.given(chunks, count, size, [first + done for first in firsts])
+            given = places.make_batches(chunks, count, size, [first + done for first in firsts])
             sums, sound = stack.train(given, each[done : done + count], sums)
             finite &= sound.numpy()
             done = done + count
@@ -529,7 +535,7 @@ class FusedGroup:
         """Evaluate all trials in a stack; return a result for each place, None without validation data."""
         stack = places.stack
         trials = []
-        for place in places.list_first_places:
+        for place in places.first_places:
             trials.append(places.trial(place))
         held_out = trials[0].held_out
         if held_out is None:
@@ -542,7 +548,7 @@ class FusedGroup:
             done.append(held_out.first_batch(trial.epoch + 1))
         for chunk in held_out.chunks():
             count = count_updates(len(chunk.order), size)
-            sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
+            sums = stack.evaluate(places.make_batches([chunk] * stack.streams, count, size, done), sums)
             done = [number + count for number in done]
             seen = seen + len(chunk.order)
         names = stack.graph.step.spread
@@ -577,7 +583,7 @@ def _make_conclusion(
 def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
     """Return a stack for these members: an existing one, or a new one if that is worth its trace.
 
-    A stack for ``several`` streams has one stream per trial, and so serves any number of streams.
+    A stack for ``several`` streams has one stream per trial, so it fits any number of streams.
     """
     fitting = []
     for one in program.stacks:
@@ -596,12 +602,12 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 
 
 def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
-    """Return whether empty places cost more until the members end than the trace of a smaller stack."""
+    """Return whether a smaller stack would save more time than its trace takes, until the members end."""
     empty = 1 - len(members) / stack.trials
     epochs = max(member.trial.assignment.epochs - member.trial.epoch for member in members)
     return empty * epochs * stack.epoch_s > stack.trace_s
 
 
 def _time_fastest(call: Callable[[], Any]) -> float:
-    """Return the shortest time of several calls."""
+    """Call a function several times; return the seconds of the fastest call."""
     return min(timeit.repeat(call, number=1, repeat=REPEATED))

@@ -98,11 +98,11 @@ class Stack:
             variable.assign([each[key] for each in numbers])
 
     def arrays(self, place: int) -> Arrays:
-        """Return the state of the trial at a place."""
+        """Return the state of the trial at a place, as arrays by path."""
         return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
 
     def states(self) -> list[Arrays]:
-        """Return the states of all trials, reading each variable once."""
+        """Return the states of all trials in the order of their places; each variable is read once."""
         read = [np.array(value.numpy()) for value in self._values]
         states: list[Arrays] = []
         for place in range(self.trials):
@@ -110,7 +110,7 @@ class Stack:
         return states
 
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
-        """Trace all graphs by running them without any batch, unless they are traced.
+        """Trace all graphs by running them with zero batches, unless they are traced already.
 
         Raises whatever the author's code raises inside the map.
         """
@@ -133,7 +133,7 @@ class Stack:
         return self._evaluate(batches, sums)
 
     def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
-        """Return what each trial reports for an epoch, or a validation, of ``examples`` examples."""
+        """Return the metrics that each trial reports for an epoch or a validation of ``examples`` examples."""
         step = self.graph.step
         if step.counts_metrics(training=training):
             read = self._read()
@@ -206,10 +206,10 @@ class Stack:
         return values, finite
 
     def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
-        """Return the gradients of all trials by weight.
+        """Return the gradients of all trials for each weight.
 
-        Those of a table are of the rows that were looked up, with their places. Raises Refused for sparse gradients of
-        rows that were not looked up.
+        The gradient of a table is sparse: rows that were looked up, with their indices. Raises Refused for sparse
+        gradients of rows that were not looked up.
         """
         tables = {}
         for place, t in zip(self._trained, trained, strict=True):
@@ -239,7 +239,7 @@ class Stack:
         return by_weight
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return, for each trial, the rows of a lookup's gradient and the table rows that they belong to."""
+        """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table."""
         places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
         rest = one.table.shape[2:]
         rows = tf.reshape(gradient, [self.trials, -1, *rest])
@@ -391,14 +391,14 @@ class Stack:
 
 
 def _find_origin(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor that this one is another name of."""
+    """Return the tensor from which this one was made by `Identity` operations."""
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
 
 
 class _Values(keras.StatelessScope):
-    """Values in place of variables; no gradient flows through what is assigned, as with variables."""
+    """A scope in which variables have other values; as with variables, no gradient flows through assigned values."""
 
     def __init__(self, state_mapping: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
         super().__init__(state_mapping=state_mapping, collect_losses=True)

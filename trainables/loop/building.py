@@ -69,9 +69,10 @@ def build_model(
 
 
 def _free_batch_size(model: keras.Sequential) -> None:
-    """Let batches have any size in a model that was built by a call with examples, or for the shape of some.
+    """Remove a fixed batch size from the input of a Sequential model, so that it accepts batches of any size.
 
-    Keras then names their number in the model's input, and trains and predicts with other numbers all the same.
+    Keras fixes it when a model is built by a call with examples or for their shape, although it then trains and
+    predicts with other sizes as well.
     """
     inputs = getattr(model, "inputs", None)  # absent if Keras knows no single shape of them
     if not inputs or inputs[0].shape[:1] in ((), (None,)):
@@ -91,8 +92,8 @@ def _free_batch_size(model: keras.Sequential) -> None:
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
     """Create the weights of a model that only its own `train_step` creates.
 
-    The model is compiled as it will be later, but with an optimizer and metrics that are thrown away. Raises Refused
-    for a model that cannot be trained by its own step.
+    The model is compiled as it will be later, but with a temporary optimizer and temporary metrics. Raises Refused for
+    a model that cannot be trained by its own step.
     """
     uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
     if uncompiled or own_step.overrides_train_step(author) or in_scope_of_servers():
@@ -115,11 +116,11 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 
 
 def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
-    """Call the author's methods that make a model, and return what they make.
+    """Call the author's methods that make a model and its optimizer, loss and metrics; return their results.
 
     Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
-    returns a compiled model, its optimizer, loss and metrics are used. Raises
-    `origins.StaleVariable` for a model that an earlier trial has made.
+    returns a compiled model, its optimizer, loss and metrics are used. Raises `origins.StaleVariable` for a model that
+    an earlier trial has made.
     """
     keras_corrections.allow_number_conversion()
     first = len(record.created)
@@ -170,7 +171,7 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
 
 
 def _has_drawn(seed: int, seeds_drawn: int) -> bool:
-    """Return whether `random` or `np.random` have drawn more since they were seeded than seeds for Keras.
+    """Return whether `random` or `np.random` has drawn numbers since they were seeded, besides Keras's seeds.
 
     ``seeds_drawn`` is the number of seeds that Keras has drawn from `random`.
     """
@@ -276,7 +277,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
 
 
 def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) -> None:
-    """Check a model and its optimizer before training, and correct what Keras would compute wrongly."""
+    """Check a model and its optimizer before training, and correct what Keras would compute wrongly in our loop."""
     author = parts.author
     model = parts.parts.model
     optimizer = parts.parts.optimizer
@@ -290,7 +291,7 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
 
 
 def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
-    """Return the graph of a model that is trained by the losses that it is compiled with or that its layers add."""
+    """Return the graph that trains a model by its compiled losses, or by those that its layers add."""
     author = made.author
     parts = made.parts
     replicas = options.placement.replicas
@@ -326,7 +327,7 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
 
 
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
-    """Return the arguments that a model was compiled with inside `model`, or None if it is not compiled.
+    """Return the arguments with which `model` has compiled its model; None if it has not.
 
     If the model defines `compile`, only an optimizer among its attributes is returned. Raises Refused if the author
     also defines one of the methods that these arguments replace.

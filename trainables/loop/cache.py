@@ -25,7 +25,7 @@ LEAST = 1 / 256
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The key of a program: everything that it was made from, such as devices, data and hyperparameters."""
+    """The key of a program in the cache: all that its graph depends on, such as devices, data and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
     seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
@@ -41,9 +41,10 @@ class Structure:
     made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
 
     def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
-        """Return whether building a program for the ``structure`` structure would give the same graph.
+        """Return whether a program with this key can train a trial with the key ``structure``.
 
-        ``hp`` has the hyperparameters of that trial. An example or targets that were not read may differ.
+        It can if building it again would give the same graph. ``hp`` has the trial's hyperparameters. An example or
+        targets that were not read may differ.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
         read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
@@ -51,7 +52,7 @@ class Structure:
 
 
 class Programs:
-    """A cache of programs that drops the least recently used ones when there is no room; the last one always stays."""
+    """The cache of programs; if there is no room, the least recently used ones are dropped, but never the last one."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Structure, Program]] = []
@@ -61,7 +62,7 @@ class Programs:
         return len(self._held)
 
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
-        """Return a program that fits a trial, with its structure; None if none fits.
+        """Return a program that fits a trial, with its key; None if none fits.
 
         The program becomes the most recently used one.
         """
@@ -74,7 +75,7 @@ class Programs:
         return None
 
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
-        """Add a program that takes this share of the room, and drop old ones until the shares add up to 1 at most."""
+        """Add a program that needs the fraction ``share`` of the room; drop old ones until all fit."""
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
         while len(self._held) > 1 and sum(self._shares.values()) > 1:
@@ -97,7 +98,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def measure_used_bytes(placement: Placement) -> dict[str, float]:
-    """Return the bytes in use now: ``host`` for this process, and TensorFlow's on each GPU by its name."""
+    """Return the bytes in use now: of this process as ``host``, and TensorFlow's on each GPU by the GPU's name."""
     if placement.on_gpu:
         gpus = placement.devices
     else:
@@ -106,7 +107,7 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
 
 
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
-    """Return the bytes that all programs may take together, on the host and on each GPU whose size is known."""
+    """Return the bytes that all programs may use together, on the host and on each GPU whose size is known."""
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
@@ -121,7 +122,7 @@ def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
 def compute_share_of_room(
     before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]
 ) -> float:
-    """Return the share of the room that was taken between two moments, on the device where it is largest."""
+    """Return the fraction of the room that was used up between two measurements, on the device where it is largest."""
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 

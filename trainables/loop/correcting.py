@@ -16,7 +16,7 @@ def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *
     """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
 
     This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
-    normalisation and losses are corrected only if a batch has several parts. ``fit`` means that Keras's own steps train
+    normalisation and losses are corrected only if a batch has several parts. ``fit`` says that Keras's own steps train
     the networks. Raises Refused for what cannot be corrected.
     """
     random_layers.replace_random_functions()

@@ -62,8 +62,8 @@ class EpochAverage(Average):
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Add the present weights to the average, and compute the moving statistics for it from ``chunks``.
 
-        ``chunks`` are the training data, and ``first`` is the number of the epoch's first update, which the draws
-        follow.
+        ``chunks`` are the training data, and ``first`` is the number of the epoch's first update, on which random draws
+        depend.
         """
         self._count()
         if not self._normalising:

@@ -30,7 +30,7 @@ def trains_itself(model: keras.Model) -> bool:
 
 
 def lacks_weights(model: keras.Model) -> bool:
-    """Return whether the model trains itself and has layers that only a step of its own can build."""
+    """Return whether the model has layers that only its own `train_step` can build."""
     if not trains_itself(model):
         return False
     if refusals.list_overridden_methods(model, "build") and not model.built:
@@ -39,7 +39,7 @@ def lacks_weights(model: keras.Model) -> bool:
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:
-    """Build the layers of a compiled model, but not its optimizer.
+    """Build the layers of a compiled model by tracing its own `train_step`, but not its optimizer.
 
     The optimizer is built later, because groups and weight decay still have to be assigned to the weights.
     """
@@ -48,7 +48,7 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
 
 
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
-    """Build the layers, losses and metrics of a compiled model, and its optimizers for the weights that they train."""
+    """Build layers, losses, metrics and optimizers of a compiled model by tracing its own `train_step`."""
     trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
         if variables and not optimizer.built:

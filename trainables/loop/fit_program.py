@@ -43,7 +43,7 @@ from trainables.state.registered import unregister_with_owner
 
 
 class NotInFit(Incompatible):
-    """`Model.fit` would train something else than the sweep file asks for."""
+    """Raised if `Model.fit` would not train what the sweep file asks for."""
 
 
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
@@ -73,7 +73,7 @@ def check_options(
     who: str,
     jit_compile: bool = False,
 ) -> None:
-    """Raise NotInFit for options that a step cannot honour if it applies its gradients itself.
+    """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
     ``mixed`` has the targets of an example if mixup or cutmix mix them. ``who`` names what trains the trial, for
     messages.
@@ -166,7 +166,7 @@ class FitProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return why `fit` trains the trial, if the sweep file does not say so, and whether XLA compiles it."""
+        """Return the trial's columns about the training: why `fit` is used, and whether XLA compiles it."""
         if self.because:
             loop = {"loop": f"fit: {self.because}"}
         else:
@@ -175,7 +175,7 @@ class FitProgram(Program):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the model's optimizer in a list, which is empty if it has no attribute of this name."""
+        """Return a list with the model's optimizer; empty if it has no attribute of this name."""
         found = getattr(self.model, "optimizer", None)
         if not isinstance(found, keras.optimizers.Optimizer):
             return []
@@ -183,7 +183,7 @@ class FitProgram(Program):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
+        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         return self._called_with.example
 
     def trace_anew(self, train: Examples) -> None:
@@ -237,7 +237,7 @@ class FitProgram(Program):
             additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
+        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
@@ -246,7 +246,7 @@ class FitProgram(Program):
         return modes
 
     def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return a slice's contributions to the loss and to what layers add to it; see `additivity`."""
+        """Return a slice's contributions to the loss and to the losses that layers add; `additivity` compares them."""
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
@@ -266,7 +266,7 @@ class FitProgram(Program):
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
-        """Return the metrics since the last call, without losses, and reset them."""
+        """Return the metrics accumulated since the last call, without losses, and reset them."""
         losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
         found = {}
         for name, value in collect_metrics(self.model).items():
@@ -375,7 +375,7 @@ class FitProgram(Program):
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
-        """Return these rows as a batch; with a seed they are augmented."""
+        """Return these rows as a batch for `fit`; with a seed, they are augmented."""
         if seed is None:
             return pack_batch(gather_examples(tensors, rows))
         cut = Slice.whole(tf.constant(len(rows)))
@@ -386,7 +386,7 @@ class FitProgram(Program):
 def _wrap_step_in_slice(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """Wrap a model's own step so that it runs inside the slice of the batch that its replica computes.
+    """Wrap a model's own step so that random draws and losses know which slice of the batch the replica computes.
 
     ``number`` is a variable with the number of the batch, which random draws depend on.
     """
@@ -472,7 +472,10 @@ class FiniteLosses(keras.callbacks.Callback):
 
 
 class _BatchCallback(keras.callbacks.Callback):
-    """Passes the updates of one `fit` call on to an author's callback; the trial calls its other methods."""
+    """Passes the start and end of each update in one `fit` call to an author's callback.
+
+    The trial calls its other methods.
+    """
 
     def __init__(self, callback: keras.callbacks.Callback) -> None:
         super().__init__()
@@ -501,7 +504,7 @@ def _refuse_data(data: Examples, number: int) -> None:
 def _refuse_options(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
-    """Raise NotInFit for options that a step cannot honour if it applies its gradients itself."""
+    """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients."""
     clipped = recipe.clipping or (optimizer is not None and groups.clips_gradients(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),

@@ -72,7 +72,7 @@ class GraphProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return what trains the model, if that is the model itself, and what goes through XLA."""
+        """Return the trial's columns about the training: whether the model trains itself, and what XLA compiles."""
         by_itself = self._graph.step.by_itself
         return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
 
@@ -83,7 +83,7 @@ class GraphProgram(Program):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
+        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         step = self._graph.step
         if not isinstance(step, KerasStep):
             return None
@@ -96,12 +96,15 @@ class GraphProgram(Program):
 
     @property
     def average(self) -> Average | None:
-        """Return the average of the weights that the model is evaluated with at present, or None."""
+        """Return the average of the weights with which the model is evaluated now.
+
+        None if it uses the weights themselves.
+        """
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
     @property
     def averages(self) -> list[Average]:
-        """Return all averages of the weights that the program keeps."""
+        """Return all averages of the weights that the program maintains."""
         averages = []
         for average in (self._graph.average, self.by_epoch):
             if average:
@@ -115,7 +118,7 @@ class GraphProgram(Program):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer and those of all updates."""
+        """Return the trial's optimizer, and those of updates that have their own."""
         return self._graph.optimizers
 
     @property
@@ -126,9 +129,10 @@ class GraphProgram(Program):
         return self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return the part of each batch that a process needs, in training and in validation; None for all of it.
+        """Return the part of each batch that the process of this rank needs, for training and for validation.
 
-        If examples are mixed, training needs the whole batch, because the partners come from all of it.
+        None stands for the whole batch. If examples are mixed, training needs the whole batch, because the partners
+        come from all of it.
         """
         graph = self._graph
         number = graph.replicas.number
@@ -139,10 +143,10 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace and optimise both graphs by running them without any batch, which changes no state.
+        """Trace and optimise both graphs by running them with zero batches, which changes no state.
 
-        ``loose`` says that chunks may be cut into parts. Raises Refused if the parts of a batch would not give what the
-        whole batch gives.
+        ``loose`` says that chunks may be cut into parts. Raises Refused if the parts of a batch would not give the same
+        results as the whole batch.
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
@@ -150,7 +154,7 @@ class GraphProgram(Program):
         if validation is not None:
             self._graph.step.prepare_evaluation(validation.example())
             kinds = []
-            for kind in validation.kinds():
+            for kind in validation.list_chunk_kinds():
                 kinds.append((Batches.of(kind, 0, size=0, seed=0, first=0),))
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.counts_metrics(training=training) for training in (True, False)):
@@ -178,7 +182,7 @@ class GraphProgram(Program):
             self._check(train, validates=validation is not None)
 
     def _check(self, train: Examples, *, validates: bool) -> None:
-        """Raise Refused if the parts of a batch would not give what the whole batch gives."""
+        """Raise Refused if the parts of a batch would not give the same results as the whole batch."""
         graph = self._graph
 
         def read(training: bool) -> dict[str, float]:  # without what is reported from sums of an epoch
@@ -195,11 +199,11 @@ class GraphProgram(Program):
         )
         additivity.check_parts(tried, graph.modes(validates=validates), train)
 
-    def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
+    def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether validation gives other numbers in batches of the training's size than in larger ones.
 
-        This is so if a loss compares examples with each other or divides by what masks and weights leave of a batch,
-        and if a metric gives one number per batch. Only batches of the training's size then give the numbers of
+        It does if a loss compares examples with each other or divides by the sum of masks and weights in a batch, and
+        if a metric gives one number per batch. Only batches of the training's size then give the numbers of
         `Model.fit`. The state is the same afterwards.
         """
         if data.as_trained is None:
@@ -236,7 +240,7 @@ class GraphProgram(Program):
         If XLA fails, updates are traced in another way or the error is raised. Changes no state.
         """
         while lacking := self.xla.list_uncompiled(walk):
-            kinds = [kind.tensors for kind in walk.data.kinds()]
+            kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
             before = self.state.copy_all()
             try:
                 self.xla.compile(kinds, find_common_types([(tensors,) for tensors in kinds])[0], lacking)
@@ -260,7 +264,7 @@ class GraphProgram(Program):
         """Trace updates, through XLA if that is asked for and possible."""
         none = np.zeros(0)
         kinds = []
-        for kind in data.kinds():
+        for kind in data.list_chunk_kinds():
             kinds.append(_add_rates(none, Batches.of(kind, 0, size=1, seed=0, first=0)))
         while True:
             try:
@@ -271,16 +275,17 @@ class GraphProgram(Program):
                 return
 
     def _try_next_mode(self, error: Exception) -> None:
-        """Switch to the next way of compiling updates after this error, or raise the error."""
+        """Switch to the next way of compiling updates after this error; raise the error if there is none."""
         if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
         self._trace_training_anew()
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
-        """Trace a function by calling it with no batch of each of ``kinds``, its arguments for chunks of one shape.
+        """Trace a function by calling it with zero batches, once for each element of ``kinds``.
 
-        With ``loose``, chunks may have any length, so it is traced once for the types that fit all kinds.
+        An element has the arguments for chunks of one shape. With ``loose``, chunks may have any length, so the
+        function is traced once for types that fit all kinds.
         """
         zeros = self._graph.zeros(training=training)
         if loose:
@@ -288,7 +293,7 @@ class GraphProgram(Program):
         function(*kinds[0], zeros)
 
     def begin_as(self, fresh: InitialModel) -> bool:
-        """Replace the initial values by what the author's methods made for another seed.
+        """Replace the initial values of all variables by those that the author's methods made for another seed.
 
         Return False if not all of them can be replaced; a new program is needed then.
         """
@@ -314,7 +319,7 @@ class GraphProgram(Program):
         seen = 0
         finite = True
         sums = self._graph.zeros(training=True)
-        chunks = _TimedChunks(self._evenly(walk.epoch(epoch), batch_size))
+        chunks = _TimedChunks(self._split_for_processes(walk.epoch(epoch), batch_size))
         for chunk, kept in _split_for_profile(chunks, batch_size, profile_into):
             count = count_updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
@@ -366,7 +371,7 @@ class GraphProgram(Program):
         seen = 0
         done = data.first_batch(epoch)
         with self.average.swapping() if self.average else nullcontext():
-            for chunk in self._evenly(data.chunks(), batch_size):
+            for chunk in self._split_for_processes(data.chunks(), batch_size):
                 count = count_updates(len(chunk.order), batch_size)
                 sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done = done + count
@@ -378,7 +383,7 @@ class GraphProgram(Program):
         found = flatten_metrics(step.reported(self._metrics(training=False), sums, seen))
         return Evaluated(found, global_losses.compute_deviation(*spread) if spread else math.nan)
 
-    def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
+    def _split_for_processes(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         if self._graph.replicas.span_processes:
             return split_by_batch_size(chunks, batch_size)
         return chunks
@@ -387,9 +392,10 @@ class GraphProgram(Program):
         return [v for average in self.averages for v in average.state]
 
     def _metrics(self, *, training: bool) -> dict[str, Any]:
-        """Return the metrics since the last call and reset them; empty if the step counts none in this mode.
+        """Return the metrics accumulated since the last call and reset them.
 
-        The loss of each output is among them, averaged over slices as Keras averages it over batches.
+        Empty if the step counts none in this mode. The loss of each output is among them, averaged over slices as Keras
+        averages it over batches.
         """
         if self._graph.step.counts_metrics(training=training):
             found = self._read_metrics()
@@ -444,7 +450,7 @@ def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor])
 
 
 def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
-    """Return the metrics since the last call and reset them.
+    """Return the metrics accumulated since the last call, and reset them.
 
     Each output's loss is among them, as Keras averages it over slices.
     """
@@ -474,7 +480,7 @@ def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
 
 
 def find_common_types(kinds: Sequence[Any]) -> Any:
-    """Return the types of arguments that fit all of these kinds.
+    """Return the types of arguments for one trace that accepts the arguments of all ``kinds``.
 
     A dimension is unknown if kinds differ in it, and the length of a vector always is.
     """
@@ -495,7 +501,7 @@ def _type_spec_of(value: Any) -> Any:
 
 
 class _TimedChunks:
-    """Iterates over chunks and adds up the time spent waiting for the next one."""
+    """Iterates over chunks and sums up the seconds spent waiting for the next one."""
 
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks

@@ -46,7 +46,7 @@ class InGraphHook:
         self.names: tuple[str, ...] = ()
 
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
-        """Find out which names the hook returns, by a trace that is thrown away.
+        """Find the names of the values that the hook returns, by a trace that is thrown away.
 
         Must be called in cross-replica context. Raises Refused for a name that the loop reports itself.
         """
@@ -122,7 +122,7 @@ class AuthorHooks:
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
-        """Call `on_epoch_end` for an epoch (from 1); return the metrics with what the hook adds.
+        """Call `on_epoch_end` for an epoch (from 1); return the metrics, with the values that the hook has added.
 
         Raises Refused if the hook changes a metric or adds anything but numbers.
         """
@@ -153,7 +153,7 @@ class AuthorHooks:
 
 
 def copy_memory(memory: Any) -> dict[str, Any]:
-    """Return a copy of what hooks remember, for a checkpoint; raises Refused if a value is not plain."""
+    """Return a copy of the author's ``memory`` for a checkpoint; raises Refused if a value in it is not plain."""
     if not isinstance(memory, dict):
         raise Refused(f"self.memory is {type(memory).__name__}, expected a dictionary")
     for name, value in memory.items():
@@ -192,7 +192,7 @@ class Callbacks:
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
-        """Return the callbacks of a trial that begins.
+        """Call the author's `callbacks` for a trial that begins, and return the callbacks.
 
         Attributes that `callbacks` sets on the author's object are remembered for `watch`.
         """
@@ -209,7 +209,7 @@ class Callbacks:
 
     @property
     def want_batches(self) -> bool:
-        """Return whether a callback wants to be called after single updates."""
+        """Return whether a callback has methods that are called before or after single updates."""
         return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
@@ -253,7 +253,7 @@ class Callbacks:
             callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
-        """Return the attributes that each callback has changed, for a checkpoint; None if a value is not plain."""
+        """Return the attributes that each callback has changed, for a checkpoint; None if one is not a plain value."""
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {}
@@ -311,15 +311,15 @@ def _may_be_kept(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Steering:
-    """Learning rates and trainable layers at one moment, which hooks and callbacks can set."""
+class HookSettings:
+    """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
 
     rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
     layers: tuple[bool, ...]  # whether each is trainable
     weights: tuple[bool, ...]
 
     @classmethod
-    def of(cls, program: Any) -> Steering:
+    def of(cls, program: Any) -> HookSettings:
         """Return the present learning rates and trainable layers of a program."""
         layers = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
         weights = [variable for network in program.networks for variable in network.variables]
@@ -330,8 +330,8 @@ class Steering:
         )
 
 
-def find_set_rate(program: Any, before: Steering) -> float | None:
-    """Return the trial's learning rate if it was set since ``before``, or None.
+def find_set_rate(program: Any, before: HookSettings) -> float | None:
+    """Return the trial's learning rate if a hook or callback has set it since ``before``; None otherwise.
 
     Raises Refused if setting it has no effect.
     """
@@ -365,7 +365,7 @@ def find_set_rate(program: Any, before: Steering) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Set the optimizer's learning rate to the first one of the next epoch, because callbacks may read it."""
+    """Set the optimizer's learning rate to ``rate``, the first one of the next epoch, because callbacks may read it."""
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
@@ -374,12 +374,12 @@ def show_rate(program: Any, rate: float) -> None:
         variable.assign(rate)
 
 
-def have_layers_changed(program: Any, before: Steering) -> bool:
+def have_layers_changed(program: Any, before: HookSettings) -> bool:
     """Return whether the trainable layers have changed since ``before``.
 
     Raises Refused for a change that could not be trained or saved.
     """
-    now = Steering.of(program)
+    now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
         return False
     if now.layers == before.layers:
@@ -395,16 +395,16 @@ def have_layers_changed(program: Any, before: Steering) -> bool:
     return True
 
 
-def affects_next_trial(program: Any, before: Steering) -> bool:
-    """Return whether something was set that would affect the next trial."""
-    now = Steering.of(program)
+def affects_next_trial(program: Any, before: HookSettings) -> bool:
+    """Return whether a setting has changed since ``before`` so that it would affect the program's next trial."""
+    now = HookSettings.of(program)
     if (now.layers, now.weights) != (before.layers, before.weights):
         return True
     return any(rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True))
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
-    """Set which layers are trainable, outer layers first, as in `Steering.layers`."""
+    """Set which layers are trainable, outer layers first, as in `HookSettings.layers`."""
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

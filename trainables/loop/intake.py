@@ -28,7 +28,7 @@ Example = tuple[Any, Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class PreparedExamples:
-    """Examples that `Intake.take` has returned, with what their slice has recorded about them.
+    """Examples prepared by `Intake.take`, with what their slice has recorded about them.
 
     `Intake.take` also accepts this in place of tensors, so that examples can be prepared outside of what XLA compiles.
     """
@@ -49,7 +49,7 @@ class PreparedExamples:
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
-        """Return the examples for another slice, in which the same is recorded."""
+        """Return the examples, and copy the records of their slice to another slice."""
         x, y, sample_weight, labels = self.tensors
         flat = tf.nest.flatten(y)
         cut.mixes = self.mixes
@@ -61,7 +61,7 @@ class PreparedExamples:
 
 
 class Intake:
-    """Prepares the examples of each slice of a training batch; they do not depend on how the batch is cut."""
+    """Prepares the examples of each slice of a training batch, independent of how the batch is cut."""
 
     def __init__(self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing) -> None:
         """Check the signature of the author's `augment`; raises Refused if it is not a known one.
@@ -76,7 +76,7 @@ class Intake:
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
-        """Return the examples of a slice: gathered, augmented and mixed.
+        """Gather, augment and mix the examples of a slice, and return them.
 
         They are gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole batch. If
         it is cut into slices, partners are augmented again with their own draws, because no other slice can hand them
@@ -113,7 +113,7 @@ class Intake:
         return self._mix(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:
-        """Raise Refused if labels were mixed and nothing has weighed them by their shares."""
+        """Raise Refused if labels were mixed but no loss has weighted them by their shares."""
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
@@ -122,7 +122,7 @@ class Intake:
             )
 
     def _augment(self, example: Example, draws: Draws) -> Example:
-        """Return examples after the author's `augment` and random erasing."""
+        """Apply the author's `augment` and random erasing to examples, and return them."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
@@ -133,7 +133,10 @@ class Intake:
         return self.mixing.erase(x, draws.from_call(start)), y, sample_weight
 
     def _merge_returned(self, returned: Any, example: Example) -> Example:
-        """Return x, y and sample_weight with what `augment` returned; raises Refused if that has another structure."""
+        """Return x, y and sample_weight, with those that `augment` returned replaced.
+
+        Raises Refused if one of them has another structure than before.
+        """
         x, y, sample_weight = example
         names = self._takes[:-2]
         called = f"{self._kind}.augment({', '.join(self._takes)})"
@@ -211,7 +214,7 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:
-    """Return the parameters of the author's `augment`, which tell what it takes and returns.
+    """Return the names of the parameters of the author's `augment`, which also determine what it returns.
 
     Raises Refused if they are none of `FORMS`.
     """

@@ -46,7 +46,7 @@ Own: TypeAlias = Callable[[Batch], Mapping[str, Any]]
 
 
 class AuthorStep(Step):
-    """The author's `train_step` in place of the model and its loss, and `test_step` if there is one."""
+    """Computes a slice by the author's `train_step`, and by `test_step` if there is one."""
 
     def __init__(
         self,
@@ -113,9 +113,10 @@ class AuthorStep(Step):
         raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return what a slice contributes to the values of one turn: of updates of `train_step` applied at once.
+        """Return a slice's contributions to the values of one turn: those of all updates that are applied at once.
 
-        The second value, which other steps use to count metrics, does nothing here: `Batch.measure` has counted them.
+        The second value, a function that counts metrics in other steps, does nothing here: `Batch.measure` has counted
+        them.
         """
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
@@ -182,7 +183,7 @@ class AuthorStep(Step):
         return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return one mode for each distinct turn and, if the trial validates, one for evaluation.
+        """Return the modes in which `additivity` tests the program: each distinct turn and, if asked for, evaluation.
 
         A turn is a tuple of updates that are applied at once.
         """
@@ -255,7 +256,7 @@ def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple
 
 
 def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
-    """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
+    """Return the optimizer of the first update, in place of the trial's; None if an update uses the trial's own."""
     own = [update.optimizer for turn in turns for update in turn]
     return None if not own or None in own else own[0]
 
@@ -295,7 +296,7 @@ def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any
 
 
 def describe_own_steps(author: Author, model: keras.Model) -> str:
-    """Return which steps the model defines, in words; empty if it is trained by its loss."""
+    """Return in words which own steps the model defines; empty if none, or if the author has a `train_step`."""
     if overrides_train_step(author):
         own = []
     else:

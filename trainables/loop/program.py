@@ -36,7 +36,7 @@ from trainables.state.program_variables import State
 
 @dataclass(frozen=True)
 class AuthorParts:
-    """The parts of a trial that the author's methods have made."""
+    """The model, optimizer, loss and metrics of a trial, as the author's methods have made them."""
 
     author: Author
     hp: Hyperparameters
@@ -159,14 +159,14 @@ class Program(ABC):
 
     @property
     def rated(self) -> Sequence[Any]:
-        """Return the optimizers whose learning rate the loop sets."""
+        """Return the optimizers that follow the trial's learning rate."""
         if self.sets_no_rate:
             return []
         return self.optimizers
 
     @property
     def averages(self) -> list[Average]:
-        """Return all averages of the weights that the program keeps."""
+        """Return all averages of the weights that the program maintains."""
         return []
 
     @property
@@ -176,7 +176,7 @@ class Program(ABC):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return what trains the model and what goes through XLA, for the trial's columns.
+        """Return the trial's columns about the training: what trains the model, and what XLA compiles.
 
         Empty if both are as the sweep file asks for.
         """
@@ -191,11 +191,11 @@ class Program(ABC):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros in place of the inputs that the model's own steps call it with; None if no step calls it."""
+        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         return None
 
     def begin_as(self, fresh: InitialModel) -> bool:
-        """Replace the initial values by what the author's methods made for another seed.
+        """Replace the initial values of all variables by those that the author's methods made for another seed.
 
         Return False if not all of them can be replaced; a new program is needed then.
         """
@@ -212,12 +212,12 @@ class Program(ABC):
         """
         return False
 
-    def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
+    def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether validation gives other numbers in batches of the training's size than in larger ones."""
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return which part of each batch the process of this rank needs, in training and in validation.
+        """Return the part of each batch that the process of this rank needs, for training and for validation.
 
         None stands for the whole batch.
         """

@@ -27,7 +27,7 @@ from trainables.state.program_variables import State, unwrap_variable
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
-    """Copy all that `restore` needs and return a function that writes it.
+    """Copy the state of a trial and return a function that writes it as a checkpoint.
 
     Weights on parameter servers are written at once, by the servers. ``data`` is the fingerprint of the training data.
     """
@@ -38,10 +38,11 @@ def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | No
 
 
 def restore(folder: Path, trial: ReadyTrial) -> About:
-    """Continue from what `save` wrote, with any number of parameter servers; return the checkpoint's description.
+    """Restore a trial from a checkpoint that `save` wrote; return the checkpoint's description.
 
-    Without servers, tables that were on servers are joined, so that the model can be evaluated and exported. Training
-    on from there starts with new optimizer moments. Raises CheckpointError.
+    The number of parameter servers may differ. Without servers, tables that were on servers are joined, so that the
+    model can be evaluated and exported. Training on from there starts with new optimizer moments. Raises
+    CheckpointError.
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
@@ -85,7 +86,10 @@ Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 
 
 class CarriedWeights:
-    """A copy of what one phase's program hands on to the next phase's program, which may be the same object."""
+    """A copy of the weights and averages of one phase's program, for the next phase's program.
+
+    Both may be the same object.
+    """
 
     def __init__(self, program: Program) -> None:
         self._weights = _copy_values(program.state, _key_by_path(_list_weights(program)))
@@ -125,7 +129,10 @@ def _list_weights(program: Program) -> list[keras.Variable]:
 
 
 def _list_untracked_by_model(program: Program) -> dict[str, Any]:
-    """Return the variables unknown to Keras that `model` made, such as a `tf.Variable` in a layer, by position."""
+    """Return variables made in `model` that Keras does not track, such as a `tf.Variable` in a layer.
+
+    They are by their position among the created variables.
+    """
     model = program.model
     known = [*_list_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
     taken = set()

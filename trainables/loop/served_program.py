@@ -105,7 +105,7 @@ class UpdateRule:
 
 @dataclass
 class Weight:
-    """A variable on a server, with its slots on the same server."""
+    """A trained variable on a server, with the optimizer's variables for it on the same server."""
 
     variable: Any
     device: str
@@ -414,7 +414,7 @@ class ServedProgram(Program):
         return finite
 
     def _group_gradients(self, known: Sequence[int]) -> list[list[int]]:
-        """Return groups of gradients that belong to one weight, by their places in ``known``.
+        """Return groups of gradients that belong to one weight, as positions in ``known``.
 
         ``known`` has the numbers of the weights with a gradient. The shards of a table are one weight.
         """
@@ -431,7 +431,7 @@ class ServedProgram(Program):
         return places
 
     def _count_in_metrics(self, example: Example, predicted: Any) -> list[tf.Tensor]:
-        """Return what this batch alone adds to the variables of the metrics."""
+        """Return by how much this batch alone increases each variable of the metrics."""
         x, y, sample_weight = example
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:

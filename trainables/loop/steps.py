@@ -34,7 +34,7 @@ Shares: TypeAlias = dict[str, tf.Tensor]
 
 
 class Step(ABC):
-    """The computation of a slice of a batch, and which of its losses are minimised."""
+    """Computes the losses and metrics of a slice of a batch; subclasses define how."""
 
     turns: tuple[Turn, ...] = ()
     """Updates of a batch in order; those in one turn are applied at once.
@@ -59,19 +59,19 @@ class Step(ABC):
 
     @property
     def counted_first(self) -> tuple[str, ...]:
-        """Return the names of the losses whose divisors are known only after all slices were computed once."""
+        """Return the names of losses whose divisors are known only after a first pass over all slices of a batch."""
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find out which values the step returns for an example, before anything is traced."""
+        """Find the names of the values that the step returns for an example, before anything is traced."""
         return
 
     def prepare_evaluation(self, example: Any) -> None:
-        """Find out which values evaluation returns for an example of the validation data, before anything is traced."""
+        """Find the names of the values that evaluation returns for a validation example, before anything is traced."""
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return what a slice adds to the losses in training, and a function that adds the slice to the metrics.
+        """Return a slice's contributions to the training losses, and a function that adds the slice to the metrics.
 
         The function is called after the gradients are taken. ``counts`` is False if the batch has already been counted.
         """
@@ -79,21 +79,21 @@ class Step(ABC):
 
     @abstractmethod
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Return a slice's contributions in evaluation, and count it in the metrics.
+        """Return a slice's contributions to the losses in evaluation, and add it to the metrics.
 
-        A step that trains itself also does so in training.
+        A model that trains itself is also trained by this method.
         """
 
     def count_divisors(self, example: Example) -> None:
-        """Compute a slice only to count the divisors of its losses."""
+        """Compute a slice only to sum up the divisors of its losses."""
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=False))
         keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=False)
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether training uses any of these variables of the trial's optimizer.
+        """Return whether training uses any of these variables, which belong to the trial's optimizer.
 
-        It does unless the model trains itself, because the loop applies the optimizer.
+        It does, because the loop applies the optimizer, unless the model trains itself.
         """
         return True
 
@@ -110,7 +110,7 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in names}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return the sums of losses with one more batch added, weighted by its number of examples.
+        """Add the losses of one more batch, weighted by its number of examples, to ``totals``; return the new sums.
 
         ``rows`` are the batch's rows, of which only the number matters.
         """
@@ -118,7 +118,7 @@ class Step(ABC):
         return {name: totals[name] + values[name] * examples for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
-        """Return what is reported for an epoch, or a validation, of ``examples`` examples."""
+        """Return the metrics and losses that are reported for an epoch or a validation of ``examples`` examples."""
         return {**metrics, **{name: float(total) / examples for name, total in sums.items()}}
 
     def counts_metrics(self, *, training: bool) -> bool:
@@ -126,7 +126,7 @@ class Step(ABC):
         return True
 
     def metrics(self) -> Mapping[str, tf.Tensor]:
-        """Return the present metrics without the loss, which is reported as a mean over examples."""
+        """Return the present metrics by name, without the loss, which is reported as a mean over examples."""
         others = {}
         for name, value in collect_metrics(self.model).items():
             if name != "loss":
@@ -134,11 +134,11 @@ class Step(ABC):
         return others
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
+        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Update the metrics with these examples; return a constant, as branches of `tf.cond` must return a tensor."""
+        """Update the metrics with these examples; return a constant, as a branch of `tf.cond` must return a tensor."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
@@ -216,7 +216,7 @@ class Step(ABC):
 
     @property
     def _name_of_loss(self) -> str:
-        """Return what messages call the loss of a batch; a loss of the author's own is named with its class."""
+        """Return the phrase that stands for the loss in messages; it names the class of an author's own loss."""
         if len(self.global_losses) != 1 or not _is_author_loss(self.global_losses[0].loss):
             return "the loss of a batch"
         (one,) = self.global_losses
@@ -232,13 +232,13 @@ class CompiledStep(Step):
         self._check_losses = intake.check_losses
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return what a slice adds to the losses, and a function that adds the slice to the metrics."""
+        """Return a slice's contributions to the losses, and a function that adds the slice to the metrics."""
         predicted, shares = self.compiled(cut, example, training=True)
         self._check_losses(cut)
         return shares, lambda: self.count_metrics(cut, example, predicted)
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Return a slice's contributions to the losses, and count it in the metrics."""
+        """Return a slice's contributions to the losses, and add the slice to the metrics."""
         return self.evaluate_compiled(cut, example)
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
@@ -323,14 +323,14 @@ class KerasStep(Step):
 
 
 class InputRecorder:
-    """Records the inputs that a model's own steps call it with, which may differ from the data."""
+    """Records the inputs with which a model's own steps call the model; they may differ from the data."""
 
     def __init__(self) -> None:
         self._found: dict[bool, Any] = {}  # of training (True) and evaluation (False)
 
     @property
     def example(self) -> Any:
-        """Return zeros in place of such inputs, a batch of one; None if no step has called the model."""
+        """Return zeros like the recorded inputs, as a batch of one; None if no step has called the model."""
         found = self._found.get(False, self._found.get(True))
         if found is None:
             return None

@@ -14,7 +14,7 @@ from trainables.data.chunks import Chunk
 
 
 class Stopwatch:
-    """Adds up seconds by the name of a part."""
+    """Measures the seconds that named parts of a preparation take."""
 
     def __init__(self) -> None:
         self.started = time.time()
@@ -22,11 +22,11 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def begin(self) -> None:
-        """Start the next lap now."""
+        """Set the time from which the next part is measured to now."""
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Add the time since the last lap to this part."""
+        """Add the seconds since the last call, of this method or of `begin`, to a part."""
         now = time.perf_counter()
         self.laps[part] = self.laps.get(part, 0.0) + now - self._last
         self._last = now

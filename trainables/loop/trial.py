@@ -23,7 +23,7 @@ from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import hooks
 from trainables.loop.cache import Structure
-from trainables.loop.hooks import AuthorHooks, Callbacks, Steering
+from trainables.loop.hooks import AuthorHooks, Callbacks, HookSettings
 from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import refusals, schedules
@@ -59,19 +59,19 @@ class Spent(NamedTuple):
 
 @dataclass
 class TrialClock:
-    """The seconds that the epochs of a trial took, by which schedules go if the sweep file has minutes."""
+    """The seconds of a trial's epochs, from which schedules follow if the sweep file limits minutes."""
 
     trained_s: float = 0.0  # in all sessions
     epoch_s: float = 0.0  # of the last epoch
     phase_s: float = 0.0  # before the present phase
 
     def add(self, time_s: float) -> None:
-        """Count an epoch."""
+        """Add the seconds of an epoch."""
         self.trained_s += time_s
         self.epoch_s = time_s
 
     def shares(self, budget_s: float) -> tuple[float, float]:
-        """Return the shares of the phase's time at the start and at the expected end of the next epoch.
+        """Return the fractions of the phase's time used at the start and at the expected end of the next epoch.
 
         The next epoch is expected to take as long as the last one; before the first one, nothing is known.
         """
@@ -84,7 +84,7 @@ class TrialClock:
 
 @dataclass
 class ReadyTrial:
-    """A trial that is ready to train, in one of its phases."""
+    """A trial with its data and program, ready to train in one of its phases."""
 
     assignment: Assignment
     hp: Hyperparameters
@@ -135,7 +135,7 @@ class ReadyTrial:
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
-            as_trained = as_trained or program.depends_on_the_batch(data, seed=self.assignment.seed)
+            as_trained = as_trained or program.depends_on_batch_size(data, seed=self.assignment.seed)
         if as_trained:
             return data.in_training_batches
         return data
@@ -168,7 +168,7 @@ class ReadyTrial:
 
     @property
     def extends(self) -> bool:
-        """Return whether a trial with more epochs would have begun with exactly these.
+        """Return whether the trial can be extended: with more epochs, all its epochs so far would have been the same.
 
         Only a trial whose epochs are all done can be extended, and only if nothing has read their number.
         """
@@ -209,9 +209,9 @@ class ReadyTrial:
         )
 
     def _shares_by_time(self) -> tuple[float, float] | None:
-        """Return the shares of the phase's minutes at the start and at the expected end of the next epoch.
+        """Return the fractions of the phase's minutes used at the start and at the expected end of the next epoch.
 
-        None if its length is a number of epochs alone.
+        None if only a number of epochs limits the phase.
         """
         minutes = self.assignment.minutes
         last = self.span.last
@@ -231,9 +231,9 @@ class ReadyTrial:
             self._begin_epoch(epoch)
         rates = self.rates()
         if steered:
-            wheel = Steering.of(self.program)
+            settings_before = HookSettings.of(self.program)
         else:
-            wheel = None
+            settings_before = None
         self.gauges.begin()
         trained = self._train(rates, epoch)
         evaluated = None
@@ -246,7 +246,7 @@ class ReadyTrial:
             with self.placement.replicas.scope(), _running_eagerly(self.assignment.training):
                 evaluated = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
         spent = Spent(train_s, time.perf_counter() - began)
-        return self.conclude(rates, trained, evaluated, spent, wheel)
+        return self.conclude(rates, trained, evaluated, spent, settings_before)
 
     def conclude(
         self,
@@ -254,9 +254,9 @@ class ReadyTrial:
         trained: Trained,
         evaluated: Evaluated | None,
         spent: Spent,
-        wheel: Steering | None = None,
+        settings_before: HookSettings | None = None,
     ) -> EpochReported:
-        """Return the report of the epoch that was just trained at these rates, and count it.
+        """Count the epoch that was just trained at these rates, and return its report.
 
         Raises Diverged if a loss, a gradient or a weight is not finite.
         """
@@ -273,10 +273,11 @@ class ReadyTrial:
         self.clock.add(spent.time_s)
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
-        if wheel is not None:
+        if settings_before is not None:
             if trained.rate is not None:
                 self.rate_set = trained.rate
-            metrics = self._end_epoch(epoch, metrics, replace(wheel, rates=Steering.of(self.program).rates))
+            present = HookSettings.of(self.program)
+            metrics = self._end_epoch(epoch, metrics, replace(settings_before, rates=present.rates))
         else:
             self._observe_objective(metrics)
         return EpochReported(
@@ -339,16 +340,16 @@ class ReadyTrial:
         program.state.will_train()
         with self.placement.replicas.scope():
             hooks.show_rate(program, float(self.rates()[0]))
-            with self._applying_changes(Steering.of(program), "on_epoch_begin"):
+            with self._applying_changes(HookSettings.of(program), "on_epoch_begin"):
                 if self.epoch == 0:
                     self.callbacks.train_begin()
                     self.hooks.train_begin()
                 self.callbacks.epoch_begin(epoch)
                 self.hooks.epoch_begin(epoch)
 
-    def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Steering) -> dict[str, float]:
+    def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
         """Call hooks and callbacks after an epoch; what they set applies from the next epoch on."""
-        with self._applying_changes(wheel, "on_epoch_end"):
+        with self._applying_changes(settings_before, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics)
             if self.program.model.stop_training:
                 self.stopped = "a Keras callback has set stop_training"
@@ -360,7 +361,7 @@ class ReadyTrial:
         return metrics
 
     @contextmanager
-    def _applying_changes(self, wheel: Steering, hook: str) -> Iterator[None]:
+    def _applying_changes(self, settings_before: HookSettings, hook: str) -> Iterator[None]:
         """Apply what hooks and callbacks set on the model and its optimizer inside the block."""
         program = self.program
         try:
@@ -368,18 +369,18 @@ class ReadyTrial:
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:
-            program.spent = program.spent or hooks.affects_next_trial(program, wheel)
+            program.spent = program.spent or hooks.affects_next_trial(program, settings_before)
             program.model.stop_training = False
-        rate = hooks.find_set_rate(program, wheel)
+        rate = hooks.find_set_rate(program, settings_before)
         if rate is not None and self.reduction:
             raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
         if rate is not None:
             self.rate_set = rate
-        if hooks.have_layers_changed(program, wheel):
-            self._set_trainable_layers(list(Steering.of(program).layers))
+        if hooks.have_layers_changed(program, settings_before):
+            self._set_trainable_layers(list(HookSettings.of(program).layers))
 
     def _set_trainable_layers(self, layers: list[bool]) -> None:
-        """Continue training with layers trainable or frozen as given, in the order of `Steering.layers`."""
+        """Continue training with layers trainable or frozen as given, in the order of `HookSettings.layers`."""
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
@@ -394,7 +395,7 @@ class ReadyTrial:
             self.rate_set = self.rate_set * float(factor)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint must hold besides the program's variables."""
+        """Return the content of a checkpoint besides the program's variables."""
         return {
             "epoch": self.epoch,
             "phase": self.span.number,
@@ -411,7 +412,7 @@ class ReadyTrial:
         }
 
     def restore(self, about: checkpoint.About) -> None:
-        """Continue from what `state` returned.
+        """Restore what `state` returned, so that the trial continues.
 
         Raises CheckpointError if the trial cannot continue exactly and must begin again.
         """
@@ -447,7 +448,7 @@ class ReadyTrial:
         self.clock = replace(before.clock, phase_s=before.clock.trained_s)
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
-        """Train one epoch in the strategy's scope; what traces read belongs to the structure."""
+        """Train one epoch in the strategy's scope; hyperparameters that traces read are added to the structure."""
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if epoch == 1:

@@ -183,7 +183,7 @@ class Graph:
         place: int = 0,
         again: bool = False,
     ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
-        """Return, on each replica, the gradients for each update of a turn, and its values.
+        """Return, on each replica, the gradients for each update of a turn, and the turn's values.
 
         Both are sums over the replica's slices. ``place`` is the number of the turn. With ``again``, the batch was
         counted already, and the weights are where its loss is highest nearby.
@@ -304,7 +304,7 @@ class Graph:
         return summed, others
 
     def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
-        """Move the weights to where the loss of a turn is highest nearby, until the returned stack is closed."""
+        """Move the weights to where the loss of a turn is highest nearby; closing the returned stack restores them."""
         stack = ExitStack()
         others = [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
@@ -337,7 +337,7 @@ class Graph:
         self.replicas.run(apply, parts)
 
     def _count_average(self, applied: tf.Tensor) -> None:
-        """Add the weights after an update to their average, unless the update was skipped."""
+        """Add the updated weights to their average, unless the update was skipped."""
         if self.average is None:
             return
         before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
@@ -348,7 +348,7 @@ class Graph:
     def _update_by_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make an update by a step that takes and applies gradients itself, on the only replica."""
+        """Make an update by a model's own step, which computes and applies gradients itself, on the only replica."""
         if self.step.follows_the_rate:
             self._assign_rate(self.optimizer, rate)
 
@@ -417,18 +417,19 @@ class Graph:
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights that an update changes; known once it is traced."""
+        """Return the weights that an update changes; known only after it was traced."""
         return self._changed[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights that have sparse gradients in an update, such as embeddings; known once it is traced."""
+        """Return the weights with sparse gradients in an update, such as embeddings; known only after it was traced."""
         return self._of_rows[id(update)]
 
     @property
     def seeds_from(self) -> slices.Seeds:
-        """Return where draws of training get their seeds: from Keras if a batch is one slice that is computed once.
+        """Return the source of the seeds for random draws in training.
 
-        Otherwise, and in XLA, draws are counted and Keras's generators are advanced after the batch.
+        They come from Keras's generators if a batch is one slice that is computed once. Otherwise, and in XLA, draws
+        are counted and Keras's generators are advanced after the batch.
         """
         once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
         if once and not is_compiling():
@@ -508,11 +509,11 @@ class Graph:
         return [v for model in models for v in model.metrics_variables]
 
     def begin_anew(self) -> None:
-        """Forget which seed generators the last trace of training has drawn from, because training is traced again."""
+        """Forget which seed generators training draws from, because it is traced again."""
         self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find out which values an update returns, before anything is traced; later calls do nothing."""
+        """Find the names of the values that an update returns, before anything is traced; later calls do nothing."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
@@ -527,7 +528,7 @@ class Graph:
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """Return the ways of computing a batch that `additivity` tests: training and, if asked for, evaluation."""
+        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
@@ -564,7 +565,7 @@ def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
 def _have_static_number(rows: tuple[Any, Any, Any]) -> bool:
     """Return whether the number of rows of a sparse gradient is known while tracing.
 
-    It then does not depend on the examples, whose number is unknown, so each part of a batch has the same rows.
+    If it is, it does not depend on the examples, whose number is unknown, so each part of a batch has the same rows.
     ``rows`` are the values, indices and shape of the gradient.
     """
     return rows[1].shape.num_elements() is not None

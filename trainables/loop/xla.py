@@ -41,7 +41,7 @@ _MEET = "merge_call"
 
 
 def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
-    """Return whether updates go through XLA on these devices, by `training.jit_compile`.
+    """Return whether XLA must, may or does not compile updates on these devices, by ``training.jit_compile``.
 
     ``must`` stands for true. ``may`` stands for auto on GPUs, unless the same bits, eager mode or fused trials are
     asked for. Otherwise it is empty.
@@ -72,7 +72,7 @@ class CompileMode:
 
 
 class Xla:
-    """The compilation of a program's updates by XLA, in the first way that works."""
+    """Compiles a program's updates by XLA, in the first of several ways that works."""
 
     def __init__(self, graph: Graph, asked: Asked) -> None:
         self.wanted, self.reason = asked, ""
@@ -88,7 +88,7 @@ class Xla:
 
     @property
     def described(self) -> dict[str, str]:
-        """Return what a trial's columns say of XLA; empty if it was not asked for."""
+        """Return the trial's columns about XLA; empty if it was not asked for."""
         if not self.wanted:
             return {}
         if self._way is not None:
@@ -109,7 +109,7 @@ class Xla:
         return True
 
     def list_uncompiled(self, walk: Walk) -> list[tuple[int, int]]:
-        """Return the batches of a trial that are not compiled yet: the place of their kind of chunk, and their size."""
+        """Return the trial's batches that are not compiled yet, as pairs of their kind of chunk and their size."""
         if self._way is None:
             return []
         uncompiled = []
@@ -130,11 +130,12 @@ class Xla:
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
-        """Forget all compiled batches, because what is trained has changed."""
+        """Forget all compiled batches, because the training is traced again."""
         self._known.clear()
-        self._compose()
+        self._set_update()
 
-    def _compose(self) -> None:
+    def _set_update(self) -> None:
+        """Set the update function of the present way, or the graph's own if no way is left."""
         self._graph.begin_anew()
         if self._way:
             self.update, self._one = self._way.of(self._graph)
@@ -146,7 +147,7 @@ class Xla:
         """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
         self._known.clear()
         self._way = next(self._ways, None)
-        self._compose()
+        self._set_update()
         if self._way is not None:
             return
         if self.wanted == "must":
@@ -159,7 +160,7 @@ class Xla:
 
 
 def describe_xla_error(error: Exception) -> str:
-    """Return in one line what XLA could not do."""
+    """Return in one line what XLA cannot compile, from an error."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
@@ -187,7 +188,7 @@ def _list_modes(graph: Graph) -> Iterator[CompileMode]:
 
 
 def _find_hindrance(graph: Graph) -> str:
-    """Return why updates cannot go through XLA, as far as it is known beforehand; empty if nothing is known."""
+    """Return why XLA cannot compile updates; empty if no reason is known in advance."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
     unknown_gpu = gpu_support.find_unknown_gpu()
@@ -204,7 +205,7 @@ def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
     if isinstance(data, BatchSplit):
-        yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
+        yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
         if part.size >= size:

@@ -50,7 +50,7 @@ def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class DrawnRows:
-    """The rows of a batch of ``size`` examples that random numbers are drawn for.
+    """The rows, of a batch of ``size`` examples, for which random numbers are drawn.
 
     These are rows ``start`` to ``start + count``, or those at ``places`` if they are set.
     """
@@ -63,7 +63,10 @@ class DrawnRows:
 
 @contextmanager
 def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
-    """Draw for these rows of a batch inside the block, in this thread; None draws exactly what is asked for."""
+    """Draw random numbers for these rows of a batch inside the block, in this thread.
+
+    With None, exactly the requested numbers are drawn.
+    """
     before = get_current_rows()
     _present.rows = rows
     try:
@@ -73,13 +76,13 @@ def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
 
 
 def get_current_rows() -> DrawnRows | None:
-    """Return the rows that random numbers are drawn for, or None for all rows."""
+    """Return the rows for which random numbers are drawn at present; None for all rows."""
     return getattr(_present, "rows", None)
 
 
 @contextmanager
 def marked_as_xla() -> Iterator[None]:
-    """Mark what is traced inside the block, in this thread, as code for XLA."""
+    """Mark code that is traced inside the block, in this thread, as code that XLA compiles."""
     before = is_compiling()
     _present.xla = True
     try:
@@ -155,21 +158,21 @@ SMALLEST = 1.0e-7  # lower bound of a uniform number before its logarithm is tak
 
 
 class CannotCompile(Incompatible):
-    """Part of an update cannot be compiled by XLA, or would give other numbers there."""
+    """Raised if XLA cannot compile part of an update, or would compute other numbers."""
 
 
 @contextmanager
 def tracing_for_xla() -> Iterator[None]:
-    """Trace for XLA inside the block, in this thread, with the random numbers of TensorFlow's kernels."""
+    """Trace code for XLA inside the block, in this thread, so that it draws the numbers of TensorFlow's kernels."""
     install_draws()
     with marked_as_xla():
         yield
 
 
 def install_draws() -> None:
-    """Replace TensorFlow's stateless random kernels; later calls in the same process do nothing.
+    """Replace TensorFlow's stateless random kernels, once per process.
 
-    What is drawn for a whole batch outside XLA does not change.
+    The numbers that are drawn for a whole batch outside XLA do not change.
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
     _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _draw_by_philox)
@@ -224,7 +227,7 @@ def _replace_draw(
 
 
 def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
-    """Return how many numbers TensorFlow's kernel makes from one step of the counter, which is 16 bytes."""
+    """Return how many numbers TensorFlow's kernel makes from one step of its counter, which has 16 bytes."""
     if "minval" in arguments:
         kind = tf.convert_to_tensor(arguments["minval"]).dtype
     else:
@@ -397,7 +400,10 @@ class Draws:
             return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
-        """Return for each example the row of another one in the whole batch, as int64; over all, a permutation."""
+        """Return for each example the row of its partner in the whole batch, as int64.
+
+        All together are a permutation.
+        """
         with drawing_rows(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
         # int64, because kernels for int32 would take and return host memory.
@@ -411,16 +417,16 @@ class Draws:
             return tf.stack([of_call, self.update])
 
     def follow(self, other: Draws) -> None:
-        """Continue where other draws for the same batch have ended."""
+        """Continue where ``other`` draws for the same batch have ended."""
         self.calls = other.calls
         self.seeds = dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
-        """Return draws for the same examples that begin at another call."""
+        """Return draws for the same examples that start at call number ``calls``."""
         return Draws(self._seed, self.update, self._size, self._start, self._stop, calls, self.places)
 
     def at(self, places: tf.Tensor) -> Draws:
-        """Return the draws of other rows of the whole batch, from the present call on."""
+        """Return draws for the rows at these places of the whole batch, starting at the present call."""
         return Draws(self._seed, self.update, self._size, self._start, self._stop, self.calls, places)
 
     def _select_rows(self, full: tf.Tensor) -> tf.Tensor:
@@ -431,7 +437,7 @@ class Draws:
 
 
 class UsedGenerators:
-    """Seed generators that one step draws from, and how often per batch.
+    """The seed generators from which one step draws, with the number of draws per batch.
 
     Draws for a part of a batch leave Keras's generators as they are. After each batch, `advance` advances them as Keras
     would have done.
@@ -441,12 +447,12 @@ class UsedGenerators:
         self._draw_batch_rows: dict[int, tuple[Any, int]] = {}
 
     def record(self, draws: Draws) -> None:
-        """Record what a slice has drawn; all slices of a batch draw equally often."""
+        """Record how often a slice has drawn; all slices of a batch draw equally often."""
         for key, (generator, times) in draws.seeds.items():
             self._draw_batch_rows[key] = generator, max(times, self.get_draws_per_batch(key))
 
     def get_draws_per_batch(self, key: int) -> int:
-        """Return how often a batch draws from a generator, as far as it is known."""
+        """Return how many times a batch draws from a generator, as far as it is known."""
         return self._draw_batch_rows.get(key, (None, 0))[1]
 
     def advance(self) -> None:

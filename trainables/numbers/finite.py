@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def all_finite(tensors: Iterable[tf.Tensor], *, by_row: bool = False) -> tf.Tensor:
-    """Return a tensor that says whether all numbers of these tensors are finite; integers always are.
+    """Return a tensor that is true if all numbers of these tensors are finite; integers always are.
 
     With ``by_row``, it has one value for each row of their first axis. The test costs one operation a tensor, because
     the sum has each NaN and infinity of its terms. So finite numbers whose sum overflows float32 count as infinite;

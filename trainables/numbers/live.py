@@ -19,7 +19,7 @@ _present = threading.local()
 
 @contextmanager
 def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Use these values instead of live numbers' variables inside the block, in this thread.
+    """Use these values in place of the variables of live numbers inside the block, in this thread.
 
     ``values`` maps ids of variables to tensors.
     """
@@ -46,7 +46,10 @@ class LiveNumber:
 
     @property
     def value(self) -> tf.Tensor:
-        """Return the present trial's value in float64; in a graph of several trials, that of the one being computed."""
+        """Return the value of the present trial in float64.
+
+        In a graph of several trials, of the one that is computed.
+        """
         replacements: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
         replacement = replacements.get(id(self.variable))
         if replacement is None:
@@ -132,7 +135,7 @@ class LiveNumber:
 
 @dataclass(frozen=True)
 class _LiveEntry:
-    """A live number, with what is needed to set it for another trial."""
+    """A live number, with the default and the bounds that are needed to set it for another trial."""
 
     number: LiveNumber
     default: float | None
@@ -152,7 +155,7 @@ def settle(model: Any) -> None:
 
 
 class Live:
-    """The live numbers of one program, which each trial sets to its values."""
+    """The live numbers of one program; each trial sets them to its own values."""
 
     def __init__(self, hp: Hyperparameters) -> None:
         self._hp = hp
@@ -167,7 +170,7 @@ class Live:
         bounds: tuple[float, float] | None = None,
         standard: bool = False,
     ) -> LiveNumber:
-        """Return the live number of a parameter, which is created at the first call.
+        """Return the live number of a parameter; the first call creates it.
 
         ``meaning`` maps the choices of a text parameter to numbers. With ``standard``, the bounds are those of the
         standard hyperparameter of this name.
@@ -205,14 +208,14 @@ class Live:
         return outside
 
     def set(self, hp: Hyperparameters) -> None:
-        """Set all live numbers to the values that another trial has for their parameters."""
+        """Set all live numbers to the values of a trial's hyperparameters."""
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Give all numbers another value that is not 0 inside the block: 0.5 in place of 0, else 3/4 of the value."""
+        """Change all live numbers to other values that are not 0 inside the block: 0 to 0.5, others to 3/4."""
         before = []
         for variable in self.variables:
             before.append(float(variable.numpy()))
@@ -225,7 +228,7 @@ class Live:
                 variable.assign(value)
 
     def accepts(self, hp: Hyperparameters) -> bool:
-        """Return whether a trial has a value or a default for each of these parameters."""
+        """Return whether a trial has a value, or there is a default, for each of the live numbers."""
         for name, entry in self._entries.items():
             if entry.default is None and hp.peek(name) is ReadMark.ABSENT:
                 return False

@@ -35,7 +35,7 @@ SHOWN = 8  # digits of a fingerprint shown in a message
 
 
 class DataParts(NamedTuple):
-    """The parts that `data` returns."""
+    """The result of `data`: training data, validation data and test data."""
 
     train: Any
     validation: Any
@@ -44,7 +44,7 @@ class DataParts(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The data of trials that agree on all that was read to load it."""
+    """Loaded data, for all trials with the same values of everything that was read to load it."""
 
     placement: Placement  # of the devices that hold it
     cut: str  # see `trial_parts.choose_cut`
@@ -62,7 +62,7 @@ class Loaded:
 
 
 class AuthorData:
-    """The data of one trainable's trials.
+    """Loads the data of one trainable's trials, and reuses it for the next trial if possible.
 
     ``own`` has the names of the attributes that do not belong to the author.
     """
@@ -83,12 +83,12 @@ class AuthorData:
 
     @property
     def loaded(self) -> object:
-        """Return an object that stays the same as long as trials use the same data."""
+        """Return an object that is the same for all trials that use the same loaded data."""
         return self._loaded
 
     @property
     def reads(self) -> Reads:
-        """Return what was read to load the present data."""
+        """Return the hyperparameters that were read to load the present data."""
         return self._loaded.reads if self._loaded else {}
 
     @property
@@ -112,7 +112,7 @@ class AuthorData:
 
     @property
     def left_attributes(self) -> frozenset[str]:
-        """Return the attributes that `data` has ever set on the author."""
+        """Return the names of the attributes that any run of `data` has set on the author's object."""
         return self._surroundings.attributes
 
     def load_splits(
@@ -152,7 +152,7 @@ class AuthorData:
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
-        """Set what the author's methods see of the data, and update the key of programs."""
+        """Make the first example and targets visible to the author's methods, and update the key of programs."""
         author.first_example = train.example()
         author.some_targets = train.some_targets()
         author.validates = validates
@@ -161,7 +161,7 @@ class AuthorData:
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
     def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
-        """Return the data weighted by the classes of a fold's training examples; those that validate do not count."""
+        """Return the data with class weights that are computed from a fold's training examples alone."""
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
@@ -224,7 +224,7 @@ class AuthorData:
         )
 
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
-        """Run the author's `data`, or map what another worker of the node has loaded."""
+        """Load the data by the author's `data`, or map the files that another worker of the node has written."""
         self._loaded = self._weighted = None
         cut = trial_parts.choose_cut(assignment)
         seed = assignment.data_seed
@@ -271,7 +271,7 @@ class AuthorData:
 
 
 def run_data(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
-    """Return what the author's `data` returns under this seed; random generators are restored afterwards.
+    """Run the author's `data` under this seed and return its parts; random generators are restored afterwards.
 
     All calls of `data` go through this function, so that it returns the same data in every process.
     Raises: DataError: if it does not return training and validation data.
@@ -288,7 +288,7 @@ def _require_arrays(data: Examples) -> ArraySplit:
 
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
-    """Return the parts with inputs replaced by their features, if a trial caches them."""
+    """Return the parts with inputs replaced by their features, if the trial caches features."""
     if features.are_cached(author, hp):
         front = features.make_front_model(author, hp)
     else:
@@ -299,7 +299,7 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
 
 
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
-    """Return how much a trial reads of a stream of training data, and of validation data."""
+    """Return how many examples a trial reads of streams of training data and of validation data."""
     number = int(placement.replicas.number)
     training, validation = (streams.choose_extent(hp, assignment, number, training=which) for which in (True, False))
     return training, validation
@@ -313,7 +313,7 @@ def _cut(
     cut: str,
     extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
 ) -> tuple[Examples, Examples | None]:
-    """Return training and validation data; if folds will be cut, all data and None."""
+    """Cut the parts of `data` into training and validation data; if folds will be cut, return all data and None."""
     data = parts.train
     held_out = parts.validation
     replicas = placement.replicas
@@ -330,7 +330,7 @@ def _cut(
 
 
 def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return the author's attributes that hold layers or a `FeatureSpace`, by name, with copies of these.
+    """Return copies of the layers and `FeatureSpace` objects among the author's attributes, by the attribute's name.
 
     Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
     copied; it is refused later as a part of the model.
@@ -362,7 +362,10 @@ def _with_copies(value: Any, name: str) -> Any:
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:
-    """Return a copy made by saving and loading, which keeps what `adapt` has computed; the value if that fails."""
+    """Copy a layer by saving and loading it, which keeps what `adapt` has computed.
+
+    Return the layer itself if that fails.
+    """
     own = {type(value).__name__: type(value)}
     try:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _rename_layer(value, name):

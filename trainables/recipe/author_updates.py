@@ -153,7 +153,7 @@ def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> l
 
 
 def follow_the_rate(turns: Sequence[Turn]) -> bool:
-    """Return whether the trial's learning rate has an effect on an update; True without any."""
+    """Return whether the trial's learning rate affects any of these updates; True if there are none."""
     if not turns:
         return True
     return any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)

@@ -13,7 +13,7 @@ from trainables.numbers.live import LiveNumber
 
 
 class Average:
-    """Averages of weights over the updates; create it under the strategy's scope.
+    """An exponential moving average of weights over the updates; create it under the strategy's scope.
 
     Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging; the exponential form of Keras's
     ``ema_momentum``.
@@ -33,13 +33,13 @@ class Average:
         return [*self.variables, self.started]
 
     def reset(self) -> None:
-        """Restart the average at the present weights; the next update replaces it completely."""
+        """Set the average to the present weights; the next update replaces it completely."""
         self.started.assign(0.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
             average.assign(weight.value)
 
     def update(self) -> None:
-        """Include the present weights in the average; called across replicas after each update."""
+        """Add the present weights to the average; called across replicas after each update."""
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):

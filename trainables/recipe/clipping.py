@@ -18,7 +18,7 @@ KINDS = READS
 
 
 def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Return the kind of clipping that a trial asks for, or nothing.
+    """Return a tuple with the kind of clipping that a trial asks for; empty if it asks for none.
 
     Raises: ValueError: if there is more than one.
     """

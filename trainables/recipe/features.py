@@ -59,7 +59,7 @@ def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
 
 def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
-    """Return a data set with its inputs replaced by their features, as float32.
+    """Replace the inputs of a data set by the outputs of the frozen ``model``, as float32; return the data set.
 
     Raises: DataError: if the data is not arrays. Refused: if the model is random.
     """
@@ -93,7 +93,7 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
 
 def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
-    """Return both models as one model of the raw inputs, in which the first stays frozen.
+    """Connect the frozen model and the trained one to one model of the raw inputs, in which the first stays frozen.
 
     Raises: Refused: if the second is compiled, or has training methods of its own.
     """
@@ -112,7 +112,7 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
 
 
 def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
-    """Return a model that applies both in turn, of layers that Keras knows, for predictions only.
+    """Connect both models to one that consists of layers known to Keras, for predictions only.
 
     ``example`` is a batch of raw inputs.
     """

@@ -37,7 +37,7 @@ def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
 
 
 class _Settings:
-    """The process's settings that a trial sets itself or must not change, as they are now."""
+    """A record of process-wide settings that a trial sets itself or must not change, taken when it is created."""
 
     def __init__(self) -> None:
         self._floatx = keras.config.floatx()

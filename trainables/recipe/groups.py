@@ -27,12 +27,12 @@ Found: TypeAlias = "list[tuple[str, keras.Layer]]"
 
 
 def list_layer_paths(model: keras.Model) -> Found:
-    """Return all layers of a model with their paths, including layers within layers."""
+    """Return all layers of a model, also those within layers, each with its path."""
     return list(_walk_layers(model, ""))
 
 
 def select_layers(model: keras.Model, pattern: str) -> Found:
-    """Return the layers that a pattern matches, without the layers inside them.
+    """Return the layers whose paths match a pattern, without the layers inside them.
 
     Each name between slashes is matched separately, with wildcards; ``**`` stands for any number of names.
     """
@@ -112,7 +112,7 @@ Rate = LiveNumber | float
 
 @dataclass(eq=False)
 class Part:
-    """An optimizer with its weights; its rate is the loop's times ``factors``, or its own."""
+    """An optimizer with its weights; its learning rate is the loop's times ``factors``, or its own."""
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
@@ -226,7 +226,7 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
-    """Return the optimizers that take the place of the trial's own."""
+    """Return the parts of a grouped optimizer that are the trial's own or copies of it; any other one as it is."""
     if isinstance(optimizer, GroupedOptimizer):
         main = []
         for part in optimizer.parts:
@@ -237,7 +237,7 @@ def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[kera
 
 
 def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether the loop's rate has an effect on an optimizer."""
+    """Return whether the learning rate that the loop sets affects an optimizer."""
     return not isinstance(optimizer, GroupedOptimizer) or optimizer.follows
 
 
@@ -277,14 +277,17 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """Weights whose rate is the trial's times several factors, each with its exponent."""
+    """Weights whose learning rate is the trial's times several factors, each raised to an exponent."""
 
     variables: Sequence[keras.Variable]
     factors: Sequence[tuple[Rate, int]]
 
 
 def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
-    """Return weights with their factors of ``layer_decay`` and ``layer_rates.<layers>``; none without these."""
+    """Return weights with the factors of their rates, by ``layer_decay`` and ``layer_rates.<layers>``.
+
+    Empty without these.
+    """
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
     if not named and not decays:

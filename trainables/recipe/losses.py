@@ -47,7 +47,7 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
 @dataclass(frozen=True)
 class Targets:
-    """The properties of targets that determine the default loss."""
+    """The properties of targets from which the default loss is chosen."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]  # of one example's targets

@@ -41,7 +41,7 @@ class Mixing:
 
     @classmethod
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
-        """Return what the trial asks for."""
+        """Read the parameters of mixing and erasing that a trial has."""
         return cls(
             live.number("mixup", standard=True) if "mixup" in hp else None,
             live.number("cutmix", standard=True) if "cutmix" in hp else None,
@@ -111,7 +111,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Mixed examples.
+    """Mixed examples, as returned by `Mixing.mix`.
 
     ``labels`` has both labels of integer targets, by the index of the targets among the flat ones.
     """
@@ -163,7 +163,7 @@ class Mixed:
 
 
 def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
-    """Draw the mix of each example with its partner: its own share, the mask of pasted pixels, whether it is pasted.
+    """Draw how each example is mixed: its own share, the mask of pasted pixels, and whether pixels are pasted.
 
     The last two are None without cutmix.
     """

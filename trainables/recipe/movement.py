@@ -28,7 +28,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class DrawnMovement:
-    """The drawn movement: where each pixel comes from, which images are mirrored, and what is covered at the end.
+    """A drawn movement of images: where each pixel comes from, which images are mirrored, and what is covered at last.
 
     ``source`` has terms as in `augmentation.affine_terms`. They are combined number by number, because a product of
     matrices is rounded differently for another number of images.

@@ -105,7 +105,7 @@ def _normalize_name(name: str) -> str:
 
 
 def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the arguments of an optimizer that are hyperparameters of its own."""
+    """Return the names of an optimizer's arguments that are hyperparameters of its own."""
     given = _get_parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)

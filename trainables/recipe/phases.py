@@ -24,7 +24,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Span:
-    """The epochs of a phase: it begins after epoch ``first`` and ends after ``last``, or with the trial (None)."""
+    """The epochs of a phase, which begins after epoch ``first`` and ends after ``last`` (None: with the trial)."""
 
     number: int = 0
     first: int = 0
@@ -32,7 +32,7 @@ class Span:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def length(self, epochs: int) -> int:
-        """Return the number of its epochs in a trial of ``epochs``."""
+        """Return the number of the phase's epochs in a trial of ``epochs`` epochs."""
         return (epochs if self.last is None else self.last) - self.first
 
 

@@ -43,7 +43,7 @@ def check_follows(optimizer: Any, whose: str) -> None:
 
 
 def get_rate_or_schedule(optimizer: Any) -> Any:
-    """Return the learning rate or the schedule with which to make another optimizer like this one."""
+    """Return the learning rate or schedule of an optimizer, to create another optimizer with the same."""
     rate = get_own_rate(optimizer)
     if rate is None:
         return _get_learning_rate(optimizer)

@@ -1,4 +1,4 @@
-"""Checks that refuse by name what an author wrote and a loop would ignore."""
+"""Checks that raise `Refused` for what an author wrote and a training loop would ignore."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
 
 
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:
-    """Raise Refused if a callback cannot work in any loop; the message also names those that only this loop refuses."""
+    """Raise Refused if a callback cannot be used in any loop.
+
+    The message also names the callbacks that only the chosen loop refuses.
+    """
     if not any(map(_explain_refusal, callbacks)):
         return
     reasons = []
@@ -289,7 +292,7 @@ def check_idle_loss(idle: Sequence[str]) -> None:
 
 
 def overrides_call(loss: keras.losses.Loss) -> bool:
-    """Return whether a loss overrides how targets and outputs become one number."""
+    """Return whether a loss overrides `__call__`, which reduces the losses of examples to one number."""
     return type(loss).__call__ is not keras.losses.Loss.__call__
 
 

@@ -20,7 +20,7 @@ from sweep.patience import Plateau, State
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in the training."""
+    """A point in the training, at which a schedule is evaluated."""
 
     share: float  # progress of the decay: 0 at the end of warm-up, 1 at the end of training
     epoch: float  # epochs trained before this update, with a fraction
@@ -31,17 +31,20 @@ Schedule: TypeAlias = Callable[[Moment], float]
 
 
 def constant() -> Schedule:
-    """Return a schedule of the constant peak rate."""
+    """Return a schedule that keeps the peak rate."""
     return lambda now: 1.0
 
 
 def cosine(final: float) -> Schedule:
-    """Return half a cosine from 1 to ``final`` (Loshchilov & Hutter, SGDR, eq. 5, one period)."""
+    """Return a schedule of half a cosine from 1 to ``final`` (Loshchilov & Hutter, SGDR, eq. 5, one period)."""
     return lambda now: _cosine(1.0, final, now.share)
 
 
 def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
-    """Return ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before (SGDR, section 3)."""
+    """Return a schedule of ``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before.
+
+    Source: SGDR, section 3.
+    """
     lengths = [lengthening**i for i in range(restarts + 1)]
     ends = []
     for i in range(restarts):
@@ -56,9 +59,10 @@ def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule
 
 
 def one_cycle(rise: float, initial: float, final: float) -> Schedule:
-    """Return a rise from ``initial`` during a share ``rise`` of the training, then a fall to ``final``, both cosines.
+    """Return a schedule that rises from ``initial`` to 1 and then falls to ``final``, both along cosines.
 
-    Source: Smith & Topin, Super-Convergence, section 4; the cosine form is common in libraries.
+    The rise takes the share ``rise`` of the training. Source: Smith & Topin, Super-Convergence, section 4; the cosine
+    form is common in libraries.
     """
 
     def factor(now: Moment) -> float:
@@ -70,22 +74,22 @@ def one_cycle(rise: float, initial: float, final: float) -> Schedule:
 
 
 def polynomial(final: float, power: float) -> Schedule:
-    """Return a decay from 1 to ``final`` in proportion to ``(1 - share) ** power``."""
+    """Return a schedule that decays from 1 to ``final`` in proportion to ``(1 - share) ** power``."""
     return lambda now: final + (1 - final) * (1 - min(now.share, 1.0)) ** power
 
 
 def exponential(final: float) -> Schedule:
-    """Return a geometric decay from 1 to ``final``."""
+    """Return a schedule that decays geometrically from 1 to ``final``."""
     return lambda now: float(final ** min(now.share, 1.0))
 
 
 def step(drops: int, factor: float) -> Schedule:
-    """Return ``drops`` multiplications by ``factor``, evenly spaced over the decay."""
+    """Return a schedule that multiplies the rate by ``factor`` ``drops`` times, evenly spaced over the decay."""
     return lambda now: float(factor ** min(int(now.share * (drops + 1)), drops))
 
 
 def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
-    """Return a multiplication by ``factor`` after each of these epochs."""
+    """Return a schedule that multiplies the rate by ``factor`` after each of these epochs."""
     ends = sorted(epochs)
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
@@ -211,7 +215,10 @@ class _EndlessMoment:
 
 
 def depends_on_trial_length(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
-    """Return whether a rate of the first ``updates`` depends on the length of the trial; an epoch has ``count``."""
+    """Return whether a rate of the first ``updates`` updates depends on the length of the trial.
+
+    An epoch has ``count`` updates.
+    """
     try:
         for i in range(warmup, updates):
             schedule(_EndlessMoment(i / count))  # type: ignore[arg-type]  # it has the same attributes
@@ -284,14 +291,14 @@ class Reduction:
     scale: float = 1.0
 
     def update(self, value: float) -> None:
-        """Count the objective of one epoch."""
+        """Record the objective of one epoch, and reduce the rate if it has not improved for ``patience`` epochs."""
         self.plateau.count_epoch(value)
         if self.plateau.waited >= self.patience:
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 
     def state(self) -> State:
-        """Return what a checkpoint must hold."""
+        """Return the content of a checkpoint, for `restore`."""
         return {**self.plateau.state(), "scale": self.scale}
 
     def restore(self, state: State) -> None:

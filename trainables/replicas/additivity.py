@@ -59,7 +59,7 @@ Rows: TypeAlias = list[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Mode:
-    """One way in which a program computes a slice of a batch, such as evaluation, to be tested by `check_parts`."""
+    """A way in which a program computes a slice of a batch, such as training or evaluation; `check_parts` tests it."""
 
     name: str  # in messages
     compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
@@ -76,7 +76,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class ProgramUnderTest:
-    """The program under test, and access to its results."""
+    """The parts of a program that `check_parts` needs."""
 
     replicas: Replicas
     state: State
@@ -104,7 +104,7 @@ class ProgramUnderTest:
 
 @dataclass(frozen=True)
 class ExampleResults:
-    """The results for some examples: mean values, metrics, and on each replica the variables that were written."""
+    """The results of computing some examples: mean values, metrics, and on each replica the written variables."""
 
     values: Values
     metrics: Values
@@ -112,13 +112,13 @@ class ExampleResults:
 
 
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
-    """Raise Refused if a loss, metric or variable of a batch does not follow from its parts.
+    """Raise Refused if a loss, metric or variable differs when a batch is computed in parts.
 
     All state is restored afterwards.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first = data.examples(count)
-    spread = data.spread(count)
+    spread = data.spread_examples(count)
     if _count_examples(first) < 2:
         return
     for mode in modes:
@@ -129,7 +129,7 @@ def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) 
 
 
 class _ModeTest:
-    """One mode, traced once for parts of any size."""
+    """Tests one mode, which is traced once for parts of any size."""
 
     def __init__(self, tried: ProgramUnderTest, mode: Mode, examples: Any) -> None:
         self._tried, self._mode = tried, mode
@@ -147,9 +147,9 @@ class _ModeTest:
             self._relative = RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
-        """Raise Refused if these examples give different results in parts.
+        """Raise Refused if these examples give different results when they are computed in parts.
 
-        With ``bold``, numbers are tested that no trial has set, so an error of the computation itself is ignored.
+        With ``bold``, values are set that no trial has set, so an error of the computation itself is ignored.
         """
         size = _count_examples(examples)
         try:
@@ -172,9 +172,9 @@ class _ModeTest:
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Give live numbers and scalar variables that are 0 another value inside the block.
+        """Set live numbers to other values inside the block, and scalar variables that are 0 to another number.
 
-        Thus what another trial or a hook may turn on later is tested, too.
+        In this way, features that another trial or a hook may turn on later are tested, too.
         """
         state = self._tried.state
         others = []
@@ -335,7 +335,7 @@ def _count_examples(examples: Any) -> int:
 
 
 def _choose_cuts(size: int, parts: int) -> list[list[int]]:
-    """Return where to cut: evenly, as a batch is, and once with nearly all rows in the last part."""
+    """Return where to cut the examples: evenly, as a batch is, and once with nearly all in the last part."""
     even = []
     for i in range(parts + 1):
         even.append(compute_bounds(size, i, parts)[0])
@@ -343,7 +343,7 @@ def _choose_cuts(size: int, parts: int) -> list[list[int]]:
 
 
 def _trace_in_float32(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
-    """Return what `_trace_mode` returns, and whether it computes in half precision.
+    """Trace a mode in float32 if its layers support that; return the trace, and whether it uses half precision.
 
     Half precision is avoided, because its rounding hides small differences, but a layer may not support another type.
     """
@@ -379,7 +379,7 @@ def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None
 
 
 def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
-    """Return the function that computes a micro-batch on each replica, and its graph.
+    """Return a function that computes one part of the examples on each replica, and its graph.
 
     As in training, sizes are unknown when it is traced.
     """
@@ -436,7 +436,7 @@ def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 def _find_differing_layer(
     tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
 ) -> str:
-    """Return a message about the first layer whose outputs differ in parts; an empty string if there is none."""
+    """Return a message that names the first layer whose outputs differ in parts; empty if there is none."""
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
 

@@ -20,7 +20,7 @@ MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
 
 class GlobalLoss:
-    """One loss of a compiled model, to be called for slices.
+    """A loss of a compiled model, which is called for slices of a batch.
 
     The average of its values over all slices, weighted by their fractions of the examples, is the loss that Keras
     computes on one device for the whole batch, for all reductions, masks and sample weights. Source of the reductions:
@@ -91,7 +91,7 @@ class GlobalLoss:
 
 
 class RecordedLoss:
-    """One loss of a compiled model, computed by Keras, which is recorded for its mean over an epoch.
+    """A loss of a compiled model that Keras computes; its values are recorded for the mean over an epoch.
 
     Keras's own means give a partial batch the same weight as a whole one.
     """
@@ -148,7 +148,7 @@ def _record_example_losses(
 
 
 def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
-    """Return a loss and its first argument; for mixed labels, a loss against both labels.
+    """Return a loss and the targets to call it with; for mixed labels, a loss against both labels.
 
     Raises: Refused: if the loss cannot be computed for mixed labels.
     """
@@ -181,11 +181,11 @@ def replace_losses(
     *,
     whole: bool,
 ) -> tuple[GlobalLoss | RecordedLoss, ...]:
-    """Set the weights of a compiled and built model's losses, and replace them by losses for slices.
+    """Replace the losses of a compiled and built model by losses for slices, with these weights; return the new losses.
 
     With ``whole``, each batch is one slice, so Keras's losses are only recorded. ``weights`` are by output name;
     ``scale`` multiplies the values of the new losses; ``batch`` is an example to call them with, or None if the model's
-    own steps call them in another way. Returns the new losses; empty without compiled ones.
+    own steps call them in another way. Returns an empty tuple if the model has no compiled losses.
     Raises: ValueError: if a weight's output has no loss. Refused: if a loss cannot be computed in slices.
     """
     compiled = keras_private.compiled_loss(model)
@@ -266,14 +266,14 @@ def _convert_tensors(structure: Any, dtype: Any) -> Any:
 
 
 def _join_masks(mask: Any, other: Any) -> Any:
-    """Return the mask of what both masks keep; either may be None, which keeps everything."""
+    """Return the mask of the elements that both masks keep; None keeps everything."""
     if mask is None:
         return other
     return mask if other is None else mask & other
 
 
 def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
-    """Return this slice's contributions to the means of examples' losses and of their squares over the global batch.
+    """Return a slice's contributions to the global batch's mean of the examples' losses and of their squares.
 
     They are by name, as in `SPREAD`, and NaN if the losses of single examples are unknown for one of the losses.
     """
@@ -291,5 +291,8 @@ def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
 
 
 def compute_deviation(mean: float, square: float) -> float:
-    """Return the standard deviation over examples from the means of values and squares; NaN if these are unknown."""
+    """Return the standard deviation of examples' losses from their mean and the mean of their squares.
+
+    NaN if these are unknown.
+    """
     return math.sqrt(max(square - mean * mean, 0.0))

@@ -28,7 +28,7 @@ SEEDS = (1, 1_000_000_000)
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
-    """Make the optimizer apply gradients as they are, because they are already sums over all replicas.
+    """Make an optimizer apply gradients without summing them over replicas, because they are such sums already.
 
     Keras would sum them itself, after clipping each replica's part (keras/src/backend/tensorflow/optimizer.py,
     `_all_reduce_sum_gradients`), and so never use the global norm.
@@ -101,7 +101,7 @@ def weight_added_losses(model: keras.Model) -> None:
 
 
 def keep_arithmetic_on_devices() -> None:
-    """Make Keras compute with operations that have GPU kernels, without changing results. Once per process.
+    """Make Keras compute with operations that have GPU kernels, without changing results; once per process.
 
     The gradient of a sum that drops dimensions asks the host for a shape, and the comparison by which Keras's `argmax`
     detects a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) runs on the host.
@@ -147,10 +147,11 @@ def _convert_to_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
 
 
 def keep_loss_means() -> None:
-    """Make a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) the mean over its slice.
+    """Make Keras's losses the mean over their slice when an author calls them, once per process.
 
-    Keras divides each replica's value by the number of replicas (keras/src/losses/loss.py, `reduce_values`), because it
-    sums over them. In our loop, the slices' fractions do that. Once per process, without effect outside a slice.
+    An author calls them in `compute_loss`, in `add_loss` or as a metric. Keras divides each replica's value by the
+    number of replicas (keras/src/losses/loss.py, `reduce_values`), because it sums over them. In our loop, the slices'
+    fractions do that. Without effect outside a slice.
     """
     if hasattr(getattr(keras_private.loss_module, keras_private.LOSS_SCALING[0]), "__wrapped__"):
         return
@@ -183,9 +184,9 @@ def make_loss_names_unique(model: keras.Model) -> None:
 
 
 def separate_added_losses(model: keras.Model) -> None:
-    """Separate what layers add to the loss on each replica.
+    """Make layers keep the losses that they add on each replica in separate lists.
 
-    Layers collect it in one list. If replicas wait for each other inside the model, as for batch normalisation, one
+    Layers collect them in one list. If replicas wait for each other inside the model, as for batch normalisation, one
     replica clears what another has added (keras/src/layers/layer.py, `_clear_losses`).
     """
     for layer in _list_layers(model):
@@ -229,7 +230,7 @@ def keeping_numbering() -> Iterator[None]:
 
 
 def number_layers_anew() -> None:
-    """Restart the numbering of layers' names: dense, dense_1, ...; to be used inside `keeping_numbering`.
+    """Restart the numbers in the default names of layers (dense, dense_1, ...); to be used inside `keeping_numbering`.
 
     Keras keeps counting while the process lives (keras/src/utils/naming.py). Names would depend on earlier trials, and
     TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB per trial.
@@ -278,7 +279,7 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
 
 
 def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
-    """Return the identities of the layers whose `call` adds to the loss."""
+    """Return the ids of the layers whose `call` adds to the loss."""
     found: set[int] = set()
     layers = _list_layers(model)
     for layer in layers:
@@ -292,7 +293,7 @@ def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], traini
 
 
 def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the losses added by layers in the last traced call, by a description of the layer."""
+    """Return the losses that layers added in the last traced call, by a description of the layer."""
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):
         for loss in keras_private.layer_losses(layer):
@@ -309,7 +310,7 @@ def _record_loss(layers: set[int], layer: keras.layers.Layer, loss: Any) -> None
 
 
 def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
-    """Call the losses on symbolic tensors."""
+    """Call the model's losses on symbolic tensors, which creates their variables without computing anything."""
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return keras_private.compute_loss(model, x, y, model(x, training=False), sample_weight, training=False)
@@ -318,14 +319,14 @@ def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None
 
 
 def make_symbolic(batch: Any) -> Any:
-    """Return symbolic tensors like a batch of any size, by which Keras computes only shapes."""
+    """Return symbolic tensors with the shapes of a batch but any number of examples, from which Keras infers shapes."""
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
     )
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Raise Refused if a model without a compiled loss has no other: of a layer, a regularizer or `compute_loss`."""
+    """Raise Refused if a model has neither a compiled loss nor one of a layer, a regularizer or `compute_loss`."""
     own = list_overridden_methods(model, "compute_loss")
     if (
         own
@@ -350,7 +351,7 @@ def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
 
 
 def leave_building_to_steps(model: keras.Model) -> None:
-    """Keep `fit` and `evaluate` from calling the model and its loss to build them; its own steps have built them."""
+    """Prevent `fit` and `evaluate` from building the model and its loss by calls; its own steps have built them."""
     keras_private.replace_symbolic_build(model, _build_nothing)
 
 

@@ -36,7 +36,7 @@ WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 
 
 class NotPerExample(Exception):
-    """Raised if a layer draws random numbers for a whole batch, which several parts cannot do consistently."""
+    """Raised if a layer draws random numbers for a whole batch that its parts cannot draw consistently."""
 
 
 _here = threading.local()
@@ -55,14 +55,14 @@ def replace_random_functions() -> None:
 
 @dataclass
 class ModelBuilding:
-    """State during the building of a trial's model."""
+    """The state of random draws while a trial's model is built."""
 
     drew: bool = False  # True if `keras.random` drew constants of the graph, besides initial values of variables
 
 
 @contextmanager
 def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
-    """Make `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is built.
+    """Seed `tf.random`, and `keras.random` without a seed, from Python's `random` while a trial's model is built.
 
     The trial has seeded Python's generator; Keras would use one that lives as long as the process.
     """
@@ -85,7 +85,10 @@ def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
 
 @contextmanager
 def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Provide the states of generators, by id, inside code that XLA compiles and that cannot read the host's memory."""
+    """Make these states of generators, by id, available inside code that XLA compiles.
+
+    Such code cannot read the host's memory.
+    """
     before = getattr(_here, "seeds", None)
     _here.seeds = seeds
     try:
@@ -112,7 +115,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
 
 def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Return the seed that `keras.random` draws with."""
+    """Return the seed with which `keras.random` draws."""
     seed = arguments["seed"]
     if cut is None or cut.draws is None:
         _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
@@ -180,7 +183,7 @@ def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: d
 def _draw_stateless(
     stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
-    """Replace a kernel with its own state, which no seed can set once it runs, by a stateless one."""
+    """Draw by a stateless kernel in place of one with its own state, which no seed can set once it runs."""
     arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
         return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **arguments)

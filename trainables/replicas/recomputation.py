@@ -17,7 +17,7 @@ from trainables import keras_private
 
 
 def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
-    """Recompute the activations of those layers that depend only on their inputs and trainable weights.
+    """Make layers that depend only on their inputs and trainable weights recompute their activations.
 
     Layers with state or random draws (batch normalisation, dropout) would update or draw twice, so their activations
     are stored. The same holds for the layers, by identity, in ``adding``, which add to the loss: their gradient would

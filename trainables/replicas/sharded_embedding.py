@@ -172,7 +172,7 @@ def _build_whole_embedding(
 
 
 def list_sharded_embeddings(model: keras.Model) -> list[ShardedEmbedding]:
-    """Return all such layers of a model, including layers within layers."""
+    """Return all layers of this class in a model, including layers within layers."""
     layers = []
     for layer in keras_private.flatten_layers(model):
         if isinstance(layer, ShardedEmbedding):

@@ -30,7 +30,7 @@ _present = threading.local()
 
 @dataclass(eq=False)
 class Mixture:
-    """The labels of pairs of mixed examples; ``share`` is the weight of the first label, one number per row."""
+    """The two labels of each mixed example; ``share`` is the weight of the first label, one number per row."""
 
     own: tf.Tensor
     other: tf.Tensor
@@ -40,7 +40,7 @@ class Mixture:
 
 @dataclass(eq=False)
 class Slice:
-    """Rows ``start`` to ``stop`` of a global batch of ``size``.
+    """The rows from ``start`` to ``stop`` of a global batch of ``size``, computed at once.
 
     A slice is never empty, because kernels fail on empty batches (oneDNN's convolution returns another shape). If a
     batch has fewer examples than slices, one of its rows stands in: the slice is then not ``real`` and counts nowhere.
@@ -82,22 +82,22 @@ class Slice:
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
 
     def share_of(self, mean: Any) -> tf.Tensor:
-        """Return the contribution of this slice's mean to the mean over the global batch; 0 if a row stands in."""
+        """Return this slice's contribution to a mean over the global batch, from its own mean; 0 if a row stands in."""
         return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
     def draw(self, seed: tf.Tensor, update: tf.Tensor, calls: int = 0) -> Draws:
-        """Start the random numbers of an update of the global batch, and return them."""
+        """Create the random numbers of this slice for an update of the global batch, and return them."""
         self.draws = Draws(seed, update, self.size, self.start, self.stop, calls)
         return self.draws
 
     def mixture(self, target: Any) -> Mixture | None:
-        """Return the mixed labels that a tensor of targets stands for; None if these are not mixed."""
+        """Return the mixed labels for a tensor of targets; None if these targets are not mixed."""
         if id(target) not in self.mixtures:
             return None
         return self.mixtures[id(target)][1]
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
-        """Return the sum over the global batch of what each slice counts under ``name``."""
+        """Return the sum over the global batch of the counts that each slice has under ``name``."""
         if self.real is None:
             own = count
         else:
@@ -109,7 +109,7 @@ class Slice:
 
 
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
-    """Return one of several parts of a global batch, whose sizes differ by at most one example."""
+    """Return part number ``part`` of a global batch cut into ``parts`` parts, whose sizes differ by at most one."""
     if parts == 1:
         return Slice.whole(size)
     start, stop = compute_bounds(size, part, parts)
@@ -143,7 +143,7 @@ def entering(piece: Slice) -> Iterator[Slice]:
 
 
 def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
-    """Return the rows of the batch that a slice draws random numbers for; None for all rows, or without draws."""
+    """Return the rows of the batch for which a slice draws random numbers; None for all rows, or without draws."""
     draws = piece.draws
     if draws is None or (draws.places is None and piece.stop is piece.size):
         return None

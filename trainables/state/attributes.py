@@ -23,7 +23,7 @@ __all__ = [
 
 
 def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, object]:
-    """Return the attributes that the author has set on a trainable: all but ``own``, which sweep sets."""
+    """Return the attributes that the author's code has set on a trainable: all except ``own``, which sweep sets."""
     attributes = {}
     for name, value in vars(author).items():
         if name not in own:
@@ -32,7 +32,7 @@ def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, obje
 
 
 def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
-    """Replace the author's attributes of the trainable by these, which belong to one program or run of `data`."""
+    """Replace the author's attributes of a trainable by ``attributes``; those of sweep (``own``) stay."""
     for name in get_author_attributes(author, own):
         delattr(author, name)
     vars(author).update(attributes)
@@ -50,7 +50,7 @@ def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping
 
 
 def digest_attributes(author: object, own: frozenset[str]) -> Digests:
-    """Return digests of a trainable's attributes, except ``own``; variables, which may change, by identity."""
+    """Return digests of a trainable's attributes except ``own``; variables are digested by identity, not by value."""
     digests = {}
     for name, value in vars(author).items():
         if name not in own:
@@ -63,5 +63,5 @@ class _IdentityDigester(values.Digester):
 
     def _digest_parts(self, value: Any, identity: object) -> object:
         if values.is_variable(value) or values.is_library_object(value) or values.is_layer(value):
-            return values.Same(value)
+            return values.IdentityDigest(value)
         return super()._digest_parts(value, identity)

@@ -1,8 +1,8 @@
-"""What an author's methods leave on the trainable, in modules and in classes: recorded, undone and redone.
+"""Changes that an author's methods make to the trainable, to modules and to classes: recorded, undone and redone.
 
-What `data` leaves is recorded by name and undone before `data` runs again, so that all runs begin alike. What `model`
-and the related methods leave in modules is undone before a model is made again, and what all other methods, hooks and
-callbacks leave is undone when their trial ends.
+Changes by `data` are recorded by name and undone before `data` runs again, so that all runs begin alike. Changes by
+`model` and the related methods in modules are undone before a model is made again, and changes by all other methods,
+hooks and callbacks are undone when their trial ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODEL_AGAIN = "model() and the related methods run again for other trials and fo
 
 
 class AuthorSurroundings:
-    """The author's object and modules, in which `data` may leave values.
+    """The author's object and modules, where `data` may set values.
 
     ``own`` has the names of the object's attributes that do not belong to the author.
     """
@@ -48,16 +48,16 @@ class AuthorSurroundings:
         self._names_left: set[str] = set()  # names on this object
 
     def names_left(self, author: object) -> set[str]:
-        """Return the names of everything that `data` has ever left, on this object or in modules."""
+        """Return the full names of all values that any run of `data` has set, on this object or in modules."""
         return self._names_left | _names_left_in_modules.get(type(author), set())
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Return the attributes that `data` has ever left on this object."""
+        """Return the names of the attributes that any run of `data` has set on this object."""
         return frozenset(name.removeprefix("self.") for name in self._names_left)
 
     def compute_digests(self, author: object) -> Digests:
-        """Return digests of the present values of all names that `data` has left."""
+        """Return digests of the present values of all names that `data` has set."""
         names = self.names_left(author)
         if not names:
             return {}
@@ -65,9 +65,9 @@ class AuthorSurroundings:
 
     @contextmanager
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
-        """Restore everything to the state before the first run of `data`, which is to run inside the block.
+        """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
-        Yields a function that returns the names that `data` has left so far. Random generators are rewound, so they are
+        Yields a function that returns the names that `data` has set so far. Random generators are rewound, so they are
         not among these.
         """
         with without_model_changes():
@@ -95,7 +95,7 @@ class AuthorSurroundings:
                 _names_left_in_modules.setdefault(type(author), set()).update(names - on_object)
                 for recorded, some in self._with_records(present):
                     recorded.note_after_run(some, self.names_left(author))
-                    recorded.check(some, names, by="data()", when=DATA_AGAIN)
+                    recorded.check_restorable(some, names, by="data()", when=DATA_AGAIN)
                 return self.names_left(author)
 
             with _listening_to_imports(author, record_imported):
@@ -108,7 +108,7 @@ class AuthorSurroundings:
         return [Namespace("self", author, self._own), *modules.find_namespaces(author)]
 
     def _with_records(self, spaces: list[Namespace]) -> list[tuple[RecordedValues, list[Namespace]]]:
-        """Return the object and all other namespaces, each with the record of its values."""
+        """Return the object's namespace and all others, each with the record of its original values."""
         return [(self._object, spaces[:1]), (_modules, spaces[1:])]
 
 
@@ -117,7 +117,7 @@ _names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.Weak
 
 
 class ModelChanges:
-    """Values that the methods that make a model have left in the author's modules and in the process's settings."""
+    """The values that making a model has set in the author's modules and in the process's settings."""
 
     def __init__(self) -> None:
         self._values: list[tuple[Namespace, str, Callable[[], Any]]] = []
@@ -125,14 +125,14 @@ class ModelChanges:
         self.folder: Path | None = None  # the working folder, if they have changed it
 
     def add(self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]) -> None:
-        """Add the present values of these names."""
+        """Add the present values of these names to the changes."""
         for namespace in spaces:
             for name, value in namespace.get_values().items():
                 if f"{namespace.name}.{name}" in names:
                     self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
 
     def redo(self) -> None:
-        """Set these values in the modules and the settings again, in place of those that another model has left."""
+        """Undo the changes of the last model, and set the values of this one again in modules and settings."""
         undo_model_changes()
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
@@ -152,7 +152,7 @@ _model_changes: list[tuple[RecordedValues, list[Namespace], set[str]]] = []  # a
 
 
 def undo_model_changes() -> None:
-    """Restore what the author's modules held before a model was made, so that all models begin alike."""
+    """Restore the values that the author's modules had before the last model was made."""
     while _model_changes:
         recorded, spaces, names = _model_changes.pop()
         trials.resisting.update(recorded.restore(spaces, names))
@@ -160,7 +160,7 @@ def undo_model_changes() -> None:
 
 @contextmanager
 def without_model_changes() -> Iterator[None]:
-    """Undo what making the present model has left in modules inside the block, and redo it afterwards."""
+    """Undo the changes that making the present model has made to modules inside the block, and redo them afterwards."""
     changes = ModelChanges()
     for recorded, spaces, names in _model_changes:
         changes.add(recorded, spaces, names)
@@ -173,7 +173,7 @@ def without_model_changes() -> Iterator[None]:
 
 @contextmanager
 def making_model(author: object) -> Iterator[ModelChanges]:
-    """Run the block, which makes a model, after undoing what the last one that was made has changed in modules.
+    """Undo the changes of the last model before a model is made inside the block, and record the changes of this one.
 
     Yields the changes that the block makes to modules and settings, complete after the block. They stay until a model
     is made again or another trial begins, because hooks of this trial may read them.
@@ -199,7 +199,7 @@ def making_model(author: object) -> Iterator[ModelChanges]:
                 changes.folder = None
             else:
                 changes.folder = folder
-    recorded.check(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
+    recorded.check_restorable(spaces, names, by="model() or a related method", when=MODEL_AGAIN)
 
 
 def _find_working_folder() -> Path | None:
@@ -211,7 +211,7 @@ def _find_working_folder() -> Path | None:
 
 
 def _remember(recorded: RecordedValues, spaces: list[Namespace], names: set[str]) -> None:
-    """Store how to undo the changes of the present model."""
+    """Store the records by which the changes of the present model can be undone."""
     if names:
         recorded.note_after_run(spaces, names)
         _model_changes.append((recorded, spaces, names))
@@ -235,7 +235,7 @@ def _pass_author_modules(author: object, listener: Callable[[list[Namespace]], N
 
 
 class TrialSnapshot:
-    """Snapshot of the author's modules and of what the trainable holds, restored after each trial.
+    """A snapshot of the author's modules and of the trainable's attributes, which is restored after each trial.
 
     ``own`` has the attributes of the trainable that do not belong to the author.
     """
@@ -276,7 +276,7 @@ def end_trial() -> None:
 
 
 class HookChanges:
-    """Changes by hooks and callbacks to the author's modules and to this process since their trial began.
+    """The changes that hooks and callbacks have made to the author's modules and to settings since their trial began.
 
     A checkpoint holds the plain values. All others are named in a message when a trial continues without them.
     """
@@ -289,7 +289,7 @@ class HookChanges:
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
     def enter_phase(self) -> None:
-        """Exclude what `model` has left for another phase."""
+        """Ignore the changes that making the model of another phase has made to modules."""
         of_model = {name for _, _, names in _model_changes for name in names}
         for name, digest in self._compute_digests().items():
             if name in of_model:
@@ -323,7 +323,10 @@ class HookChanges:
         return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
 
     def restore(self, state: Mapping[str, Any]) -> str:
-        """Apply what `state` returned, and return a line about what it lacks, or an empty string."""
+        """Apply the changes that `state` returned.
+
+        Return a line for users about values that it lacks, or an empty string.
+        """
         for namespace in modules.find_namespaces(self._author):
             for full, value in state["values"].items():
                 owner, _, name = full.rpartition(".")
@@ -340,7 +343,7 @@ class HookChanges:
         return f"{lost}, changed by hooks or callbacks, is no plain value, and a resumed trial is without it"
 
     def _find_changed_caches(self) -> set[str]:
-        """Return the names of functions with a cache, of which a result has changed since this was first called.
+        """Return the names of functions with a cache in which a result has changed since it was first seen here.
 
         Results that were added are no changes: a resumed trial computes them again.
         """
@@ -374,7 +377,7 @@ class _WithoutCallbacks(values.Digester):
 
     def _digest_parts(self, value: Any, identity: object) -> object:
         if isinstance(value, keras.callbacks.Callback) or hasattr(value, "cache_info"):
-            return values.Same(value)
+            return values.IdentityDigest(value)
         return super()._digest_parts(value, identity)
 
 

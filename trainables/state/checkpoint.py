@@ -36,7 +36,7 @@ class CheckpointError(Exception):
 
 
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
-    """Copy the variables, and return a function that writes them and a small JSON file, in any thread."""
+    """Copy the variables of a program, and return a function that writes them and a small JSON file, in any thread."""
     values = state.copy_all()
     arrays = {}
     for i, parts in enumerate(values.values()):
@@ -55,9 +55,9 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
 
 
 def read_phase_and_data(folder: Path) -> tuple[int, str | None]:
-    """Return what must be known of a checkpoint before it is restored: its phase (from 0), and its data's fingerprint.
+    """Return a checkpoint's phase (from 0) and the fingerprint of its data, which are needed before it is restored.
 
-    Returns 0 and None if that cannot be read.
+    Returns 0 and None if they cannot be read.
     """
     try:
         about = json.loads((folder / _ABOUT).read_text())
@@ -67,7 +67,7 @@ def read_phase_and_data(folder: Path) -> tuple[int, str | None]:
 
 
 def restore(folder: Path, state: State) -> About:
-    """Assign by path what `save` wrote, and return its JSON.
+    """Read a checkpoint and assign its values to the variables with the same paths; return its JSON.
 
     Raises: CheckpointError: if the file is damaged, or belongs to another model.
     """
@@ -77,7 +77,7 @@ def restore(folder: Path, state: State) -> About:
 
 
 def read(folder: Path) -> tuple[About, Values]:
-    """Return the JSON and the variables that `save` wrote.
+    """Read a checkpoint; return its JSON and the values of its variables by path.
 
     Raises: CheckpointError: if the file is damaged.
     """
@@ -93,7 +93,7 @@ def read(folder: Path) -> tuple[About, Values]:
 
 
 def assign(folder: Path, state: State, values: Values) -> None:
-    """Assign what `read` returned.
+    """Assign the values of a checkpoint to the variables with the same paths.
 
     With another number of replicas, all get the first one's values, which is exact only within rounding.
     Raises: CheckpointError: if the variables are those of another model.
@@ -110,7 +110,7 @@ _UNREADABLE = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.error
 
 @dataclass(frozen=True)
 class Shard:
-    """Rows ``start`` to ``stop`` of a table of ``rows`` rows, as a variable on one server."""
+    """One server's variable with the rows from ``start`` to ``stop`` of a table of ``rows`` rows."""
 
     variable: Any
     device: str
@@ -119,12 +119,12 @@ class Shard:
     rows: int
 
     def name_of(self, start: int, stop: int) -> str:
-        """Return the name of some of its rows in TensorFlow's files."""
+        """Return the name of some of the shard's rows in TensorFlow's files."""
         return _name_rows(self.rows, int(self.variable.shape[1]), start, stop)
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
-    """Make each server write its parts below ``folder``, which it must be able to reach.
+    """Make each server write its rows of the tables below ``folder``, which all servers must be able to reach.
 
     Returns the description that `restore_tables` needs.
     """
@@ -144,7 +144,7 @@ def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str
 
 
 def restore_tables(folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]) -> None:
-    """Make each server read the rows that it holds now.
+    """Make each server read its present rows of the tables from files that `save_tables` wrote.
 
     Raises: CheckpointError: if tables are damaged, or belong to another model.
     """

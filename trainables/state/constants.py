@@ -17,10 +17,11 @@ DEPTH = 6  # levels of nested containers
 
 
 def list_constant_holders(model: keras.Model) -> list[tuple[Any, str, Any]]:
-    """Return (object, attribute, value) wherever a constant may be: attributes of layers, and arguments of their calls.
+    """Return (object, attribute, value) for all places of a model that may hold a constant.
 
-    An example is a table of positions, ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at
-    once, and the functional model holds the result.
+    These are the attributes of layers, and the arguments of their calls. An example is a table of positions,
+    ``layers.Embedding(7, 5)(keras.ops.arange(7))``. Keras evaluates the argument at once, and the functional model
+    holds the result.
     """
     layers = keras_private.flatten_layers(model)
     nodes = []
@@ -40,7 +41,10 @@ def is_constant(value: Any) -> bool:
 
 
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    """Return the numbers and texts that layers hold besides their variables, in any place; call it before compiling."""
+    """Return all numbers and texts that the layers of a model hold besides their variables.
+
+    Call it before compiling.
+    """
     own = []
     for layer in keras_private.flatten_layers(model):
         own.append(dict(vars(layer)))

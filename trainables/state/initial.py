@@ -15,7 +15,7 @@ from trainables.state.program_variables import State, unwrap_variable
 
 @dataclass(frozen=True)
 class InitialModel:
-    """A model with what it is compiled with, and the variables that the author's methods created, in order."""
+    """A model with its optimizer, loss and metrics, and the variables that the author's methods created, in order."""
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
@@ -27,11 +27,11 @@ class InitialModel:
     constants: Sequence[Any] = ()  # constants in the model
 
     def assign_from(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
-        """Assign the initial values of ``fresh`` to the variables of these parts, which are all in ``state``.
+        """Assign the initial values of another model's variables to those of this one.
 
-        ``derived`` variables are skipped. Returns False without assigning anything if that is impossible: the methods
-        have created other variables or constants than before, or a variable that is created later (in a trace) has
-        drawn initial values.
+        Return False if that is impossible. All variables of this model are in ``state``; ``derived`` ones are skipped.
+        It is impossible, and nothing is assigned, if the methods have created other variables or constants than before,
+        or if a variable that is created later (in a trace) has drawn initial values.
         """
         if not constants.are_equal(self.constants, fresh.constants):
             return False  # the constants are part of the graph
@@ -57,9 +57,9 @@ class InitialModel:
         return True
 
     def optimizer_copies_weights(self, state: State) -> bool:
-        """Return whether any of the optimizer's own variables has a drawn initial value.
+        """Return whether one of the optimizer's own variables has initial values that are not all equal.
 
-        This is so for ScheduleFreeAdamW, which copies the weights.
+        ScheduleFreeAdamW has such variables, because it copies the weights.
         """
         created = {id(raw) for raw in self.created} | {id(unwrap_variable(v)) for v in self.model.variables}
         slots = []

@@ -12,7 +12,7 @@ _SEEDS = 1, 10**9  # the range from which Keras draws them
 
 
 def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
-    """Give each initializer that was created without a seed one derived from the trial's seed and its name.
+    """Seed each initializer that was created without a seed, from the trial's seed and the initializer's name.
 
     In a program that trains one model, such initializers are created once after a seed was set. Here, each trial sets
     its own.

@@ -19,7 +19,10 @@ _CACHED: Any = type(functools.cache(abs))
 
 
 def find_namespaces(author: object) -> list[Namespace]:
-    """Return the places where this author may keep values; the trainable's classes and modules come first."""
+    """Return the namespaces where this author's code may keep values.
+
+    The trainable's classes and modules come first.
+    """
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
         names = _get_namespace_of(kind)
@@ -28,7 +31,7 @@ def find_namespaces(author: object) -> list[Namespace]:
         else:
             only = None
         module_namespace = Namespace(kind.__module__, names, only=only)
-        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.classes()):
+        for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.list_classes()):
             by_owner.setdefault(id(namespace.owner), namespace)
     packages = list_top_packages(author)
     for name, module in list(sys.modules.items()):
@@ -36,13 +39,13 @@ def find_namespaces(author: object) -> list[Namespace]:
             continue  # skip it under any name that it is listed under
         if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), packages):
             namespace = Namespace(name, module)
-            for part in (namespace, *namespace.classes()):
+            for part in (namespace, *namespace.list_classes()):
                 by_owner.setdefault(id(part.owner), part)
     return [*by_owner.values()]
 
 
 def count_cached_results(author: object) -> int:
-    """Return how many results `functools.cache` and `lru_cache` hold for functions in the author's modules."""
+    """Return the number of results in all caches of `functools.cache` and `lru_cache` in the author's modules."""
     functions = [value for namespace in find_namespaces(author) for value in namespace.get_values().values()]
     cached = []
     for function in functions:

@@ -57,7 +57,7 @@ class CreatedVariables:
 def recording_variables(
     record: CreatedVariables, *, to_copy: bool = False, seeds_on_host: bool = False
 ) -> Iterator[None]:
-    """Record the variables created inside the block; enter it inside the strategy's scope.
+    """Record the variables that are created inside the block; enter it inside the strategy's scope.
 
     Initial values are drawn on the host for any device, as rounding may differ between devices. With ``to_copy``, the
     variables stay on the host, one for all replicas, so that those of a program can take their values. With
@@ -95,12 +95,12 @@ def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None
 
 
 def has_one_value(value: np.ndarray[Any, Any]) -> bool:
-    """Return whether all elements are equal, so that nothing was drawn."""
+    """Return whether all elements of an array are equal, so that it was not drawn at random."""
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 
 def is_initializing() -> bool:
-    """Return whether a variable is being given its initial value."""
+    """Return whether this code runs while a variable gets its initial value."""
     return getattr(_present, "initialises", False)
 
 

@@ -30,12 +30,12 @@ _READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableSha
 
 
 class UnmanagedState(Incompatible):
-    """Raised if a graph uses state that can be neither reset nor saved."""
+    """Raised if a graph uses state that can neither be reset nor saved."""
 
 
 @dataclass(frozen=True)
 class StateVariable:
-    """One variable: its components, one per replica, and their initial values."""
+    """One variable of a program: its components, one per replica, and their initial values."""
 
     raw: Any  # as the strategy created it
     components: tuple[Any, ...]
@@ -43,7 +43,7 @@ class StateVariable:
 
 
 class State:
-    """The variables of a program by path, collected when the program is built and before it trains."""
+    """All variables of a program by path, collected when the program is built and before it trains."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class State:
         origins.refuse_stale(strays, record)
 
     def will_train(self) -> None:
-        """Register that the variables are about to change."""
+        """Record that the variables are about to change, so that `reset_changed_state` resets them."""
         if self not in _trained:
             _trained.append(self)
 
     def reset(self, only: Container[int] | None = None) -> None:
-        """Reset variables to their initial values; with ``only``, just those with these identities."""
+        """Set variables to their initial values; with ``only``, just those with these identities."""
         for held in self._variables.values():
             if only is not None and id(held.raw) not in only:
                 continue
@@ -109,7 +109,7 @@ class State:
         return self._variables[path]
 
     def was_drawn(self, raw: Any) -> bool:
-        """Return whether a variable belongs to this state and had initial values that are not all equal."""
+        """Return whether a variable is in this state and its initial values are not all equal."""
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.has_one_value(value) for value in held.initial)
 
@@ -123,7 +123,7 @@ class State:
         return written
 
     def read(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
-        """Return a copy of one variable's values, one per replica; None if it does not belong to this state."""
+        """Return a copy of one variable's values, one array per replica; None if it is not in this state."""
         held = self._by_identity.get(id(raw))
         if held is None:
             return None
@@ -135,13 +135,16 @@ class State:
             component.assign(value)
 
     def copy_from(self, raw: Any, other: Any) -> None:
-        """Assign the values of a variable outside this state, by replica; if it has only one component, to all."""
+        """Assign the values of ``other``, a variable outside this state, to a variable, replica by replica.
+
+        If ``other`` has only one component, all replicas get its value.
+        """
         others = self._components(other)
         for i, component in enumerate(self._components(raw)):
             component.assign(others[i % len(others)])
 
     def copy_all(self) -> Arrays:
-        """Return a copy of all values."""
+        """Return a copy of all values by path."""
         arrays: Arrays = {}
         for path, held in self._variables.items():
             arrays[path] = tuple(part.numpy() for part in held.components)
@@ -201,7 +204,7 @@ def find_written_variables(graph: Any, first: int = 0) -> set[int]:
 
 
 def reset_changed_state(owner: object) -> None:
-    """Reset all state that trials of this trainable, or of deleted ones, have changed, even if they failed."""
+    """Reset the variables that trials of this trainable, or of deleted ones, have changed, even if they failed."""
     for state in list(_trained):
         if state.owner is None or state.owner() in (owner, None):
             _trained.remove(state)
@@ -216,7 +219,7 @@ def reset_shared_variables(variables: Iterable[Any]) -> None:
 
 
 class SavedVariables:
-    """The values of variables at one point of a graph, to restore them later; used across replicas."""
+    """Copies of variables' values at one point of a graph, to restore them later; used across replicas."""
 
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
         """Remember these ``variables``; only those that are written after this point have a cost."""
@@ -231,7 +234,7 @@ class SavedVariables:
         self._first = len(self._graph.get_operations())
 
     def restore(self, unless: Any = False) -> None:
-        """Restore all values bit for bit, unless ``unless`` is true."""
+        """Restore all values bit for bit, except if ``unless`` is true."""
         eager = tf.executing_eagerly()
         if eager:
             handles = set()
@@ -252,7 +255,7 @@ def list_optimizer_variables(optimizer: Any) -> list[Any]:
 
 
 def _find_read_only_inputs(op: Any) -> tuple[int, ...]:
-    """Return the indices of the inputs that the functions of a call, branch or loop only read."""
+    """Return the indices of the inputs that the functions of a call, branch or loop operation only read."""
     try:
         return tuple(op.get_attr("_read_only_resource_inputs"))
     except ValueError:
@@ -272,7 +275,10 @@ def _name(variable: Any) -> str:
 
 
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
-    """Return the value; if all elements are equal, such as an optimizer's zeros, as a view of one number."""
+    """Return the value of a variable's component.
+
+    If all elements are equal, as a view of one number, to save memory.
+    """
     value: np.ndarray[Any, Any] = component.numpy()
     if value.size and origins.has_one_value(value):
         return np.broadcast_to(value.flat[0], value.shape)
@@ -280,7 +286,7 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
 
 
 def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
-    """Return TensorFlow's variables of an optimizer, one per replica, without weights that it may list."""
+    """Return an optimizer's variables as TensorFlow's, one per replica, without weights of the model."""
     weights = {id(variable) for variable in model.variables}
     its_own = []
     for variable in optimizer.variables:
@@ -326,7 +332,7 @@ def _refuse_operations(graphs: Sequence[Any]) -> None:
 
 
 def unwrap_variable(variable: Any) -> Any:
-    """Return TensorFlow's variable, which a variable of Keras wraps."""
+    """Return the TensorFlow variable within a Keras variable; a TensorFlow variable as it is."""
     if isinstance(variable, keras.Variable):
         return variable.value
     return variable

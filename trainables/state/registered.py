@@ -23,7 +23,7 @@ _R = TypeVar("_R")
 def unregister_with_owner(
     method: Callable[Concatenate[_Owner, _P], _R],
 ) -> Callable[Concatenate[_Owner, _P], _R]:
-    """When the method's object is deleted, unregister the gradients that were registered while the method ran."""
+    """Decorate a method so that gradients registered while it runs are unregistered when its object is deleted."""
 
     @functools.wraps(method)
     def run(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

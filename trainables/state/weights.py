@@ -18,7 +18,7 @@ _cached_values: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  #
 
 @contextmanager
 def caching_weights() -> Iterator[None]:
-    """Make `Model.load_weights` reuse what it has already read of a file for the same kind of model.
+    """Make `Model.load_weights` cache the values that it reads, and reuse them for models of the same kind.
 
     `keras.applications` and KerasHub's presets load their weights through it. Variables that the file does not set stay
     unchanged.
@@ -54,7 +54,7 @@ def caching_weights() -> Iterator[None]:
 
 
 def limit_cache(most_bytes: float) -> None:
-    """Limit the cache to this many bytes; the last file is always kept."""
+    """Limit the cache of weights to this many bytes; the last file is always kept."""
     _limit_bytes[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
@@ -68,7 +68,7 @@ def _trim() -> None:
 
 
 def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
-    """Return the values that loading sets, with None for the variables that it does not set.
+    """Load weights; return the values of the variables that loading sets, and None for each of the others.
 
     Comparing values before and after would not be enough, as a file may set a bias to the zeros that it had. Therefore
     all variables get numbers beforehand that no file contains, and those that are not set are restored.
@@ -109,9 +109,9 @@ def _can_hold_marker(dtype: str) -> bool:
 
 
 def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tuple[Any, ...] | None:
-    """Return a key of all that determines what a file sets; None if the result cannot be cached.
+    """Return a cache key for everything that determines which values a file sets; None if they cannot be cached.
 
-    It cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
+    They cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
     integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))

@@ -352,6 +352,6 @@ def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
 
 def test_examples_are_spread_over_those_that_are_visited() -> None:
     whole = ArraySplit((X, Y), ONE)
-    assert whole.spread(4)[1].tolist() == [0, 3, 6, 9]
-    assert whole.spread(99)[1].tolist() == Y.tolist()
-    assert whole.part(np.array([1, 2, 3, 8], np.int32)).spread(2)[1].tolist() == [1, 8]
+    assert whole.spread_examples(4)[1].tolist() == [0, 3, 6, 9]
+    assert whole.spread_examples(99)[1].tolist() == Y.tolist()
+    assert whole.part(np.array([1, 2, 3, 8], np.int32)).spread_examples(2)[1].tolist() == [1, 8]

@@ -177,7 +177,7 @@ def test_what_factors_of_10_bits_make_of_a_loss_does_not_count(
     monkeypatch.setattr(program, "evaluate", lambda *_, **__: Evaluated({"loss": next(losses)}))
     monkeypatch.setattr(Replicas, "on_gpu", on_gpu)
     monkeypatch.setattr(tf.config.experimental, "tensor_float_32_execution_enabled", lambda: tf32)
-    assert program.depends_on_the_batch(held_out, seed=0) == depends
+    assert program.depends_on_batch_size(held_out, seed=0) == depends
 
 
 def test_between_processes_a_call_evaluates_batches_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
