@@ -161,7 +161,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
         "question": account.question,
         "facts": list(_list_sweep_facts(account, ranking)),
         "shares": list(_list_time_shares(account)),
-        "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
+        "starving": {trial: f"{100 * share:.0f} %" for trial, share in account.costs.starving.items()},
         "provenance": list(_list_provenance(account.info)),
         "text": account.text,
     }
@@ -209,7 +209,7 @@ def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
             else:
                 of = ""
             lanes = f"{counted(len(line.lanes), 'lane')}"
-            idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
+            idle = f"{duration(line.idle_s)} idle ({100 * line.idle_s / total:.0f} %)"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
@@ -252,6 +252,8 @@ def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
 
 
 def _word(value: object) -> str:
+    if value is None:  # as the commit outside of a repository
+        return ""
     if isinstance(value, list):
         return " ".join(map(_word, value))
     if isinstance(value, str | int | float | bool):
