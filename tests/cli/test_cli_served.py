@@ -1,4 +1,4 @@
-"""``ui`` and ``dashboard`` with ``--json``: one document that meets its schema, and Ctrl-C right after it is no mistake."""
+"""``ui`` and ``dashboard`` with ``--json``: one document that meets its schema; Ctrl-C right after it is no mistake."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ OTHERS = (
         "confirm one --inline --seeds 6 --finalists 2 --budget none -v --results results",
         out="(?s)told apart from 1 other finalist.*was 0.5000 in the search and is 0.5000 with fresh seeds",
     ),
-    Row("confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1", out=r"worse +7 +1.500"),  # equal differences
+    Row("confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1", out=r"worse +7 +1.500"),  # equal
     Row("confirm one --inline --budget 200% --tensorboard", out="--logdir results/one/tensorboard"),
     Row("confirm one --inline --budget 20", 2, err="confirm.budget: number 20, expected a share such as 20%"),
     Row("confirm one --seeds 1", 2, err="not in the range"),
