@@ -158,9 +158,9 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int, as_json: bool) 
     folders = name_uniquely(ResultsFolder.open(results, name) for name in sweeps)
     with make_server(folders.values(), port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
-        if as_json:
-            click.echo(document(DashboardDocument(url=server.url)))
-        else:
-            click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
         with suppress(KeyboardInterrupt):
+            if as_json:
+                click.echo(document(DashboardDocument(url=server.url)))
+            else:
+                click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
             server.serve_forever(poll_interval=0.2)

@@ -70,15 +70,16 @@ def ui(
     listening = address.listen(PORT if port is None else port, or_next=port is None)
     url = address.find_address(listening, secrets, name)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as Ctrl-C
-    _print_address(url, as_json=as_json)
-    if not (no_open or as_json):
-        _open_browser(url)
-    from sweep.ui import server  # imports that take seconds; a browser waits meanwhile
-
-    page = server.Page(results, secrets, _list_commands(), expected=name)
     is_for_a_person = beside is None and within is None and not read_only
-    with opening_page(Path.cwd()) if is_for_a_person else nullcontext(), suppress(KeyboardInterrupt):
-        server.serve(page, listening, beside, within)
+    with suppress(KeyboardInterrupt):
+        _print_address(url, as_json=as_json)
+        if not (no_open or as_json):
+            _open_browser(url)
+        from sweep.ui import server  # imports that take seconds; a browser waits meanwhile
+
+        page = server.Page(results, secrets, _list_commands(), expected=name)
+        with opening_page(Path.cwd()) if is_for_a_person else nullcontext():
+            server.serve(page, listening, beside, within)
 
 
 def _print_address(url: str, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shlex
 import socket
 import time
@@ -38,6 +39,8 @@ KEEP_ALIVE_S = 15.0
 LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
 SETTLED_S = 2.0  # between looks whether it has
 MOST_COMPARED = 20  # sweeps
+
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # of a pair; JSON can have one alone
 
 READING_POSTS = ("/-/new/check", "/-/new/complete")  # they change nothing
 
@@ -578,14 +581,19 @@ async def _send_form_lines(request: web.Request) -> web.Response:
 
 
 async def _read_fields(request: web.Request) -> dict[str, str]:
-    """Return the fields of a request, all of which must be texts."""
+    """Return the fields of a request, all of them texts. Raises `InputError` for anything else."""
     try:
-        content = json.loads(await request.text())
-    except ValueError:
+        content = json.loads(await request.read())
+    except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+    if not isinstance(content, dict) or not all(_is_text(value) for value in content.values()):
         raise InputError.one("request", "is no object of texts")
     return {str(name): value for name, value in content.items()}
+
+
+def _is_text(value: object) -> bool:
+    """Return whether this is a text that a file or a command line can have."""
+    return isinstance(value, str) and not _HALF_A_CHARACTER.search(value)
 
 
 async def _run_act(request: web.Request) -> web.Response:

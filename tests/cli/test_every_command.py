@@ -69,7 +69,7 @@ FILES = {
         "metrics: [{name: score, goal: minimize}, {name: cost, goal: minimize}]",
     ),
     "repeats": FILE.replace("[3, 1, 2]", "[3, 0.9]") + "repeats: 2\n",
-    "sure": FILE + "baseline: {a: 5}\nconfirm: {seeds: 2, budget: null}\n",
+    "sure": FILE + "baseline: {a: 5}\nconfirm: {seeds: 8, budget: null}\n",
     "running": FILE,
     "killed": FILE,
     "failed": FILE.replace("[3, 1, 2]", "[-1, -2]"),
@@ -186,10 +186,10 @@ OTHERS = (
         "on: python -m sweep resume one --run-cap N",
     ),
     Row(
-        "confirm one --inline --seeds 2 --finalists 2 --budget none -v --results results",
+        "confirm one --inline --seeds 6 --finalists 2 --budget none -v --results results",
         out="(?s)told apart from 1 other finalist.*was 0.5000 in the search and is 0.5000 with fresh seeds",
     ),
-    Row("confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1", out=r"worse +2 +1.500"),
+    Row("confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1", out=r"worse +7 +1.500"),  # equal
     Row("confirm one --inline --budget 200% --tensorboard", out="--logdir results/one/tensorboard"),
     Row("confirm one --inline --budget 20", 2, err="confirm.budget: number 20, expected a share such as 20%"),
     Row("confirm one --seeds 1", 2, err="not in the range"),

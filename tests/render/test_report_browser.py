@@ -224,6 +224,19 @@ COLOURS_AS_THE_LEGEND_SAYS = """() => TRIALS.trial.every((_, trial) => {
 })"""
 
 
+def test_no_chart_says_that_no_trial_lies_outside_of_it(opened: Open, tmp_path: Path) -> None:
+    events: list[Event] = []
+    for n in range(16):
+        scores = [0.099, 0.7, 0.8] if n < 3 else [0.1, 0.9, 0.95 + n / 1000]
+        events += trial(n, {"lr": 0.1}, scores, Status.COMPLETED)
+    one = opened(written(tmp_path, events))
+    one.all_in_view()
+    told = "(kind) => plots.find((plot) => plot.constructor.name === kind).outsideLine?.textContent ?? ''"
+    assert one.page.evaluate(told, "HistoryPlot") == "3 trials lie outside of this range. Show all values"
+    assert one.page.evaluate("plots.find((plot) => plot instanceof CurvePlot).isCut")  # by less than its margin
+    assert one.page.evaluate(told, "CurvePlot") == ""
+
+
 def test_one_trial_at_chance_level_flattens_no_chart(opened: Open, tmp_path: Path) -> None:
     one = opened(written(tmp_path, near_and_far()))
     one.all_in_view()

@@ -150,9 +150,10 @@ def test_the_library_is_the_published_one() -> None:
 def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
     folder = written(tmp_path, mixed())
     info = folder.read_info()
-    about = {"hostname": "ada-laptop", "command": ["sweep", "run", "/home/ada/s.yaml"], "cpus": 77}
+    about = {"hostname": "ada-laptop", "command": ["sweep", "run", "/home/ada/s.yaml"], "cpus": 77, "git": None}
     folder.write_info(info.changed(provenance=about))
     text = page([folder])
     assert ">77<" in text
     assert "ada-laptop" not in text
     assert "/home/ada" not in text
+    assert ">git<" not in text  # it is not known

@@ -125,6 +125,11 @@ HOSTILE: dict[str, tuple[str, str, dict[str, str], object, int]] = {
     "an act on a sweep outside": ("POST", "/..%2Foutside/-/acts/stop", {}, {}, 404),
     "fields that are no texts": ("POST", "/one/-/acts/resume", {}, {"a": ["b"]}, 400),
     "no object": ("POST", "/one/-/acts/resume", {}, ["a"], 400),
+    "half of a character in a note": ("POST", "/one/-/acts/note", {}, {"text": "a\ud800"}, 400),
+    "half of a character in a draft": ("POST", "/-/new/run", {}, {"file": "a.yaml", "text": "a: \ud800"}, 400),
+    "an encoding that does not exist": (
+        *("POST", "/one/-/acts/resume", {"Content-Type": "application/json; charset=none"}, ["a"], 400),
+    ),
     "a draft that climbs": ("POST", "/-/new/run", {}, {"file": "../a.yaml", "text": "a"}, 400),
     "a trial that is none": ("GET", "/one/999.json", {}, None, 404),
 }
@@ -152,6 +157,16 @@ def test_hostile_requests_are_refused(project: Path, name: str) -> None:
     visit(work)
     assert not list(project.glob("*.yaml"))
     assert (project / "results" / "one" / "log.jsonl").read_text().count("session_started") == 1
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"text": ' * 100_000, b"9" * 5000, b"\xff\xfe{", b""])
+def test_what_cannot_be_read_as_json_is_refused(project: Path, body: bytes) -> None:
+    async def work(client: Client) -> None:
+        headers = {"Origin": origin(client), "Content-Type": "application/json"}
+        answer = await client.post("/one/-/acts/note", data=body, headers=headers)
+        assert (answer.status, (await answer.json())["error"][0]["is"]) == (400, "is no object of texts")
+
+    visit(work)
 
 
 def test_a_body_of_100_megabytes_is_refused(project: Path) -> None:

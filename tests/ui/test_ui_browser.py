@@ -129,6 +129,7 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.page.fill("#beside-number", "1")
     one.page.click("#beside button")
     one.wait("document.querySelectorAll('tr.differs').length > 3")
+    assert one.page.evaluate("[1e-4, 2.0417716249981246e-6].map(told)") == ["0.0001", "2.0417716249981246e-6"]
     one.open("/killed/999", ready=False)
     one.has_text("#trial", "has no trial 999")
     assert [trouble[-15:] for trouble in one.troubles] == ["404 (Not Found)"]

@@ -164,7 +164,7 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
         "question": account.question,
         "facts": list(_list_sweep_facts(account, ranking)),
         "shares": list(_list_time_shares(account)),
-        "starving": {trial: f"{share:.0%}" for trial, share in account.costs.starving.items()},
+        "starving": {trial: f"{100 * share:.0f} %" for trial, share in account.costs.starving.items()},
         "provenance": list(_list_provenance(account.info)),
         "text": account.text,
     }
@@ -213,7 +213,7 @@ def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
             else:
                 of = ""
             lanes = f"{counted(len(line.lanes), 'lane')}"
-            idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
+            idle = f"{duration(line.idle_s)} idle ({100 * line.idle_s / total:.0f} %)"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
@@ -257,6 +257,8 @@ def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
 
 def _format_provenance_value(value: object) -> str:
     """Format a value of the provenance."""
+    if value is None:  # as the commit outside of a repository
+        return ""
     if isinstance(value, list):
         return " ".join(map(_format_provenance_value, value))
     if isinstance(value, str | int | float | bool):

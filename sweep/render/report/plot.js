@@ -186,9 +186,10 @@ class Plot {
     this.outsideLine?.remove();
     this.outsideLine = null;
     if (!this.isCut) return;
+    const { outside } = this;
+    if (!outside && !ranges.whole) return; // what was cut off is less than the margin of the axis
     const line = document.createElement("p");
     line.className = "note outside";
-    const { outside } = this;
     const told = `${outside} ${outside === 1 ? "trial lies" : "trials lie"} outside of this range.`;
     line.append(ranges.whole ? "All values are shown. " : `${told} `);
     const button = document.createElement("button");

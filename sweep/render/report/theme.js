@@ -12,10 +12,11 @@ const BY_STATUS = {
   light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#5b5b5b" },
   dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#b9b9b9" },
 };
-// Viridis in eight steps, from the worst to the best: the best stands out from either paper.
+// Viridis in eight steps, from the worst to the best: the best stands out from either paper. On the dark one, thin rings
+// of the worst are seen only if they are lighter than there.
 const STEPS = {
   light: ["#b9d35a", "#7cc36b", "#49ae7c", "#2b9788", "#2a7e8e", "#34618d", "#433f85", "#440154"],
-  dark: ["#514a8f", "#3d6396", "#317d94", "#2b978f", "#38b182", "#69c968", "#aadc46", "#fde725"],
+  dark: ["#6f68b3", "#5279ad", "#4089a3", "#2f9a94", "#38b182", "#69c968", "#aadc46", "#fde725"],
 };
 
 function readTheme() {

@@ -120,6 +120,7 @@ function scoresOf(trial) {
 
 function told(value) {
   if (value === undefined) return "not set";
+  if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-4) return value.toExponential(); // all digits
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
