@@ -73,10 +73,12 @@ class OpenTrial:
 
     @property
     def has_worker(self) -> bool:
+        """Whether a worker has the trial, or is being started for it."""
         return self.stage in (Stage.TRAINING, Stage.OUTGROWN)
 
     @property
     def started(self) -> TrialStarted:
+        """The event that started the trial."""
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:

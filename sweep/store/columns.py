@@ -158,6 +158,7 @@ class ActiveTime:
 
     @property
     def total_s(self) -> float:
+        """Seconds of all sessions so far."""
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:

@@ -369,6 +369,7 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
 
 
 def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
+    """Return a table of these columns; ``metadata`` has that of single columns by name."""
     fields = []
     for name, array in columns.items():
         fields.append(pa.field(name, array.type, metadata=metadata.get(name)))
