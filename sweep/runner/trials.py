@@ -101,8 +101,8 @@ class OpenTrial:
             return self.state.epoch in self.decisions
         return passes_any(self.decisions, self.before, self.heard)
 
-    def hear(self) -> None:
-        """Update the units before and after the last epoch, when the state has a new one."""
+    def note_epoch(self) -> None:
+        """Note a newly reported epoch: how far the trial had trained before it, and how far after it."""
         self.before = self.heard
         self.heard = self.units
 
