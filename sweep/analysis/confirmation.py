@@ -442,10 +442,12 @@ class Confirmation:
 
     @property
     def best(self) -> Confirmed:
+        """The leader, or the winner once the race is decided."""
         return self.rows[0]
 
     @property
     def baseline(self) -> Confirmed | None:
+        """The baseline's result; None if the sweep has no baseline."""
         return next((row for row in self.rows if row.is_baseline), None)
 
 

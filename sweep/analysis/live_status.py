@@ -712,6 +712,7 @@ class Standing:
 
     @property
     def _have_repeats_changed(self) -> bool:
+        """Whether a person has changed the number of repeats of this sweep."""
         return self._present is not None and self._present.repeats_changed
 
     def _find_best_again(self) -> None:

@@ -86,6 +86,7 @@ class Outline:
 
     @property
     def objective(self) -> Objective:
+        """The first objective."""
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:

@@ -149,7 +149,7 @@ class Position:
     began: Spec | None = None  # the sweep as it was when its process began; None if no process runs it
 
     def observe(self, event: SteeringEvent) -> None:
-        """Update the state with an event that was logged."""
+        """Update the state with a person's act that was logged."""
         self.present.observe(self.ledger.observe(event))
 
 

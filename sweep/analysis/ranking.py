@@ -293,6 +293,7 @@ _VERDICT = tuple(name for name in Compared.__struct_fields__ if name != "seeds")
 
 
 def _add_verdicts(ranking: Ranking, folds: int) -> Ranking:
+    """Return a ranking with the verdict on each row."""
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     if several:
@@ -346,6 +347,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
         return numbers
 
     def is_dominated(index: int, front: list[int]) -> bool:
+        """Return whether a point of the front is nowhere worse and somewhere better than the point at ``index``."""
         others = points[front]
         no_worse = (others <= points[index]).all(axis=1)
         better = (others < points[index]).any(axis=1)
@@ -362,6 +364,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
 
 def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
+    """Return the row of a configuration: its scores over its trials with the best status, and its parameters."""
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = []
     for trial in trials:

@@ -47,6 +47,7 @@ class Curve:
 
     @property
     def is_cut(self) -> bool:
+        """Whether the trial ended before its last epoch, so that the rest of its curve is unknown."""
         return self.status in CUT and len(self.reports) < self.length
 
 
@@ -60,6 +61,7 @@ class ReplayResult:
 
     @property
     def trained(self) -> int:
+        """The number of epochs that all trials trained."""
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
@@ -376,6 +378,7 @@ class _Configuration:
 
     @property
     def loss(self) -> float:
+        """The mean loss of the completed trials; infinite if none completed."""
         if self.losses:
             return fmean(self.losses.values())
         return math.inf

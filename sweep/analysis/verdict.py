@@ -432,6 +432,7 @@ def _name_trainings(row: RankedConfiguration) -> str:
 
 
 def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
+    """Return a configuration in words: the parameters that vary and the numbers of its trials."""
     parts = []
     for name in ranking.varying:
         if name in row.params:

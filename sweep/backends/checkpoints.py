@@ -274,6 +274,7 @@ def _parse_loss(manifest: bytes | None) -> float:
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a checkpoint, with the checksums of all files in its folder."""
     about = {
         "epoch": manifest.epoch,
         "accumulate": manifest.accumulate,
@@ -287,6 +288,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _parse_manifest(about: dict[str, object]) -> Manifest:
+    """Return the manifest in the content of its file. Raises `KeyError` if parts are missing."""
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
@@ -314,6 +316,7 @@ def _list_file_checksums(folder: Path) -> dict[str, list[int]]:
 
 
 def _compute_checksum(path: Path) -> list[int]:
+    """Return [size, CRC-32] of a file."""
     size = total = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):

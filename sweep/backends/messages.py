@@ -62,7 +62,7 @@ def _try_once(turn: Callable[[], None]) -> None:
 
 
 def _make_message_key(job: Job) -> str:
-    """Return the key in the store of this session's messages."""
+    """Return the key of this session's messages in the store."""
     return f"messages/{job.session}"
 
 

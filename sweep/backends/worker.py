@@ -86,6 +86,7 @@ class _Trial:
 
     @property
     def number(self) -> int:
+        """Number of the trial in the sweep."""
         return self.order.assignment.trial
 
     @property

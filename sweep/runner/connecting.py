@@ -124,7 +124,7 @@ def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
 
 
 def _import_ray_tune() -> None:
-    """Import Ray Tune, while Ray starts in another process."""
+    """Import Ray Tune, which takes a second, while Ray starts in other processes."""
     import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
 

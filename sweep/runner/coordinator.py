@@ -911,7 +911,7 @@ class Coordinator:
         """Update an open trial with an epoch that it has reported; ``verdict`` is why the scheduler prunes it."""
         state, report = change
         trial = self._open[state.number]
-        trial.hear()
+        trial.note_epoch()
         trial.early_end = self._terms.find_early_end(report, verdict, in_search=in_search)
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING

@@ -216,15 +216,19 @@ class _Configurations:
 
     @property
     def ended(self) -> int:
+        """Number of configurations that have ended or pause."""
         return len(self._over)
 
     def learn(self, past: object) -> int:
+        """Do nothing: the model learns only from this sweep."""
         return 0
 
     def suggest(self, number: int) -> Params | None:
+        """Return None: this searcher suggests nothing."""
         return None
 
     def observe(self, event: Event) -> None:
+        """Let the model observe an event, and count a configuration that has ended or pauses."""
         self._model.observe(event)
         if isinstance(event, TrialEnded) and (event.status is not Status.INTERRUPTED or event.waits):
             self._over.add(event.trial)
@@ -245,7 +249,7 @@ class _Records:
         self._trained: set[int] = set()  # configurations
 
     def observe(self, event: Event) -> None:
-        """Record an event."""
+        """Record the speed and the score that an event tells of a trial."""
         if isinstance(event, EpochReported):
             self._last[event.trial] = event
             self._examples = int(event.measures.get("validation_examples", self._examples))

@@ -120,12 +120,14 @@ class FixedShares:
 
     @property
     def room(self) -> None:
+        """None, because the shares are fixed."""
         return None
 
     def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
         """Do nothing: no share changes."""
 
     def devices(self, trial: int, params: Params) -> Devices:
+        """Return the devices of the sweep file."""
         return self.given
 
     def observe(self, change: Change) -> None:
@@ -170,6 +172,7 @@ class Answer:
 
     @property
     def reason(self) -> str:
+        """Where the result is from, in words: the reason of the status of the trial that it answers."""
         sweep, _, trial = self.source.rpartition("/")
         return f"from {sweep}, trial {trial}"
 
@@ -211,10 +214,12 @@ class Copied(Protocol):
     """The trial and the epoch of which a copy is made."""
 
     @property
-    def trial(self) -> int: ...
+    def trial(self) -> int:
+        """Number of the parent in the search."""
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """The parent's epoch after which the copy continues."""
 
 
 @runtime_checkable
@@ -347,7 +352,8 @@ class SteeringRequest(Protocol):
     """A person's request to change a sweep, with an id by which it is carried out only once."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Identifier of the request, the same whenever it is read."""
 
     def make_event(self, sweep: Position) -> SteeringEvent:
         """Return the event that carries out the request. Raises InputError if it is refused."""

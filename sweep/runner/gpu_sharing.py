@@ -296,7 +296,7 @@ class Sharing:
         trial.seen.add(gpus)
 
     def _keep_peak(self, trial: _SharedTrial) -> None:
-        """Keep the memory peak of a trial that has ended, by its structure."""
+        """Remember the memory peak of an ended trial, as the peak of its structure."""
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)

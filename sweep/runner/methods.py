@@ -55,6 +55,7 @@ class PlannedPoints:
 
     @property
     def foresees(self) -> bool:
+        """True if the suggestions of ``inner`` depend on no event; see `Searcher`."""
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -71,6 +72,7 @@ class PlannedPoints:
         return self.inner.suggest(number - before)
 
     def observe(self, event: Event) -> None:
+        """Let ``inner`` observe an event, and note which trials have started."""
         if isinstance(event, TrialStarted):
             self._started.add(event.trial)
         self.inner.observe(event)
@@ -115,6 +117,7 @@ def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) 
         return []
 
     def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
+        """Return random values for the missing parameters, other than those tried; None if there are none."""
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
 
     return complete_starts(space, starts, complete)
@@ -178,6 +181,7 @@ class Repeated:
 
     @property
     def foresees(self) -> bool:
+        """True if the suggestions of the inner searcher depend on no event; see `Searcher`."""
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -214,6 +218,7 @@ class Repeated:
         return self.inner.suggest(configuration)
 
     def observe(self, event: Event) -> None:
+        """Observe an event of a trial; let the inner searcher observe what it means for the trial's configuration."""
         match self._ledger.observe(event):
             case Started(trial, start):
                 configuration = self._numbering.find(trial.number).configuration

@@ -221,6 +221,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, which would carry a token to another server."""
 
     def redirect_request(self, *args: Any, **given: Any) -> None:
+        """Return no request, so that a redirect is an error."""
         return None
 
 

@@ -55,6 +55,7 @@ class KeptCheckpoint:
 
     @property
     def trial(self) -> int:
+        """Number of the trial."""
         return self.started.trial
 
     @property
@@ -249,6 +250,7 @@ def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
 
 
 def _format_numbers(numbers: Sequence[int]) -> str:
+    """Return numbers as text, such as "1, 2, 3 and 4 more"."""
     shown = ", ".join(map(str, numbers[:SHOWN]))
     if len(numbers) > SHOWN:
         return f"{shown} and {len(numbers) - SHOWN} more"

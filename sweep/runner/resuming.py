@@ -130,7 +130,10 @@ def _list_problems(
 
 
 def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
-    """Return the path and the value that apply a difference: for a parameter or a rule, those of its whole block."""
+    """Return path and value of the key of a sweep file that must be replaced to apply a difference.
+
+    Of a parameter or a rule, that is the whole block.
+    """
     if one.keys[0] == "early_terminate":
         return ("early_terminate",), now["early_terminate"]
     if one.keys[0] != "parameters":

@@ -164,6 +164,7 @@ class Session:
 
     @property
     def spec(self) -> Spec:
+        """The sweep with which the session begins."""
         return self.training.spec
 
     def run(self) -> Outcome:

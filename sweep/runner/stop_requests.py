@@ -141,6 +141,7 @@ class Ending:
 
     @property
     def _again(self) -> str:
+        """Line that says how to resume the sweep."""
         return f"go on with: {self._folder.to_resume}"
 
 
@@ -233,6 +234,7 @@ class StopRequest:
 
     @property
     def file_name(self) -> str:
+        """Name of the file that stands for the request in the folder or the store."""
         if self.trial is None:
             which = ""
         else:

@@ -90,6 +90,7 @@ def measure_throughput(
     assignment = Terms(spec).trial(0, dict(params), devices)
 
     def measure(way: SettingsCombination) -> Measured:
+        """Measure a combination in a process of its own."""
         if way.replicas > 1:
             gpus = max(devices.gpus, float(way.replicas))
         else:
@@ -136,6 +137,7 @@ def find_fastest(
         raise TrainableError(f"the throughput cannot be measured: {best.failed}")
 
     def look(way: SettingsCombination) -> Measured:
+        """Measure a combination and keep the result."""
         tried.append(measure(way))
         return tried[-1]
 

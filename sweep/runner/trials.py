@@ -73,10 +73,12 @@ class OpenTrial:
 
     @property
     def has_worker(self) -> bool:
+        """Whether a worker has the trial, or is being started for it."""
         return self.stage in (Stage.TRAINING, Stage.OUTGROWN)
 
     @property
     def started(self) -> TrialStarted:
+        """The event that started the trial."""
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
@@ -99,8 +101,8 @@ class OpenTrial:
             return self.state.epoch in self.decisions
         return passes_any(self.decisions, self.before, self.heard)
 
-    def hear(self) -> None:
-        """Update the units before and after the last epoch, when the state has a new one."""
+    def note_epoch(self) -> None:
+        """Note a newly reported epoch: how far the trial had trained before it, and how far after it."""
         self.before = self.heard
         self.heard = self.units
 

@@ -83,4 +83,5 @@ class _Watch:
         return self._judged[1]
 
     def _read_ranking(self) -> Ranking:
+        """Return the ranking of the sweep as it is now."""
         return conditions.read_ranking(self._folder)

@@ -60,7 +60,7 @@ class Numbers:
         """True if any row has a number."""
         return any(self._valid)
 
-    def filled(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
+    def copy_rows(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
         """Return copies of the first ``rows`` rows, as (values, is null); rows that were not set have the value 0."""
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
@@ -89,7 +89,7 @@ class Objects(Generic[T]):
             return self._values[row]
         return None
 
-    def filled(self, rows: int) -> list[T | None]:
+    def copy_rows(self, rows: int) -> list[T | None]:
         """Return the first ``rows`` rows; those that were not set are None."""
         return self._values[:rows] + [None] * (rows - len(self._values))
 
@@ -158,6 +158,7 @@ class ActiveTime:
 
     @property
     def total_s(self) -> float:
+        """Seconds of all sessions so far."""
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
@@ -207,7 +208,7 @@ class TrialRows:
         self.pauses_s = 0.0  # total seconds between sessions so far
         self.earlier_s = 0.0  # total seconds of earlier sessions
 
-    def start(self, event: TrialStarted) -> None:
+    def add_trial(self, event: TrialStarted) -> None:
         """Add the row of a trial that starts."""
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
@@ -225,20 +226,20 @@ class TrialRows:
         self.texts["enqueued_by"].set(row, event.enqueued_by)
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
-        moment = self._moment(event)
+        moment = self._make_event_time(event)
         self._begun.set(row, moment)
         self._heard.set(row, moment)
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
         self.null_params.set(row, names_of_nulls(event.params))
 
-    def report(self, trial: TrialState, event: EpochReported) -> int:
+    def add_epoch(self, trial: TrialState, event: EpochReported) -> int:
         """Update a trial's row with an epoch that it reported; return the row's number."""
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add_amount(self._trained, row, event.time_s)
-            self._share(row, self._moment(event), event.measures.get("together", 1.0), event.time_s)
+            self._charge_others(row, self._make_event_time(event), event.measures.get("together", 1.0), event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
                     _add_amount(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
@@ -249,7 +250,7 @@ class TrialRows:
             _add_amount(self._timed, row, event.time_s)
             _add_amount(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
-            self._measure(row, name, value)
+            self._set_metric(row, name, value)
         if self.texts["status"].get(row) != Status.RUNNING:  # it has resumed
             self.texts["status"].set(row, Status.RUNNING.value)
             self.texts["status_reason"].set(row, "")
@@ -257,11 +258,11 @@ class TrialRows:
                 self.floats[column].set(row, None)
         return row
 
-    def end(self, event: TrialEnded) -> None:
+    def set_end(self, event: TrialEnded) -> None:
         """Update a trial's row with its end or interruption."""
         row = self.row[event.trial]
-        moment = self._moment(event)
-        self._share(row, moment)
+        moment = self._make_event_time(event)
+        self._charge_others(row, moment)
         self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
@@ -281,19 +282,19 @@ class TrialRows:
             _add_amount(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         for name, text in facts.numerics.items():
             self.numerics.setdefault(name, Objects()).set(row, text)
-        self._end_times(row, event, moment)
+        self._set_times_at_end(row, event, moment)
 
-    def mark(self, trial: TrialState) -> None:
+    def set_marks(self, trial: TrialState) -> None:
         """Copy the trial's note and star to its row."""
         row = self.row[trial.number]
         self.texts["note"].set(row, trial.note or None)
         self.flags["starred"].set(row, trial.starred)
 
-    def test(self, trial: TrialState) -> None:
+    def set_test_metrics(self, trial: TrialState) -> None:
         """Copy the trial's metrics on the test data to its row."""
         _set_all(self.tested, self.row[trial.number], trial.tested)
 
-    def _moment(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
+    def _make_event_time(self, event: TrialStarted | EpochReported | TrialEnded) -> EventTime:
         """Return the time of an event without the time between sessions."""
         if event.driven_s is None:
             by_driver_s = None
@@ -301,7 +302,7 @@ class TrialRows:
             by_driver_s = self.earlier_s + event.driven_s
         return EventTime(by_driver_s, event.time - self.pauses_s, self.earlier_s)
 
-    def _end_times(self, row: int, event: TrialEnded, moment: EventTime) -> None:
+    def _set_times_at_end(self, row: int, event: TrialEnded, moment: EventTime) -> None:
         """Set the times of a trial's row at its end or interruption.
 
         After the first attempt, the trial's start is corrected from when the driver started it to when its worker
@@ -325,12 +326,12 @@ class TrialRows:
         # A worker knows only what it has trained since the last interruption; the log knows all epochs.
         self.floats["train_s"].set(row, facts.train_s if is_first else None)
 
-    def _share(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
-        """Add to a trial's row which part of the time since its last event others must bear.
+    def _charge_others(self, row: int, moment: EventTime, together: float | None = None, time_s: float = 0.0) -> None:
+        """Add to a trial's row the part of the time since its last event that is charged to trials trained with it.
 
-        These are the trials of its group: ``together`` is how many trials were trained together in the epoch that was
-        reported; None at the end, where the number of the last epoch applies. If the trial had been interrupted, only
-        the epoch itself counts, which took ``time_s``.
+        ``together`` is how many trials were trained together in the epoch that was reported; None at the end, where the
+        number of the last epoch applies. If the trial had been interrupted, only the epoch itself counts, which took
+        ``time_s``.
         """
         if together is None:
             others = self._others.get(row) or 0.0
@@ -349,7 +350,7 @@ class TrialRows:
         self._others.set(row, others)
         self._heard.set(row, moment)
 
-    def _measure(self, row: int, name: str, value: float) -> None:
+    def _set_metric(self, row: int, name: str, value: float) -> None:
         """Set the last value of a metric in a trial's row, and the best one if this value is better."""
         last = self.last.setdefault(name, Numbers("d"))
         last.set(row, value)
@@ -397,7 +398,7 @@ class EpochRows:
         self.metrics: dict[str, Numbers] = {}
         self.measures: dict[str, Numbers] = {}
 
-    def report(self, trial_row: int, event: EpochReported) -> None:
+    def add_epoch(self, trial_row: int, event: EpochReported) -> None:
         """Add the row of an epoch; ``trial_row`` is the row of its trial in `TrialRows`."""
         row = self.count
         self.count += 1

@@ -46,6 +46,7 @@ class ResultsFolder:
 
     @property
     def name(self) -> str:
+        """Name of the sweep, which is that of its folder."""
         return self.path.absolute().name
 
     @property

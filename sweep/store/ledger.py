@@ -67,6 +67,7 @@ class TrialState:
 
     @property
     def number(self) -> int:
+        """Number of the trial in the sweep."""
         return self.start.trial
 
     @property
@@ -75,6 +76,7 @@ class TrialState:
 
     @property
     def role(self) -> Role:
+        """Whether the trial is of the search, the baseline or the confirmation."""
         return self.start.role
 
     @property

@@ -366,10 +366,12 @@ class Lease:
             raise StoreError(f"{store.url}/{LEASE}: unreadable ({error})") from error
 
     def encode(self) -> bytes:
+        """Return the lease as the bytes of an object."""
         return json.dumps(asdict(self)).encode()
 
     @property
     def holder(self) -> str:
+        """The process and the machine that hold the lease, in words."""
         return f"process {self.process} on {self.host}"
 
     @property
@@ -412,6 +414,7 @@ def now() -> float:
 
 
 def _is_alive(process: int) -> bool:
+    """Return whether a process of this machine is alive."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -368,6 +368,7 @@ class TableWriter(Follower):
         super().__init__("tables", first_s)
 
     def update(self) -> None:
+        """Write both table files again, if the log has anything new."""
         stored, builder = self._parts = self._parts or self._open_stored()
         try:
             if builder.follow(self._folder.log) == self._written:
@@ -384,6 +385,7 @@ class TableWriter(Follower):
         self._written = tables.history.log_bytes
 
     def drop(self) -> None:
+        """Read the files again at the next update."""
         self._parts = None
 
     def _open_stored(self) -> tuple[Tables | None, TableBuilder]:

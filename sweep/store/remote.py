@@ -105,6 +105,7 @@ class _CopyState:
             return cls()
 
     def write(self, folder: Path) -> None:
+        """Keep this state in a file of the local copy."""
         with replacing(folder / _KNOWN) as path:
             path.write_text(json.dumps(asdict(self)))
 

@@ -178,10 +178,12 @@ class SweepInfo:
 
     @property
     def trainable(self) -> object:
+        """The trainable in the sweep file, such as ``module:Name``."""
         return self.spec.get("trainable")
 
     @property
     def epochs(self) -> object:
+        """The epochs of a trial in the sweep file."""
         return self.spec.get("epochs")
 
     @property
@@ -211,6 +213,7 @@ class SweepInfo:
 
     @property
     def co2_g_per_kwh(self) -> float | None:
+        """Grams of CO2 per kWh in the sweep file; None if it does not say."""
         grams = self.resources.get("co2_g_per_kwh")
         if isinstance(grams, float):
             return grams
@@ -234,6 +237,7 @@ class SweepInfo:
 
     @property
     def simulated_gpus(self) -> int | None:
+        """Number of simulated GPUs; None if the sweep uses real ones."""
         return _parse_whole_number(self.content.get("simulated_gpus"))
 
     @property
@@ -341,6 +345,7 @@ def _parse_whole_number(value: object) -> int | None:
 
 
 def _parse_earlier_sweep(entry: object) -> EarlierSweep:
+    """Return an entry of a warm start. Raises `StoreError` if it is damaged."""
     match entry:
         case {"path": str(path), "log_bytes": int(log_bytes)}:
             return {"path": path, "log_bytes": log_bytes}

@@ -132,14 +132,14 @@ class TableBuilder:
         """Process an event that begins at byte ``place`` of the log."""
         match self._ledger.observe(event):
             case Reported(trial, report):
-                self._epochs.report(self._trials.report(trial, report), report)
+                self._epochs.add_epoch(self._trials.add_epoch(trial, report), report)
             case Started(trial, start):
                 self._begun[trial.number] = place
-                self._trials.start(start)
+                self._trials.add_trial(start)
             case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
-                self._trials.end(end)
+                self._trials.set_end(end)
             case Tested(trial):
-                self._trials.test(trial)
+                self._trials.set_test_metrics(trial)
             case SessionChange(SessionStarted()):
                 self._ended = None
                 if self._last is not None:
@@ -150,7 +150,7 @@ class TableBuilder:
             case SessionChange(SessionEnded(reason=reason)):
                 self._ended = reason
             case Steered(NoteWritten(trial=int(number)) | TrialStarred(trial=number)):
-                self._trials.mark(self._ledger.trials[number])
+                self._trials.set_marks(self._ledger.trials[number])
         if isinstance(event, SteeringEvent):  # not part of the time in which the sweep ran
             return
         self._active.observe(event)
@@ -223,9 +223,9 @@ class TableBuilder:
         whole = _make_number_arrays(rows.integers, count)
         flags = {}
         for name, column in rows.flags.items():
-            flags[name] = make_numeric_array(*column.filled(count), pa.bool_())
+            flags[name] = make_numeric_array(*column.copy_rows(count), pa.bool_())
         floats = _make_number_arrays(rows.floats, count)
-        params = {f"param.{name}": make_param_array(column.filled(count)) for name, column in rows.params.items()}
+        params = {f"param.{name}": make_param_array(column.copy_rows(count)) for name, column in rows.params.items()}
         last = _make_number_arrays(rows.last, count, "metric.")
         best = _make_number_arrays(rows.best, count, "best.")
         tested = _make_number_arrays(rows.tested, count, "test.")
@@ -241,7 +241,7 @@ class TableBuilder:
         for name in OF_COPIES:
             if not rows.integers[name].any:
                 absent.add(name)
-        if not any(rows.texts["data_reads"].filled(count)):
+        if not any(rows.texts["data_reads"].copy_rows(count)):
             absent.add("data_reads")
         absent |= {name for name in STEERED_COLUMNS if available[name].null_count == count}
         columns = {
@@ -255,7 +255,7 @@ class TableBuilder:
             "status": texts["status"],
             "status_reason": texts["status_reason"],
             **{name: column for name, (column, _) in params.items()},
-            **({NULL_PARAMS: _texts(rows.null_params, count)} if any(rows.null_params.filled(count)) else {}),
+            **({NULL_PARAMS: _texts(rows.null_params, count)} if any(rows.null_params.copy_rows(count)) else {}),
             **last,
             **best,
             **tested,
@@ -268,17 +268,17 @@ class TableBuilder:
             "overhead_s": make_array(overhead_s, pa.float64()),
             **{f"overhead.{part}_s": _make_number_array(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
-            **self._added_up(count),
+            **self._make_sums(count),
             **{name: available[name] for name in LAST_OF_TRIALS if name not in absent},
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         table = _make_table(columns, encodings)
-        numbers, _ = rows.integers["trial"].filled(count)
+        numbers, _ = rows.integers["trial"].copy_rows(count)
         if (np.diff(numbers) > 0).all():
             return table
         return table.sort_by("trial")  # trials may start out of order
 
-    def _added_up(self, count: int) -> dict[str, pa.Array]:
+    def _make_sums(self, count: int) -> dict[str, pa.Array]:
         """Return the measures that are summed over the epochs of each trial, and the CO2 by their energy."""
         sums = self._trials.added_up
         columns = {}
@@ -295,10 +295,10 @@ class TableBuilder:
         """Return one row per trial and epoch, sorted by both."""
         rows = self._epochs
         count = self._epochs.count
-        trial_row, _ = rows.trial_row.filled(count)
-        epoch, _ = rows.epoch.filled(count)
+        trial_row, _ = rows.trial_row.copy_rows(count)
+        epoch, _ = rows.epoch.copy_rows(count)
         trials = len(self._trials.row)
-        number, _ = self._trials.integers["trial"].filled(trials)
+        number, _ = self._trials.integers["trial"].copy_rows(trials)
         order = np.lexsort((epoch, number[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
         fields = _make_number_arrays(rows.fields, count)
@@ -369,6 +369,7 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
 
 
 def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
+    """Return a table of these columns; ``metadata`` has that of single columns by name."""
     fields = []
     for name, array in columns.items():
         fields.append(pa.field(name, array.type, metadata=metadata.get(name)))
@@ -420,7 +421,7 @@ _DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
 
 def _make_number_array(column: Numbers, rows: int) -> pa.Array:
     """Return the first ``rows`` rows of a column of numbers as an Arrow array."""
-    return make_numeric_array(*column.filled(rows))
+    return make_numeric_array(*column.copy_rows(rows))
 
 
 def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str = "") -> dict[str, pa.Array]:
@@ -433,13 +434,13 @@ def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str =
 
 def _times(column: Numbers, rows: int) -> pa.Array:
     """Return a column of seconds since 1970 as an Arrow array of timestamps."""
-    values, null = column.filled(rows)
+    values, null = column.copy_rows(rows)
     return make_numeric_array(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
 
 
 def _texts(column: Objects[str], rows: int) -> pa.Array:
     """Return a column of texts as an Arrow array."""
-    return _array(column.filled(rows), pa.string())
+    return _array(column.copy_rows(rows), pa.string())
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:

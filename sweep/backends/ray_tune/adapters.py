@@ -241,6 +241,7 @@ class DriverStopper(_NotSaved, Stopper):
         return False
 
     def stop_all(self) -> bool:
+        """Return whether Tune must end the experiment."""
         return self._driver.stopping is not None and self._driver.running == 0
 
 
@@ -316,6 +317,8 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
         return
 
     class Plain:
+        """Takes the place of Tune's cache of actor classes: makes them without environment variables of their own."""
+
         def get(self, trainable: type) -> Any:
             return actors.setdefault(trainable, ray.remote(trainable))
 
@@ -337,6 +340,8 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
     numbers = count()
 
     class Named:
+        """Takes the place of Tune's cache of actor classes: makes them with names."""
+
         unnamed = theirs
 
         def __init__(self) -> None:

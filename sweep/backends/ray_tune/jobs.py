@@ -36,6 +36,7 @@ class SweepJob:
 
     @property
     def is_over(self) -> bool:
+        """Whether the job has ended."""
         return self.state in ("SUCCEEDED", "FAILED", "STOPPED")
 
     @property
@@ -181,11 +182,13 @@ class Jobs:
 
 
 def _parse_job_number(job: SweepJob) -> int:
+    """Return the number at the end of a job's id; 0 if it has none."""
     last = job.id.rpartition("-")[2]
     return int(last) if last.isdecimal() else 0
 
 
 def _make_job(found: Any) -> SweepJob:
+    """Return a job of Ray as a `SweepJob`."""
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))

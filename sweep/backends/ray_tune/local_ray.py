@@ -98,6 +98,7 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Ray node may take `START_S` seconds to start, instead of Ray's 30."""
 
     def get_node(theirs: Callable[..., Any], *which: Any) -> Any:
+        """Call Ray's function again and again until it returns the node, for at most `START_S` seconds."""
         until = time.monotonic() + START_S
         while True:
             try:
@@ -128,9 +129,12 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
     background = _BackgroundStart(say, ray_constants)
 
     def start_monitor(node: Any) -> None:
+        """Start Ray's monitor in the background."""
         background.add(lambda: originals["start_monitor"](node))
 
     def start_api_server(node: Any, **how: Any) -> None:
+        """Start Ray's dashboard in the background, and say its address."""
+
         def start() -> None:
             originals["start_api_server"](node, **how)
             say(dashboard.describe_address(node.webui_url))
@@ -141,6 +145,7 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
         """Do nothing: the log monitor would send the workers' output to drivers that ask for it, and ours does not."""
 
     def start_ray_processes(node: Any) -> None:
+        """Start the other processes of Ray, and call ``meanwhile``."""
         originals["start_ray_processes"](node)
         meanwhile()
 

@@ -78,6 +78,7 @@ class DrainWatcher:
         return self._why
 
     def _look(self) -> None:
+        """Look whether the machine will be taken away; if Ray does not answer, the next attempt may succeed."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             until = [when for node, when in find_draining_nodes().items() if node in self._mine]
             if until:
