@@ -74,7 +74,7 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of ``large`` and of ``small`` hold the same examples of the data's first batch."""
+        """Return how many batches of two sizes are needed to cover the first batch of the data set."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
@@ -192,7 +192,7 @@ def _convert_batch(batch: Any) -> Any:
 
 
 def _copy_aligned(leaf: Any) -> Any:
-    """Return a copy that a device may keep, as the next batch may be written into the same memory."""
+    """Return an aligned copy for a device, because the next batch may be written into the same memory."""
     own = residence.allocate_aligned(leaf.shape, leaf.dtype)
     own[...] = leaf
     return own

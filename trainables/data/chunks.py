@@ -174,9 +174,9 @@ class BucketSplit(Examples):
         return sum(part.updates(batch_size) for part in self.parts)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of ``large`` and of ``small`` hold the same first examples.
+        """Return how many batches of two sizes are needed so that both cover the same first examples.
 
-        They are counted up to the end of the first bucket that the two sizes cut differently.
+        As in the base class, but batches are counted up to the end of the first one that the two sizes cut differently.
         """
         for i, part in enumerate(self.parts):
             if part.size > small:

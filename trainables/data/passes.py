@@ -245,9 +245,10 @@ class Examples(ABC):
         return count_updates(self.size, batch_size)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of ``large`` and of ``small`` hold the same first examples, in their original order.
+        """Return how many batches of two sizes are needed so that both cover the same first examples.
 
-        ``large`` is a multiple of ``small``. Both numbers are equal if all batches are the same with both sizes.
+        The first number counts batches of ``large`` examples, the second those of ``small``, a divisor of ``large``.
+        The numbers are equal if the two sizes cut no batch of this data differently.
         """
         return 1, count_updates(min(large, self.size), small)
 

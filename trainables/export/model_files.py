@@ -259,7 +259,7 @@ _LAMBDAS = (
 
 
 def _describe_missing_methods(own: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a hint on what the author's classes need so that Keras can load them."""
+    """Return a hint about methods that the author's classes need so that Keras can load them."""
     names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
     if names:
         which = f"{', '.join(names[:3])}: each"

@@ -153,11 +153,11 @@ class Member:
             raise error
 
     def save(self, folder: Path) -> Callable[[], None] | None:
-        """Copy the state as for a trial by itself, and return a function that writes the checkpoint."""
+        """Copy the state of this member's trial, and return a function that writes it as a checkpoint."""
         return self.group.switch_to(self).save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint, whether it is of a group or of a trial by itself; return its epoch."""
+        """Continue from a checkpoint, whether it was made in a group or alone; return its epoch."""
         epoch = self.group.switch_to(self).restore(folder)
         self.group.suspend(self)
         return epoch
@@ -288,9 +288,9 @@ class FusedGroup:
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the trials of these members epoch by epoch, until a report returns False or a trial ends.
 
-        One member alone is trained as by itself. Return the exception of each trial that has ended, which is `Stopped`
-        if the trial has finished. Raises Apart before any training if the trials cannot be trained together, or are
-        faster one after the other.
+        A single member is trained without a stack. Return the exception of each trial that has ended, which is
+        `Stopped` if the trial has finished. Raises Apart before any training if the trials cannot be trained together,
+        or are faster one after the other.
         """
         members = []
         for member in reports:
@@ -367,7 +367,7 @@ class FusedGroup:
     # ---- training
 
     def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
-        """Train one member by the session itself; store what it raises in ``raised``."""
+        """Train one member without the others, by the session; store an exception of its training in ``raised``."""
         session = self.switch_to(member)
         try:
             session.train(report)

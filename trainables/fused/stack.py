@@ -157,7 +157,7 @@ class Stack:
         return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return zeros from which the sums of an epoch or a validation start."""
+        """Return zeros, for each value and trial, from which the sums over an epoch or a validation start."""
         if training not in self._zeros:
             zeros = self.graph.zeros(training=training).items()
             self._zeros[training] = {name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros}

@@ -67,7 +67,10 @@ class InGraphHook:
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
     ) -> dict[str, tf.Tensor]:
-        """Return the hook's values for one update (from 0), whose gradients were applied to these variables."""
+        """Call the hook after an update (``number``, from 0); return the values that it reports, by name.
+
+        ``gradients`` are those that were applied to ``variables``.
+        """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:

@@ -98,7 +98,7 @@ class AuthorStep(Step):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros from which the sums of the returned values start."""
+        """Return a zero for each value that is summed over the batches of an epoch or of a validation."""
         if not training and self._test_step is None:
             return super().zeros(training=False)
         names = self._names[0 if training else 1]
@@ -127,10 +127,11 @@ class AuthorStep(Step):
         return self._compute_shares(cut, example, (), counts=True)
 
     def _compute_shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
-        """Return a slice's contributions to the mean values of the author's method; a stand-in contributes nothing.
+        """Call the author's method for a slice; return the slice's contributions to the batch's mean of each value.
 
-        An empty ``turn`` stands for evaluation. Raises Refused if the method ignores sample weights or mixed labels,
-        lacks a loss, or needs all of a batch that is cut into micro-batches.
+        A row that stands in for an empty slice contributes nothing. An empty ``turn`` stands for evaluation. Raises
+        Refused if the method ignores sample weights or mixed labels, lacks a loss, or needs all of a batch that is cut
+        into micro-batches.
         """
         x, y, sample_weight = example
         training = bool(turn)

@@ -102,7 +102,7 @@ class Step(ABC):
         return
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros from which the sums of losses of an epoch, or of a validation, start."""
+        """Return a zero for each loss that is summed over the batches of an epoch or of a validation."""
         names = ["loss"]
         if len(self.global_losses) > 1:
             for loss in self.global_losses:
@@ -145,7 +145,7 @@ class Step(ABC):
         return tf.constant(0)
 
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
-        """Update the metrics with a slice, unless it only stands in for an empty one.
+        """Update the metrics with a slice, unless it only has a row that stands in for an empty slice.
 
         A batch with fewer examples than slices has such slices, because no slice may be empty.
         """
@@ -163,9 +163,9 @@ class Step(ABC):
         tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
     def compiled(self, cut: Slice, example: Example, *, training: bool) -> tuple[Any, Shares]:
-        """Return the outputs of the model and a slice's contributions to its compiled losses.
+        """Run the model on a slice; return its outputs, and the slice's contributions to the compiled losses.
 
-        A stand-in contributes nothing.
+        A row that stands in for an empty slice contributes nothing.
         """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=training))
@@ -365,7 +365,7 @@ def _is_of_known_shape(leaf: Any) -> bool:
 
 
 def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool) -> Callable[[Any], Any]:
-    """Return the step of a model, wrapped so that it records what it calls the model with.
+    """Return the step of a model, wrapped so that the inputs with which it calls the model are recorded.
 
     It raises Refused for data that the step cannot take, if the reason is known.
     """

@@ -519,7 +519,7 @@ class Graph:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return zeros from which the sums of an epoch or a validation start."""
+        """Return a zero for each value that is summed over the batches of an epoch or of a validation."""
         more: Sequence[str] = ()
         if not training:
             more = self.step.spread

@@ -245,7 +245,7 @@ def _draw_by_philox(original: Callable[..., Any], arguments: dict[str, Any]) -> 
 
 
 def _fail_in_xla(original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Raise CannotCompile: XLA would draw other numbers than this operation does outside of it."""
+    """Raise CannotCompile, because XLA would draw other numbers than TensorFlow's operation."""
     raise CannotCompile(f"XLA would not draw the numbers of {original.__name__}")
 
 

@@ -92,17 +92,17 @@ class Movement:
     # ---- what the movement is applied to
 
     def images(self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0) -> tf.Tensor:
-        """Return the moved images, interpolated.
+        """Apply the movement to images and return them, interpolated.
 
         The border is repeated, or filled with ``fill``; covered pixels become ``cover``.
         """
         return self._pixels(images, fill, cover, "BILINEAR", "images")
 
     def masks(self, masks: tf.Tensor, fill: float = 0, *, cover: float | None = None) -> tf.Tensor:
-        """Return moved labels of pixels, (examples, height, width) or with channels; each is that of the nearest pixel.
+        """Apply the movement to labels of pixels and return them; each is that of the nearest pixel.
 
-        The border gets ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get
-        ``cover``.
+        ``masks`` have the shape (examples, height, width), or channels besides. The border gets ``fill``, such as a
+        label that the loss ignores. Covered pixels keep their label, or get ``cover``.
         """
         flat = masks.shape.rank == 3
         wide = masks[..., None] if flat else masks
@@ -115,11 +115,11 @@ class Movement:
     def boxes(
         self, boxes: tf.Tensor, labels: tf.Tensor, form: str, *, least: float = 0.0
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return moved boxes of shape (examples, boxes, 4), clipped to the image, and their labels, (examples, boxes).
+        """Apply the movement to boxes and return them, clipped to the image, and their labels.
 
-        ``form`` is one of `BOXES`, possibly with ``rel_``. A rotated box becomes the smallest box that contains it. Its
-        label becomes -1 if at most the share ``least`` of it remains in the image. Boxes labelled -1, which are
-        padding, keep that label.
+        Boxes have the shape (examples, boxes, 4), labels (examples, boxes). ``form`` is one of `BOXES`, possibly with
+        ``rel_``. A rotated box becomes the smallest box that contains it. Its label becomes -1 if at most the share
+        ``least`` of it remains in the image. Boxes labelled -1, which are padding, keep that label.
         """
         corners = self._to_corners(boxes, form)
         x, y = corners[..., 0::2], corners[..., 1::2]  # of shape (examples, boxes, 2) each
@@ -143,10 +143,11 @@ class Movement:
     def points(
         self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return moved points of shape (examples, points, 2), and whether each is in the image, (examples, points).
+        """Apply the movement to points and return them, and whether each is in the image.
 
-        ``form`` is xy or yx, possibly with ``rel_``. ``mirror`` has for each point the index of the point that replaces
-        it in a mirrored image, such as the right eye for the left one.
+        Points have the shape (examples, points, 2), the second result (examples, points). ``form`` is xy or yx,
+        possibly with ``rel_``. ``mirror`` has for each point the index of the point that replaces it in a mirrored
+        image, such as the right eye for the left one.
         """
         order, scale = self._form(form, POINTS)
         xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
@@ -166,7 +167,7 @@ class Movement:
         return Movement(self._images, self._draws, steps)
 
     def _after(self, terms: Sequence[Any]) -> Movement:
-        """Append a step with terms as of `augmentation.affine_terms`.
+        """Return the movement followed by a step with these terms, as of `augmentation.affine_terms`.
 
         Raises: Refused: if it follows a cutout.
         """
@@ -199,7 +200,7 @@ class Movement:
         return tf.ensure_shape(moved, images.shape)
 
     def _forward(self, points: tf.Tensor) -> tf.Tensor:
-        """Return the positions (x, y) in the moved image of points (examples, points, 2) of the original one."""
+        """Return the positions (x, y) to which the movement takes points of shape (examples, points, 2)."""
         a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
         x = points[..., 0] - 0.5 - c
         y = points[..., 1] - 0.5 - f
@@ -209,7 +210,7 @@ class Movement:
         return tf.stack([moved_x, moved_y], axis=-1) + 0.5
 
     def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
-        """Return the order of a form's numbers, and the scale that converts them to pixels.
+        """Split a form into the order of its numbers and the scale that converts them to pixels.
 
         Raises: Refused: if the form is unknown.
         """

@@ -160,7 +160,7 @@ def _explain_refusal(callback: keras.callbacks.Callback) -> str:
 
 
 def _suggest_replacement(callback: type, otherwise: str = "on_epoch_end() or on_train_batch_end()") -> str:
-    """Return what to use instead of a callback, by the class of Keras that it derives from."""
+    """Return the name of a feature to use instead of a callback, by the class of Keras from which it derives."""
     kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
     return INSTEAD.get(next(kinds, ""), otherwise)
 

@@ -232,7 +232,7 @@ SPREAD = ("examples_mean", "examples_square")
 def compute_example_losses(
     loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
 ) -> tf.Tensor | None:
-    """Return what each example adds to the mean of a compiled loss, of shape (examples,).
+    """Return each example's contribution to the mean of a compiled loss, of shape (examples,).
 
     None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights), and for
     an author's own losses, because a second call could change their state.

@@ -43,7 +43,10 @@ _here = threading.local()
 
 
 def replace_random_functions() -> None:
-    """Replace random functions once per process; without effect outside slices and `replacing_unseeded_draws`."""
+    """Replace random functions of Keras and TensorFlow by functions that draw the rows of a slice, once per process.
+
+    Without effect outside slices and `replacing_unseeded_draws`.
+    """
     install_draws()
     _replace(keras_private.random_module, keras_private.DRAW_SEED, _choose_seed)
     _replace(keras_private.random_module, "dropout", _apply_dropout)
@@ -183,7 +186,7 @@ def _draw_unsliced(cut: Slice | None, original: Callable[..., Any], arguments: d
 def _draw_stateless(
     stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]
 ) -> Any:
-    """Draw by a stateless kernel in place of one with its own state, which no seed can set once it runs."""
+    """Call the kernel ``stateless`` in place of ``original``, which has a state of its own that no seed can set."""
     arguments = {k: v for k, v in arguments.items() if k not in ("seed", "seed2", "name")}
     if cut is None or cut.draws is None:
         return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **arguments)
