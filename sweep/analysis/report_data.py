@@ -403,11 +403,11 @@ def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> di
 def domains(accounts: Sequence[ReportData]) -> dict[str, Domain]:
     """Return the domain of each parameter from the first sweep that has a readable one."""
     from sweep.spec import parameters
-    from sweep.spec.yaml_reader import document_of
+    from sweep.spec.yaml_reader import make_document
 
     found: dict[str, Domain] = {}
     for account in reversed(accounts):
-        document = document_of(account.info.parameters, str(account.info.path))
+        document = make_document(account.info.parameters, str(account.info.path))
         entries = parameters.read_parameters(document.data, (), document)
         found |= {entry.name: entry.domain for entry in entries if entry.domain is not None}
     return found

@@ -229,7 +229,7 @@ class LoadedSweep:
         from sweep.runner.steering import Add
         from sweep.runner.steering_requests import steer
 
-        given = yaml_reader.document_of({"add": list(configurations)}, "add()")
+        given = yaml_reader.make_document({"add": list(configurations)}, "add()")
         given.check()
         steer(self._get_only_folder("add()"), Add.of(given.data["add"], "add()"))  # type: ignore[arg-type]  # mappings, as given
 
