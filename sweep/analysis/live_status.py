@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
+from sweep.errors import StoreAway
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
@@ -38,7 +39,6 @@ from sweep.space.early_terminate import NoTermination, Own
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
-from sweep.store.object_store import StoreAway
 from sweep.text import shortened
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.contract import Devices, aside
 from sweep.prices import Price
 from sweep.space.objectives import Objective
-from sweep.store.object_store import ObjectStore, stand_for
+from sweep.store.features import mark_copy
 
 CHECKPOINTS = "checkpoints"  # folder of all checkpoints
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -80,8 +80,7 @@ class Job:
 
     def prepare(self) -> None:
         """Create the local copy of the results folder, if there is one."""
-        if self.store is not None:
-            stand_for(self.folder, ObjectStore(self.store))
+        mark_copy(self.folder, self.store)
 
     @property
     def stop_file(self) -> Path:

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from msgspec import structs
@@ -32,12 +31,12 @@ from sweep.backends import (
     Surroundings,
     WorkerNode,
     checkpoints,
+    features,
     inputs,
     memory,
     must_move,
 )
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
-from sweep.backends.stored_checkpoints import Sender
 from sweep.backends.unread import UnreadParameters
 from sweep.contract import (
     Apart,
@@ -57,8 +56,7 @@ from sweep.functions import FunctionTrainable, load_trainable
 from sweep.progress import SHARE, count_units, passes_any
 from sweep.state import imports, trials
 from sweep.state.recorded_values import describe_stale_names
-from sweep.store.object_store import ObjectStore
-from sweep.store.remote import AWAY_S
+from sweep.store.features import AWAY_S
 from sweep.text import printable
 
 STEP_S = 1.0
@@ -142,7 +140,7 @@ class Worker:
     ) -> None:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
-        self._stop_receiving = _start_receiving_messages(job)
+        self._stop_receiving = features.start_receiving_messages(job)
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -662,11 +660,7 @@ class Worker:
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
         folder = checkpoints.get_trial_folder(job.folder, trial)
-        sender = None
-        if job.store is not None:
-            store = ObjectStore(job.store)
-            trim = partial(checkpoints.trim_in_store, store, trial, job.checkpoint_keep)
-            sender = Sender(store, folder, trial, trim)
+        sender = features.make_sender(job, folder, trial)
         pause_s = STEP_S * job.together  # all trials together save at most one checkpoint a second
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
@@ -721,12 +715,3 @@ class Worker:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()
         return self._trainable
-
-
-def _start_receiving_messages(job: Job) -> Callable[[], None]:
-    """Start receiving the driver's messages through an object store; return a function that stops it."""
-    if job.store is None:
-        return lambda: None
-    from sweep.backends import messages
-
-    return messages.start_receiving_messages(job, job.store)

@@ -303,14 +303,14 @@ def submit(
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
     from sweep.runner import planning, pricing, sweep_files
-    from sweep.store.remote import local
+    from sweep.store.features import find_local_folder
 
     asked = checked(file, changes)
     spec, folders = asked.spec, sweep_files.import_folders(file)
     place = _check_results_place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
-        there = local(place)
+        there = find_local_folder(place)
         if not there.is_dir():
             return None
         return pricing.find_earlier_times(there, spec.trainable, None, sample)
@@ -373,7 +373,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 
     Raises `InputError` if this machine cannot read the results.
     """
-    from sweep.store.remote import local
+    from sweep.store.features import find_local_folder
 
     _, job = _find_job(sweep, address)
     if not as_json:
@@ -385,7 +385,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
         if reason:
             state = f"{state}: {reason}"
         click.echo(f"job      {job.id}, {state}")
-    found = local(job.results)
+    found = find_local_folder(job.results)
     if not found.is_dir():
         hint = f"see python -m sweep logs {sweep} --address {address}"
         raise InputError.one(sweep, f"its results are in {job.results}, which this machine does not see", hint)
@@ -493,7 +493,8 @@ def _follow(jobs: Jobs, job: str) -> None:
 
 
 def _check_results_place(results: str) -> str:
-    from sweep.store.object_store import check_url, is_url
+    from sweep.store.features import is_url
+    from sweep.store.object_store import check_url
 
     if is_url(results):
         return check_url("--results", results)

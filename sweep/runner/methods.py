@@ -34,9 +34,9 @@ from sweep.spec import Spec
 from sweep.spec.search_methods import METHODS, STANDALONE
 from sweep.store import ledger
 from sweep.store import log as store_log
+from sweep.store.features import is_url
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
-from sweep.store.object_store import is_url
 from sweep.store.sweep_info import EarlierSweep
 from sweep.text import did_you_mean
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from sweep.analysis.present_spec import Position, PresentSpec
-from sweep.errors import InputError, Problem, RefusedError, StoreError, SweepError, UnknownNameError
+from sweep.errors import InputError, Problem, RefusedError, StoreAway, StoreError, SweepError, UnknownNameError
 from sweep.events import SteeringEvent
 from sweep.runner import methods, resuming
 from sweep.runner.steering import Act, Change, Request, make_event, make_request
@@ -26,7 +26,6 @@ from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, naming
 from sweep.store.log import Log
-from sweep.store.object_store import StoreAway
 
 LOOK_S, LOOK_AFAR_S = 0.1, 1.0
 _REQUESTS, _ANSWERS = remote.LASTING, "answer-"

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import interruption
-from sweep.errors import RefusedError, StoppedAtOnce, StoreError
+from sweep.errors import RefusedError, StoppedAtOnce, StoreAway, StoreError
 from sweep.events import AT_ONCE_ON_REQUEST, ON_REQUEST
 from sweep.runner import View, features
 from sweep.runner.coordinator import Coordinator
-from sweep.store import remote
 from sweep.store.disk import storing
+from sweep.store.features import send_request, withdraw_stored_request
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
-from sweep.store.object_store import StoreAway
 
 _LOOK_S, _LOOK_AFAR_S, _AGAIN_S = 0.1, 1.0, 2.0
 _LEAVING_S = 10.0  # longer than a process takes to end or to create a folder
@@ -233,8 +232,7 @@ class StopRequest:
 
 def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
     """Leave a request for the process that runs the sweep, here or elsewhere. Raises `StoreError`."""
-    if (store := folder.store) is not None and not folder.runs_here:
-        remote.ask(store, request.file_name)
+    if not folder.runs_here and send_request(folder.store, request.file_name):
         return
     with storing(folder.requests):
         folder.requests.mkdir(exist_ok=True)
@@ -245,9 +243,8 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
     """Delete a request that was not taken."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
-    if (store := folder.store) is not None:
-        with suppress(StoreError):
-            remote.withdraw_stored_request(store, request.file_name)
+    with suppress(StoreError):
+        withdraw_stored_request(folder.store, request.file_name)
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:

@@ -24,15 +24,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep.errors import InputError, StoreError, first_line
+from sweep.errors import InputError, StoreAway, StoreError, first_line
 from sweep.store.disk import replacing
+from sweep.store.features import STAND_IN, store_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-STAND_IN = ".store"  # file with the URL, in a folder that is the local copy of a place in a store
 
 T = TypeVar("T")
 
@@ -42,11 +42,6 @@ _RETRIES = 3
 _RETRY_S = 10.0
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
 _BLOCK = 4 << 20
-_URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
-
-
-class StoreAway(StoreError):
-    """An object store does not answer, or refuses to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +234,6 @@ def unquote_tag(tag: str) -> str:
     return tag.strip('"')
 
 
-def is_url(text: object) -> bool:
-    """Return whether a text is the URL of a place in a store rather than a folder."""
-    return _URL.match(str(text)) is not None
-
-
 def check_url(where: str, url: str) -> str:
     """Return the URL in the normal form. Raises `InputError` if it is of an unknown kind of store."""
     scheme, _, rest = url.partition("://")
@@ -257,14 +247,6 @@ def check_url(where: str, url: str) -> str:
     if not bucket or climbs or has_marks or not url.isprintable():
         raise InputError.one(where, f"{url} names no place in a store", "write it as in s3://bucket/prefix")
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
-
-
-def store_of(folder: Path) -> ObjectStore | None:
-    """Return the store that a folder is the local copy of; None for an ordinary folder."""
-    try:
-        return ObjectStore((folder / STAND_IN).read_text(encoding="utf-8").strip())
-    except OSError:
-        return None
 
 
 def stand_for(folder: Path, store: ObjectStore) -> None:
