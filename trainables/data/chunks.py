@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence, sources
-from trainables.data.batches import BatchSplit
 from trainables.data.passes import (
     Chunk,
     ChunkPrefetcher,
@@ -31,17 +30,14 @@ from trainables.data.passes import (
     gather_chunk,
     unpack_example,
 )
-from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mix_seeds, permutation
-from trainables.data.streams import ALL, Extent, StreamSplit
+from trainables.data.sources import ALL, Buckets, DataError, Extent, Stream, from_dataset, mix_seeds, permutation
 from trainables.devices.replicas import Replicas
 
 __all__ = [
     "ArraySplit",
-    "BatchSplit",
     "BucketSplit",
     "Chunk",
     "DataError",
-    "StreamSplit",
     "count_updates",
     "make_examples",
 ]
@@ -90,6 +86,10 @@ class ArraySplit(Examples):
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = places if self._rows is None else self._rows[places]
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
+
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the rows of its arrays, or None if the arrays are large or not in memory."""
+        yield from _read_array_blocks(self.leaves())
 
     @property
     def stays(self) -> bool:
@@ -191,6 +191,11 @@ class BucketSplit(Examples):
         """Return examples from all over the first bucket."""
         return self.parts[0].spread(count)
 
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the rows of all buckets, or None for one that is large or not in memory."""
+        for part in self.parts:
+            yield from part.read_content()
+
     def some_targets(self) -> Any:
         """Return the targets of the first examples of the first bucket; None without targets."""
         return self.parts[0].some_targets()
@@ -256,12 +261,16 @@ def make_examples(
     """
     try:
         if isinstance(data, tf.data.Dataset):
-            return StreamSplit(from_dataset(data), replicas, extent)
+            data = from_dataset(data)
         if isinstance(data, Stream):
+            from trainables.data.streams import StreamSplit
+
             return StreamSplit(data, replicas, extent)
         if isinstance(data, Buckets):
             return BucketSplit(data, replicas, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):
+            from trainables.data.batches import BatchSplit
+
             return BatchSplit(data, replicas)
         data = sources.normalize_examples(data)
         if isinstance(data, tuple):
@@ -272,7 +281,6 @@ def make_examples(
 
 
 LARGEST_BYTES = 2 * 2**30
-LARGEST_STREAM_BYTES = 256 * 2**20  # smaller, because streams are decoded and mapped while they are read
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -289,7 +297,7 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
             total.update(b"none")
             continue
         total.update(f"{type(data).__name__} {data.size}".encode())
-        for block in _read_all_examples(data):
+        for block in data.read_content():
             if block is None:
                 return None
             for part in sources.list_content(block):
@@ -299,23 +307,6 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
                 total.update(f"{part.dtype} {part.shape}".encode())
                 total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
     return total.hexdigest()
-
-
-def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
-    """Yield all examples in blocks, or None if they cannot be read cheaply."""
-    match data:
-        case ArraySplit():
-            yield from _read_array_blocks(data.leaves())
-        case BucketSplit():
-            for part in data.parts:
-                yield from _read_all_examples(part)
-        case BatchSplit():
-            yield np.frombuffer(data.digest, np.uint8)
-        case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
-            yield None
-        case StreamSplit():
-            for arrays in data.blocks():
-                yield from map(np.ascontiguousarray, arrays)
 
 
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,18 @@ class Buckets(NamedTuple):
     """Examples of different shapes, in parts of one shape each; each batch is taken from one part."""
 
     parts: tuple[Any, ...]  # each (x,), (x, y) or (x, y, sample_weight)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The number of examples that a trial reads from a stream."""
+
+    examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
+    of_an_epoch: int | None = None
+    stop_file: Path | None = None  # see `Assignment.stop_file`
+
+
+ALL = Extent()
 
 
 @dataclass(frozen=True)

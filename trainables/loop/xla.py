@@ -16,10 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
-from trainables.data.chunks import BatchSplit, BucketSplit
+from trainables.data.chunks import BucketSplit
 from trainables.data.passes import Walk
 from trainables.data.residence import gather
-from trainables.devices import gpu_support
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
 from trainables.loop.intake import PreparedExamples
@@ -190,6 +189,8 @@ def _find_hindrance(graph: Graph) -> str:
     """Return why updates cannot go through XLA, as far as it is known beforehand; empty if nothing is known."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
+    from trainables.devices import gpu_support
+
     unknown_gpu = gpu_support.find_unknown_gpu()
     if unknown_gpu:
         return unknown_gpu
@@ -203,7 +204,7 @@ def _find_hindrance(graph: Graph) -> str:
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
-    if isinstance(data, BatchSplit):
+    if data.cut_by_author:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):

@@ -28,7 +28,7 @@ from trainables.devices.replicas import Replicas, get_replica_index
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state.program_variables import State, StateVariable
 
 EXAMPLES = 31
@@ -55,23 +55,6 @@ OVER_REPLICAS = (
 Values: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[tuple[int, int, int]]
 """For each replica: first row, end, and the number of these rows that count."""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """One way in which a program computes a slice of a batch, such as evaluation, to be tested by `check_parts`."""
-
-    name: str  # in messages
-    compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
-    """Update the metrics and return this slice's parts of mean values, for (examples, their positions, slice)."""
-    training: bool = True
-    calls: int = 0  # number of its first draw
-    totals: tuple[str, ...] = ()  # losses whose divisors must be counted first
-    told: str = (
-        "{what} is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as the mean "
-        "of {count} parts, in {mode}"
-    )
-    hint: str = "Let losses and add_loss() average over the examples, or train in one part"
 
 
 @dataclass(frozen=True)
