@@ -23,6 +23,7 @@ from sweep.runner.steering import Act, Change, Request, make_event, make_request
 from sweep.store import log as store_log
 from sweep.store import remote
 from sweep.store.disk import replacing, storing
+from sweep.store.features import LogCopy
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, naming
 from sweep.store.log import Log
@@ -88,7 +89,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
         raise
 
 
-def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
+def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
     present = PresentSpec(sweep.first)
