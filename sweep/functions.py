@@ -244,6 +244,11 @@ class FunctionTrainable:
         return self._run is not None and self._run._splits
 
     @property
+    def holds_memory(self) -> bool:
+        """False: sweep keeps nothing of a function between trials."""
+        return False
+
+    @property
     def training_read(self) -> frozenset[str]:
         """The keys of the file's ``training`` block that were read, and those that apply to functions automatically."""
         if self._run is None:
@@ -254,7 +259,7 @@ class FunctionTrainable:
 
     def begin(self, assignment: Assignment) -> None:
         """End the previous trial and prepare a new one; the function is called at the first call of `train`."""
-        self.end()
+        self.end_trial()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
             key=self,
@@ -306,7 +311,7 @@ class FunctionTrainable:
         if is_exhausted(self._waited, training):
             raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
-    def end(self) -> str:
+    def end_trial(self) -> str:
         """End the trial of a waiting function: its report returns False.
 
         Return a line about the error it then raised, or "".

@@ -52,7 +52,7 @@ from sweep.contract import (
 )
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
-from sweep.functions import FunctionTrainable, load_trainable
+from sweep.functions import load_trainable
 from sweep.progress import SHARE, count_units, passes_any
 from sweep.state import imports, trials
 from sweep.state.recorded_values import describe_stale_names
@@ -179,7 +179,7 @@ class Worker:
         self._trial = _Trial(order, self._create_saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
-        self._has_earlier_trials = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
+        self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
         """Return why trials of another session must not use what this process holds; None if they may."""
@@ -395,10 +395,9 @@ class Worker:
             checkpoints.delete_local_copy(self.job.folder, trial.number)
         except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        if isinstance(self._trainable, FunctionTrainable):
-            raised = self._trainable.end()
-            if raised:
-                self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        raised = contract.end_trial(self._trainable)
+        if raised:
+            self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
             trials.restore_names()
         else:
@@ -491,8 +490,9 @@ class Worker:
     def _note_unread_parameters(self, trial: _Trial) -> None:
         """Add notices about parameters and settings that the trainable has not read in its epochs."""
         self._notices += self._unread.report_unread(trial.order.assignment.params)
-        if isinstance(self._trainable, FunctionTrainable):
-            self._notices += self._unread.report_unread_settings(self._trainable.training_read)
+        read = contract.list_read_settings(self._trainable)
+        if read is not None:
+            self._notices += self._unread.report_unread_settings(read)
 
     def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
         """Return the state of the trial after a step, and save it if it must be saved.

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from sweep import prices
 from sweep.analysis import confirmation
-from sweep.contract import Devices, Trainable, count_parts
+from sweep.contract import Devices, Trainable, count_parts, end_trial
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted, Value
-from sweep.functions import FunctionTrainable, load_trainable
+from sweep.functions import load_trainable
 from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
 from sweep.schedulers import Scheduler
@@ -342,8 +342,7 @@ def measure_epoch_times(
             trained_s, epoch_s = _time_epochs(trainable, assignment.epochs)
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
-        if isinstance(trainable, FunctionTrainable):
-            trainable.end()
+        end_trial(trainable)
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
     first_s = max(spent[0][0], 0.0)
