@@ -567,10 +567,12 @@ class Standing:
         trial = self.running[state.number] = self.open[state.number]
         trial.heard = event.time
         self._thaw(state.number)
-        for unit in range(trial.reached + 1, trial.done + 1):
+        new_units = range(trial.reached + 1, trial.done + 1)
+        for unit in new_units:
             self._reached[unit] += 1
             if self._foresight is not None:
-                self._foresight.hear(state.number, unit, self.outline.objective.loss(event.metrics))
+                loss = self.outline.objective.loss(event.metrics)
+                self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
         trial.reached = trial.done
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]

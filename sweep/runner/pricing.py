@@ -79,6 +79,7 @@ class Course:
 
     rungs: tuple[ExpectedRung, ...]
     epochs: float | None  # of all trials together
+    lacks_times: bool = False  # the rule looks at the time of epochs, which is not known
 
 
 RehearsedMethod: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
@@ -94,8 +95,9 @@ def rehearse_scheduler(
     whole: bool = False,
     method: RehearsedMethod | None = None,
     workers: int = 1,
+    epoch_s: float = 1.0,
 ) -> Course:
-    """Rehearse a scheduler on ``trials`` trials of ``epochs`` epochs.
+    """Rehearse a scheduler on ``trials`` trials of ``epochs`` epochs, each of which takes ``epoch_s`` seconds.
 
     Return the mean over rehearsals: with the configurations of a ``method`` that learns, or else with trials whose
     scores are random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
@@ -116,7 +118,12 @@ def rehearse_scheduler(
         tried = min(trials, MOST_LEARNING)
         rehearsals = max(LEARNING // tried, 1)
     setting = RehearsalSetting(
-        objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried)
+        objective=objective,
+        epochs=epochs,
+        reported=reported,
+        trials=tried,
+        workers=min(workers, tried),
+        epoch_s=epoch_s,
     )
     numbers = random.Random(0)
     reached = Counter[int]()
