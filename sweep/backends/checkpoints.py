@@ -336,8 +336,11 @@ class Saver:
         since_s = time.monotonic() - self._at
         before = self.best
         self.best = min([self.best, *losses])
-        better = losses[-1] == self.best < before
-        return since_s >= self.every_s or (better and since_s >= max(self.pause_s, self._took_s / SAVING_SHARE))
+        if since_s >= self.every_s:
+            return True
+        is_better = losses[-1] == self.best < before
+        cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
+        return is_better and since_s >= cheap_after_s
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
         """Save the present epoch, unless it is saved already.

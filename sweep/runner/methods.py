@@ -283,7 +283,9 @@ def _pass_on(entry: Told, searcher: Searcher) -> None:
 def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
     """Yield the new events of a configuration without running repeats, for epochs after ``heard``."""
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
-    common = set[int].intersection(*(set(trial.epochs) for trial in counted))
+    common = set(counted[0].epochs)
+    for trial in counted[1:]:
+        common &= set(trial.epochs)
     for epoch in sorted(common):
         if epoch > heard:
             metrics = _average_metrics([trial.epochs[epoch] for trial in counted])

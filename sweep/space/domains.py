@@ -277,8 +277,11 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
 def multiples(low: float, high: float, q: float) -> tuple[float, float]:
     """Return the first and last k with low <= k * q <= high, in decimal arithmetic: 0.7 / 0.1 is 7."""
     step = Fraction(str(q))
-    first = math.ceil(Fraction(str(low)) / step) if math.isfinite(low) else low
-    last = math.floor(Fraction(str(high)) / step) if math.isfinite(high) else high
+    first, last = low, high
+    if math.isfinite(low):
+        first = math.ceil(Fraction(str(low)) / step)
+    if math.isfinite(high):
+        last = math.floor(Fraction(str(high)) / step)
     return first, last
 
 

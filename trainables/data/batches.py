@@ -90,8 +90,9 @@ class BatchSplit(Examples):
 
         If replicas span processes, there is also one of a single row, because chunks are cut further there.
         """
-        some = [tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0])]
-        kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
+        kinds = [*self._kinds]
+        if self._replicas.span_processes:
+            kinds.append(tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0]))
         return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:

@@ -84,7 +84,7 @@ class ArraySplit(Examples):
     def spread(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
-        rows = places if self._rows is None else self._rows[places]
+        rows = self._select(places)
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
@@ -109,8 +109,16 @@ class ArraySplit(Examples):
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         if not self._placed.fits:
             return self._ahead.chunks(which)
-        order = permutation(self.size, which.seed, which.number)[which.skipped * which.batch_size :]
-        return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
+        order = permutation(self.size, which.seed, which.number)
+        left = order[which.skipped * which.batch_size :]
+        chunk = Chunk(self._placed.tensors(), self._select(left))
+        return iter([chunk])
+
+    def _select(self, places: Any) -> Any:
+        """Return the rows at places among those that are visited."""
+        if self._rows is None:
+            return places
+        return self._rows[places]
 
 
 @dataclass
@@ -134,10 +142,12 @@ class LazyPlacement:
 def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
-    order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
-    if subset is not None:
-        order = subset[order]
-    rows = choose_chunk_rows(sum(map(residence.measure_bytes, leaves)) // len(leaves[0]), batch_size)
+    if subset is None:
+        order = permutation(len(leaves[0]), which.seed, which.number)
+    else:
+        order = subset[permutation(len(subset), which.seed, which.number)]
+    size_bytes = sum(map(residence.measure_bytes, leaves))
+    rows = choose_chunk_rows(size_bytes // len(leaves[0]), batch_size)
     for start in range(which.skipped * batch_size, len(order), rows):
         yield gather_chunk(arrays, order[start : start + rows], which, replicas)
 
@@ -239,10 +249,11 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
 def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in list_bucket_runs(sizes, which):
-        row_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
-        step = choose_chunk_rows(row_bytes, which.batch_size)
+        part = arrays[bucket]
+        bucket_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(part)))
+        step = choose_chunk_rows(bucket_bytes // sizes[bucket], which.batch_size)
         for start in range(0, len(rows), step):
-            yield gather_chunk(arrays[bucket], rows[start : start + step], which, replicas)
+            yield gather_chunk(part, rows[start : start + step], which, replicas)
 
 
 def _describe_bucket(arrays: Any) -> str:

@@ -309,9 +309,11 @@ def split_returned(data: Any) -> tuple[Any, ...]:
     The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
-    if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        parts = [_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)]
-        return (*parts, *data[2:])
+    is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
+    if is_tuple_of_parts and not _are_inputs_and_targets(data[0], data[1]):
+        training = _convert_part(data[0], NAMES[0])
+        validation = _convert_part(data[1], NAMES[1])
+        return (training, validation, *data[2:])
     what = f"a {type(data).__name__}"
     if isinstance(data, tuple | list) and len(data):
         kinds = ", ".join(type(part).__name__ for part in data)

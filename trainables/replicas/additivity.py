@@ -289,8 +289,9 @@ class _ModeTest:
 
     def _describe_owner(self, variable: StateVariable, path: str) -> str:
         for layer in reversed(self._tried.layers):  # inner layers first
-            own = [*layer.variables, *vars(layer).values()]
-            if any(variable.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
+            for one in (*layer.variables, *vars(layer).values()):
+                if not hasattr(one, "assign") or variable.raw is not getattr(one, "value", one):
+                    continue
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
