@@ -43,6 +43,7 @@ __all__ = [
     "Testing",
     "Trainable",
     "Value",
+    "Waiting",
 ]
 
 
@@ -281,6 +282,24 @@ class Limited(Protocol):
     def splits(self) -> bool:
         """Whether batches can be split into more micro-batches; see `Assignment.accumulate`."""
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether it may hold memory for earlier trials, such as compiled programs, which a new object would not."""
+
+
+class Waiting(Protocol):
+    """Optional members of a `Trainable` whose training code waits between two epochs, as a function's does."""
+
+    def end_trial(self) -> str:
+        """Let the waiting code of a trial end, because the trial has ended. Called at the end of every trial.
+
+        Return a line about the error that the code raised then, or "".
+        """
+
+    @property
+    def training_read(self) -> frozenset[str]:
+        """The keys of `Assignment.training` that have an effect; the user is told about others in the sweep file."""
+
 
 def can_save(trainable: Trainable | None) -> bool:
     """Return whether a trainable can save its trial after the present epoch."""
@@ -290,6 +309,25 @@ def can_save(trainable: Trainable | None) -> bool:
 def can_split(trainable: Trainable | None) -> bool:
     """Return whether a trainable can split its batches into more micro-batches."""
     return getattr(trainable, "splits", True) is not False
+
+
+def may_hold_memory(trainable: Trainable | None) -> bool:
+    """Return whether a trainable may hold memory for earlier trials; False without one."""
+    return trainable is not None and getattr(trainable, "holds_memory", True) is not False
+
+
+def end_trial(trainable: Trainable | None) -> str:
+    """Let the waiting code of a trainable's trial end; return a line about the error that it raised then, or ""."""
+    end: Callable[[], str] | None = getattr(trainable, "end_trial", None)
+    if end is None:
+        return ""
+    return end()
+
+
+def list_read_settings(trainable: Trainable | None) -> frozenset[str] | None:
+    """Return the keys of `Assignment.training` that have an effect; None if the trainable does not tell."""
+    read: frozenset[str] | None = getattr(trainable, "training_read", None)
+    return read
 
 
 class Exporting(Protocol):

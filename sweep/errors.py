@@ -6,6 +6,7 @@
     │   └── RefusedError        what exists does not allow it, such as a sweep that has begun, exit code 4
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
     ├── StoreError          a results folder cannot be read or written as it is
+    │   └── StoreAway           an object store does not answer
     └── Interrupted         a signal came before the first trial, exit code 130
     StoppedAtOnce           the sweep ends now, but not its process; nothing on the way catches it
     WorkerLost              one of several processes of a trial is gone; nothing on the way catches it
@@ -106,6 +107,10 @@ class TrainableError(SweepError):
 
 class StoreError(SweepError):
     """A results folder is damaged, locked, or not a results folder."""
+
+
+class StoreAway(StoreError):
+    """An object store does not answer, or refuses to."""
 
 
 class InterruptedByUser(SweepError):

@@ -244,6 +244,11 @@ class FunctionTrainable:
         return self._run is not None and self._run._splits
 
     @property
+    def holds_memory(self) -> bool:
+        """False: sweep keeps nothing of a function between trials."""
+        return False
+
+    @property
     def training_read(self) -> frozenset[str]:
         """The keys of the file's ``training`` block that were read, and those that apply to functions automatically."""
         if self._run is None:
@@ -254,7 +259,7 @@ class FunctionTrainable:
 
     def begin(self, assignment: Assignment) -> None:
         """End the previous trial and prepare a new one. The first call of `train` calls the function."""
-        self.end()
+        self.end_trial()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
             key=self,
@@ -307,7 +312,7 @@ class FunctionTrainable:
         if is_exhausted(self._waited, training):
             raise Stopped(f"no better objective in {self._waited.waited} epochs (training.patience)")
 
-    def end(self) -> str:
+    def end_trial(self) -> str:
         """End the function if it waits in a report, by returning False to it.
 
         Return a line about the error that the function then raised, or "".

@@ -23,7 +23,8 @@ from typing import ClassVar
 
 import pytest
 
-from sweep.store.object_store import ObjectStore, StoreAway
+from sweep.errors import StoreAway
+from sweep.store.object_store import ObjectStore
 
 KEY, SECRET = "AKTEST123456", "secret1234567890"
 ACCOUNT, CONTAINER = "sweeptest", "bucket"

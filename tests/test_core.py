@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
-FEATURES = "sweep.runner.features"
+FEATURES = ("sweep.runner.features", "sweep.backends.features", "sweep.store.features")  # the table and its parts
 LINES_OFF = 0.03  # how far the number of lines in the text may be off
 
 MAIN_JOB = """
@@ -83,10 +83,50 @@ def test_the_contract_is_about_the_whole_core_and_about_all_features() -> None:
     contract = read_contract()
     assert set(list_core()) <= set(contract["source_modules"])
     rooms = {name.removesuffix(".**") for name in contract["forbidden_modules"]}
-    late = list_late_imports(FEATURES) - {"sweep.backends.inline"}  # the core's, which not every system can import
-    assert late <= rooms
+    late = {module for table in FEATURES for module in list_late_imports(table)}
+    assert late - {"sweep.backends.inline"} <= rooms  # the core's, which not every system can import
     for module in (*contract["source_modules"], *rooms):
         find_file(module)
+
+
+def list_late_modules_of_the_training() -> set[str]:
+    """Return the modules that the tables in `trainables.features` name."""
+    text = ast.get_docstring(ast.parse((ROOT / "trainables" / "features.py").read_text()))
+    assert text is not None
+    named = {f"trainables.{name}" for name in re.findall(r"`([a-z]+\.[a-z_]+)`", text)}
+    return {name for name in named if _is_module(name)}
+
+
+def list_imports_at_once(module: str) -> set[str]:
+    """Return the modules of the training that are imported together with a module of it."""
+    found = set()
+    waiting = [*ast.parse(find_source(module).read_text()).body]
+    for node in waiting:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = [f"{node.module}.{one.name}" for one in node.names]
+            found |= {name if _is_module(name) else node.module for name in names}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
+            waiting += node.body
+    return {name for name in found if name.startswith("trainables.")}
+
+
+def find_source(module: str) -> Path:
+    """Return the file of a module, without importing its package, which may import TensorFlow."""
+    path = ROOT.joinpath(*module.split("."))
+    return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+
+
+def test_a_session_of_the_training_imports_late_what_few_trials_use() -> None:
+    imported = {"trainables.session"}
+    waiting = ["trainables.session"]
+    for module in waiting:
+        new = list_imports_at_once(module) - imported
+        imported |= new
+        waiting += new
+    late = list_late_modules_of_the_training()
+    assert "trainables.loop.own_step" in late
+    assert "trainables.loop.graph_program" in imported
+    assert not late & imported
 
 
 def test_the_main_job_imports_no_feature(tmp_path: Path) -> None:

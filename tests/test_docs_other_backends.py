@@ -67,11 +67,11 @@ seen = []
 first.begin(given)
 first.train(lambda epoch: seen.append(epoch) or epoch.epoch < 3)
 first.save(folder)
-first.end()
+first.end_trial()
 second.begin(given)
 assert second.restore(folder) == 3
 second.train(lambda epoch: seen.append(epoch) or epoch.epoch < 6)
-second.end()
+second.end_trial()
 print(json.dumps([epoch.metrics["val_loss"] for epoch in seen]))
 """
     params = {name: whole.trials.iloc[0][f"param.{name}"].item() for name in ("learning_rate", "units")}

@@ -5,8 +5,20 @@
 | several trials as one program | `training.fuse` | `fused` |
 | the model without the loop, and as files | somebody asks for it | `export` |
 
-Which program trains a model, whether the loop's own, `Model.fit` or one on parameter servers, is decided by
-`build_program` in `loop/building.py`, which imports the others late.
+Rooms below this module may not import it. They import late, where they find that a trial needs it:
+
+| feature | takes part | module |
+| --- | --- | --- |
+| `Model.fit`, parameter servers | `training.loop`, `training.strategy` | `loop.fit_program`, `loop.served_program` |
+| an author's own training step | the author has `train_step` | `loop.own_step` |
+| weights that only a model's own step creates | layers lack weights | `loop.first_trace` |
+| a frozen model in front of the trained one | the author has `features` | `recipe.features` |
+| recomputed activations | `gradient_checkpointing` | `replicas.recomputation` |
+| averages of weights | `ema_momentum`, `swa_from` | `recipe.averaging`, `loop.epoch_average` |
+| a check of a batch's parts | several replicas, `micro_batches` | `replicas.additivity` |
+| streams, batches of a `PyDataset` | `data` returns one | `data.streams`, `data.batches` |
+| the meters and the memory of GPUs | GPUs, real or simulated | `devices.nvml`, `devices.gpu_memory` |
+| updates by XLA | they are asked for | `devices.gpu_support` |
 """
 
 from __future__ import annotations

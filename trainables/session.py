@@ -327,9 +327,11 @@ class TrialSession(RankJoining):
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
         walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
         hp.set_lengths(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
-        same = (assignment.devices, assignment.fold, assignment.accumulate) == (was.devices, was.fold, was.accumulate)
-        same &= assignment.seed == was.seed or not other.structure.drew
-        return same and all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
+        if (assignment.devices, assignment.fold, assignment.accumulate) != (was.devices, was.fold, was.accumulate):
+            return False
+        if assignment.seed != was.seed and other.structure.drew:
+            return False
+        return all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each of these learning rates and yield its loss, for `plan --find-lr`.

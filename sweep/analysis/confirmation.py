@@ -304,6 +304,32 @@ def _list_fresh_losses(scores: Mapping[int, float], fresh: range) -> tuple[float
     return tuple(losses)
 
 
+def _list_not_begun(
+    racers: Sequence[Racer], repeat: int, begun: set[tuple[Key, int, int | None]], rules: Rules
+) -> list[tuple[Params, int, int | None]]:
+    """Return the trials of a seed that have not begun, each as its configuration, repeat and fold."""
+    trials = []
+    for racer in racers:
+        for fold in _list_folds(rules):
+            if (racer.key, repeat, fold) not in begun:
+                trials.append((racer.params, repeat, fold))
+    return trials
+
+
+def _take_scores(
+    racers: Sequence[Racer], repeat: int, scores: Mapping[Key, Mapping[int, float]]
+) -> tuple[list[Racer], list[Racer]]:
+    """Add a seed's losses to racers; return those that go on, and those whose training failed."""
+    continuing, broken = [], []
+    for racer in racers:
+        loss = scores[racer.key][repeat]
+        if math.isnan(loss):
+            broken.append(_drop_broken(racer))
+        else:
+            continuing.append(replace(racer, losses=(*racer.losses, loss)))
+    return continuing, broken
+
+
 def _run_seeds(
     racers: Sequence[Racer],
     scores: Mapping[Key, Mapping[int, float]],
@@ -333,22 +359,12 @@ def _run_seeds(
             break
         waiting = [racer for racer in left if repeat not in scores.get(racer.key, {})]
         if waiting:
-            places = [(racer, fold) for racer in waiting for fold in _list_folds(rules)]
-            wanted = []
-            for racer, fold in places:
-                if (racer.key, repeat, fold) not in begun:
-                    wanted.append((racer.params, repeat, fold))
+            wanted = _list_not_begun(waiting, repeat, begun, rules)
             break
         spent += cost
-        failed = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
-        out = [_drop_broken(racer) for racer in failed] + out
-        continuing = []
-        for racer in left:
-            if racer not in failed:
-                continuing.append(replace(racer, losses=(*racer.losses, scores[racer.key][repeat])))
-        left = continuing
+        left, broken = _take_scores(left, repeat, scores)
         left, worse = _split_off_worse(left, rules)
-        out = worse + out
+        out = worse + broken + out
         if len(left) < 2:
             if left:
                 over = "decided"

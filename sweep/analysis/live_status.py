@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.survival import Foresight, Prospect, estimate_seconds_left, estimate_survival
+from sweep.errors import StoreAway
 from sweep.events import (
     ON_REQUEST,
     WHOLE,
@@ -38,7 +39,6 @@ from sweep.space.early_terminate import NoTermination, Own
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
-from sweep.store.object_store import StoreAway
 from sweep.text import shortened
 
 if TYPE_CHECKING:
@@ -576,10 +576,12 @@ class Standing:
         trial = self.running[state.number] = self.open[state.number]
         trial.heard = event.time
         self._unpause(state.number)
-        for unit in range(trial.reached + 1, trial.done + 1):
+        new_units = range(trial.reached + 1, trial.done + 1)
+        for unit in new_units:
             self._reached[unit] += 1
             if self._foresight is not None:
-                self._foresight.hear(state.number, unit, self.outline.objective.loss(event.metrics))
+                loss = self.outline.objective.loss(event.metrics)
+                self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))
         trial.reached = trial.done
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]

@@ -447,6 +447,31 @@ def _final_loss(curve: Curve, objective: Objective) -> float:
     return math.inf if loss is None else loss
 
 
+def _list_curves(configurations: Sequence[_Configuration]) -> list[Curve]:
+    """Return the curves of all trials of configurations, in their order."""
+    curves: list[Curve] = []
+    for one in configurations:
+        curves += one.curves
+    return curves
+
+
+def _decide_on_ended(events: Sequence[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
+    """Return the epochs at which a rule prunes trials, by place.
+
+    Decisions on trials that were waiting when the sweep was interrupted are left out.
+    """
+    decisions = live(events, known, make)
+    unfinished = {}
+    for curve in known:
+        if curve.status in UNFINISHED:
+            unfinished[curve.place] = len(curve.reports)
+    decided = {}
+    for place, epoch in decisions.items():
+        if unfinished.get(place) != epoch:
+            decided[place] = epoch
+    return decided
+
+
 def replay_rule(
     events: Sequence[Event],
     spec: Spec,
@@ -474,14 +499,8 @@ def replay_rule(
             pruned[curve.place] = len(curve.reports)
     same_as_live = None
     if words == ran[0] and not _has_changed_rule(events):
-        # includes decisions on trials that were waiting when the sweep was interrupted
-        decided = live(events, known, make)
-        unfinished = {}
-        for curve in known:
-            if curve.status in UNFINISHED:
-                unfinished[curve.place] = len(curve.reports)
-        same_as_live = pruned == {place: epoch for place, epoch in decided.items() if unfinished.get(place) != epoch}
-    first = [curve for one in configurations[:run_cap] for curve in one.curves]
+        same_as_live = pruned == _decide_on_ended(events, known, make)
+    first = _list_curves(configurations[:run_cap])
     stops = live(events, first, make)
     numbers = random.Random(0)
     orders = []
@@ -493,8 +512,7 @@ def replay_rule(
         beyond = _UnknownEpochs(known, objective, better=better)
         courses = []
         for order in orders:
-            ordered = [curve for one in order for curve in one.curves]
-            courses.append(simulate_trials(ordered, make, at_once, beyond))
+            courses.append(simulate_trials(_list_curves(order), make, at_once, beyond))
         extremes.append(_summarize_results(courses, orders, winner))
         went_on += [float(len(one.unknown)) for one in courses]
     best_in_log_order = _choose_best(configurations[:run_cap], winner, lambda place: place not in stops)

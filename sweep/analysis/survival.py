@@ -123,18 +123,27 @@ MOST = 1000  # maximum number of ended trials, and of future trials, in a rehear
 
 
 def simulate_reports(
-    scheduler: Scheduler, objective: Objective, trial: int, loss: float, epochs: Sequence[int], gain: float = 0.0
+    scheduler: Scheduler,
+    objective: Objective,
+    trial: int,
+    loss: float,
+    epochs: Sequence[int],
+    *,
+    epoch_s: float,
+    gain: float = 0.0,
 ) -> Iterator[int]:
     """Simulate a trial that a scheduler observes, and yield each epoch until the scheduler stops the trial.
 
-    Its loss is ``loss + gain / epoch``, so its distance to other trials is constant.
+    Its loss is ``loss + gain / epoch``, so its distance to other trials is constant. Each epoch takes ``epoch_s``
+    seconds.
     """
     scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
     status, reason = Status.COMPLETED, ""
     for epoch in epochs:
         yield epoch
         metrics = {objective.name: objective.from_loss(loss + gain / epoch)}
-        stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+        report = EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=epoch * epoch_s, time_s=epoch_s)
+        stopped = scheduler.observe(report)
         if stopped is not None and epoch < epochs[-1]:
             status, reason = Status.PRUNED, stopped
             break
@@ -145,7 +154,7 @@ class Foresight:
     """Predicts how far trials will train, by rehearsing the rest of the sweep under its stopping rule.
 
     It rehearses again whenever there are 5 % more events. Epochs of a trial are pairs (epochs trained, epochs to
-    train).
+    train); those of simulated trials take as long as the real ones on average.
     """
 
     def __init__(self, rule: EarlyTermination, objective: Objective, epochs: int) -> None:
@@ -155,13 +164,17 @@ class Foresight:
         self._decisions = compute_decision_epochs(rule, epochs)
         self._losses: dict[int, float] = {}  # of trials at the rule's first decision epoch
         self._gone: dict[int, tuple[int, int]] = {}
+        self._timed = 0  # epochs, and the seconds that they took together
+        self._timed_s = 0.0
         self._events = 0  # that concern the rule, so far
         self._rehearsed = 0  # `_events` at the last rehearsal
         self._ends: dict[int, float] = {}  # the epoch that each trial is expected to reach
         self._prospect: Prospect | None = None
 
-    def hear(self, trial: int, epoch: int, loss: float | None) -> None:
-        """Record the loss that a trial reported at an epoch."""
+    def hear(self, trial: int, epoch: int, loss: float | None, epoch_s: float) -> None:
+        """Record an epoch of a trial, its objective, and how long it took."""
+        self._timed += 1
+        self._timed_s += epoch_s
         if loss is not None and epoch in self._decisions:
             self._events += 1
             if epoch == self._decisions[0]:
@@ -233,7 +246,9 @@ class Foresight:
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]
-        return max(simulate_reports(scheduler, self._objective, trial, loss, reports, GAIN), default=0)
+        epoch_s = self._timed_s / max(self._timed, 1)
+        simulated = simulate_reports(scheduler, self._objective, trial, loss, reports, epoch_s=epoch_s, gain=GAIN)
+        return max(simulated, default=0)
 
     def _draw_losses(self, trials: Mapping[int, tuple[int, int]], numbers: random.Random) -> dict[int, float]:
         """Return a random loss from 0 to 1 for each trial, in the order of the observed losses if known."""

@@ -118,11 +118,18 @@ class LoadedSweep:
 
     def best(self, n: int = 1) -> Frame:
         """Return all trials of the ``n`` best configurations, with the column ``rank`` in front."""
-        trials = [trial for sweep in self.sweeps for trial in sweep.trials]
-        positions = {id(trial): position for position, trial in enumerate(trials)}
-        rows = [(row.rank, positions[id(trial)]) for row in self.ranking().rows[:n] for trial in row.trials]
-        chosen = self.trials.iloc[[position for _, position in rows]].reset_index(drop=True)
-        chosen.insert(0, "rank", [number for number, _ in rows])
+        positions: dict[int, int] = {}  # of trials in the table, by id()
+        for sweep in self.sweeps:
+            for trial in sweep.trials:
+                positions[id(trial)] = len(positions)
+        ranks = []
+        chosen_positions = []
+        for row in self.ranking().rows[:n]:
+            for trial in row.trials:
+                ranks.append(row.rank)
+                chosen_positions.append(positions[id(trial)])
+        chosen = self.trials.iloc[chosen_positions].reset_index(drop=True)
+        chosen.insert(0, "rank", ranks)
         return chosen
 
     def curves(self, metric: str | None = None) -> Frame:

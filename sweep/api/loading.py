@@ -12,9 +12,8 @@ import pandas as pd
 from sweep.api.loaded_sweep import Frame, LoadedSweep
 from sweep.errors import InputError
 from sweep.store import reading
+from sweep.store.features import find_local_folder, is_url, store_of
 from sweep.store.folder import ResultsFolder, folders, name_uniquely
-from sweep.store.object_store import is_url, store_of
-from sweep.store.remote import local
 from sweep.store.tables import Tables
 
 Name: TypeAlias = str | Path
@@ -32,7 +31,7 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    found = (folder for one in names for folder in _find_results_folders(local(results), one))
+    found = (folder for one in names for folder in _find_results_folders(find_local_folder(results), one))
     return load_folders([*name_uniquely(found).values()])
 
 

@@ -38,8 +38,8 @@ from sweep.runner.retraining import RetrainingOptions
 from sweep.runner.session import SweepSource
 from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
+from sweep.store.features import find_local_folder
 from sweep.store.folder import ResultsFolder, free_name, require_locks
-from sweep.store.remote import local
 from sweep.text import did_you_mean, printable, shortened
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def run(
     options = replace(_make_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
     with claim_process():
-        place = local(results, "results")
+        place = find_local_folder(results, "results")
         given = None if trainable is None else trainables.accept_trainable(trainable)
         if isinstance(what, Mapping):
             own = what.get("trainable")
@@ -260,7 +260,8 @@ def resume(
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent)
         changes = [*make_assignments(set), *_format_set_options(run_cap=run_cap)]
-        return _resume_session(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
+        reopened = resuming.reopen(find_local_folder(results, "results"), str(name), changes)
+        return _resume_session(reopened, trainable, options)
 
 
 def confirm(
@@ -283,7 +284,9 @@ def confirm(
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)
-        reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
+        reopened = resuming.reopen_to_confirm(
+            find_local_folder(results, "results"), str(name), seeds, finalists, budget
+        )
         if not reopened.folder.is_running():  # otherwise, it is refused for that
             plan_confirmation(reopened)
         return _resume_session(reopened, trainable, options)
@@ -311,7 +314,7 @@ def retrain(
     require_locks()
     with claim_process():
         _refuse_wrong_counts(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs)
-        folder = ResultsFolder.open(local(results, "results"), str(name))
+        folder = ResultsFolder.open(find_local_folder(results, "results"), str(name))
         made = retraining.prepare_retraining(
             folder,
             RetrainingOptions(

@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from sweep.backends import stored_checkpoints as copies
+from sweep.backends import features
 from sweep.backends.job import checkpoint_key
-from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
-from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
-from sweep.errors import StoreError, first_line, in_short
+from sweep.errors import StoreAway, StoreError, first_line, in_short
 from sweep.events import EpochReported, Inputs, Status, decode, encode
 from sweep.store.disk import get_process_name, removed_if_it_fails
+from sweep.store.features import store_of
 from sweep.store.ledger import Change, Ended, Reopened
-from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, store_of
 
 if TYPE_CHECKING:
+    from sweep.backends.features import Sender
     from sweep.spec import Spec  # workers do not read sweep files
 
+MANIFEST = "sweep_manifest.json"
 _DELETED = ".deleted-"
 
 
@@ -74,10 +74,10 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
     Raises:
         StoreError: if the store is unavailable for longer than ``patience_s``.
     """
-    store = store_of(results_folder)
-    if store is None:
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is None:
         return iter(list_newest_first(results_folder, trial))
-    return copies.fetch_from_store(store, results_folder, trial, patience_s)
+    return stored.fetch(results_folder, trial, patience_s)
 
 
 def ensure_local(results_folder: Path, checkpoint: Path) -> None:
@@ -92,24 +92,26 @@ def ensure_local(results_folder: Path, checkpoint: Path) -> None:
 
 def list_names(results_folder: Path, trial: int) -> list[str]:
     """Return the names of a trial's checkpoints, newest first, on this machine or in the object store."""
-    store = store_of(results_folder)
-    if store is None:
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is None:
         return [path.name for path in list_newest_first(results_folder, trial)]
-    return list(copies.list_checkpoints(store, trial))
+    return stored.list_names(trial)
 
 
 def list_trials(results_folder: Path) -> set[int]:
     """Return the trials that have a checkpoint."""
-    if (store := store_of(results_folder)) is not None:
-        return copies.list_stored_trials(store)
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is not None:
+        return stored.list_trials()
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
     return {int(name) for name in found if name.isdecimal()}
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
     """Return the trials that have any checkpoint files, even of an incomplete checkpoint."""
-    if (store := store_of(results_folder)) is not None:
-        return copies.list_stored_trials(store)
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is not None:
+        return stored.list_trials()
     numbers = set()
     for path in (results_folder / "checkpoints").glob("[0-9]*"):
         if path.name.isdecimal():
@@ -168,13 +170,13 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete a trial's checkpoints except the best and the ``keep`` newest, and the rest of interrupted writes."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
-    spared = _select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
+    spared = select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
+def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
     """Return the names of the best checkpoint and of the ``keep`` newest."""
     spared = set(newest[:keep])
     if newest:
@@ -183,32 +185,13 @@ def _select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) 
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
-    """Delete an ended trial's checkpoints except the last and the best; return the bytes of those that are left."""
-    store = store_of(results_folder)
-    if store is None:
-        folder = get_trial_folder(results_folder, trial)
-        trim(folder, keep=1)
-        return measure_folder(folder)
-    return sum(entry.size for files in trim_in_store(store, trial, keep=1).values() for entry in files)
-
-
-def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
-    """Delete a trial's checkpoints in an object store except the best and the ``keep`` newest.
-
-    Return the files of those that are left, by checkpoint.
-    """
-    there = copies.list_checkpoints(store, trial)
-    if len(there) > keep:
-        keys = []
-        for name in there:
-            keys.append(f"{checkpoint_key(trial)}/{name}/{MANIFEST}")
-        losses = {}
-        for name, data in zip(there, store.get_all(keys), strict=True):
-            losses[name] = _parse_loss(data)
-        spared = _select_kept([*there], losses, keep)
-        copies.delete_epochs(store, trial, [name for name in there if name not in spared])
-        there = {name: there[name] for name in there if name in spared}
-    return there
+    """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is not None:
+        return stored.keep_best(trial)
+    folder = get_trial_folder(results_folder, trial)
+    trim(folder, keep=1)
+    return measure_folder(folder)
 
 
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
@@ -216,9 +199,10 @@ def delete_checkpoints(results_folder: Path, trial: int) -> None:
 
     Never raises. What cannot be deleted now is left to `finish_deletions` or the next session's `CheckpointKeeper`.
     """
-    if (store := store_of(results_folder)) is not None:
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is not None:
         with suppress(StoreAway):
-            copies.delete_stored_checkpoints(store, trial)
+            stored.delete(trial)
     doomed = get_trial_folder(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{get_process_name()}-{time.monotonic_ns()}")
     with suppress(OSError):
@@ -244,10 +228,9 @@ def measure_folder(folder: Path) -> int:
 
 def upload(results_folder: Path, trial: int) -> None:
     """Upload a trial's checkpoints if this folder is the local copy of an object store. Raises `StoreError`."""
-    if (store := store_of(results_folder)) is not None:
-        sender = Sender(store, get_trial_folder(results_folder, trial), trial, lambda: None)
-        sender.send()
-        sender.settle()
+    stored = features.find_stored_checkpoints(results_folder)
+    if stored is not None:
+        stored.upload(get_trial_folder(results_folder, trial), trial)
         delete_local_copy(results_folder, trial)
 
 
@@ -260,12 +243,12 @@ def delete_local_copy(results_folder: Path, trial: int) -> None:
 def _read_loss(checkpoint: Path) -> float:
     """Return the loss in a checkpoint's manifest; infinite if that is missing or damaged."""
     try:
-        return _parse_loss((checkpoint / MANIFEST).read_bytes())
+        return parse_loss((checkpoint / MANIFEST).read_bytes())
     except OSError:
         return math.inf
 
 
-def _parse_loss(manifest: bytes | None) -> float:
+def parse_loss(manifest: bytes | None) -> float:
     """Return the loss in the text of a manifest; infinite if it is damaged."""
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
@@ -361,8 +344,11 @@ class Saver:
         since_s = time.monotonic() - self._at
         before = self.best
         self.best = min([self.best, *losses])
-        better = losses[-1] == self.best < before
-        return since_s >= self.every_s or (better and since_s >= max(self.pause_s, self._took_s / SAVING_SHARE))
+        if since_s >= self.every_s:
+            return True
+        is_better = losses[-1] == self.best < before
+        cheap_after_s = max(self.pause_s, self._took_s / SAVING_SHARE)
+        return is_better and since_s >= cheap_after_s
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
         """Save the trainable, unless this epoch is saved already. With ``beside``, training continues meanwhile."""

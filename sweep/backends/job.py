@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.contract import Devices, count_nontraining_processes
 from sweep.prices import Price
 from sweep.space.objectives import Objective
-from sweep.store.object_store import ObjectStore, mark_as_copy
+from sweep.store.features import mark_copy
 
 CHECKPOINTS = "checkpoints"  # folder of all checkpoints
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -79,9 +79,8 @@ class Job:
         return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
-        """Create the local copy of the results folder, if the results are in an object store."""
-        if self.store is not None:
-            mark_as_copy(self.folder, ObjectStore(self.store))
+        """Create the local copy of the results folder, if there is one."""
+        mark_copy(self.folder, self.store)
 
     @property
     def stop_file(self) -> Path:

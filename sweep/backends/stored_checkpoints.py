@@ -1,7 +1,7 @@
 """Checkpoints in an object store: uploaded from where they are written, during the training, and downloaded again.
 
-A checkpoint in the store is complete once its manifest is there, which is uploaded last. None of this is used if all
-machines see the results folder.
+A checkpoint in the store is complete once its manifest is there, which is uploaded last. If all machines see the
+results folder, this module is not imported (`features`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,59 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.backends.job import CHECKPOINTS, checkpoint_key
-from sweep.errors import StoreError
+from sweep.backends.checkpoints import MANIFEST, parse_loss, select_kept
+from sweep.backends.job import CHECKPOINTS, Job, checkpoint_key
+from sweep.errors import StoreAway, StoreError
 from sweep.store.disk import get_process_name, removed_if_it_fails
+from sweep.store.features import AWAY_S
 from sweep.store.locks import waiting_for
-from sweep.store.object_store import ObjectStore, StoreAway, StoredObject, call_patiently
-from sweep.store.remote import AWAY_S
+from sweep.store.object_store import ObjectStore, StoredObject, call_patiently
 
-MANIFEST = "sweep_manifest.json"
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoints:
+    """The checkpoints of a sweep in an object store. All methods may raise `StoreAway`."""
+
+    store: ObjectStore
+
+    def list_names(self, trial: int) -> list[str]:
+        """Return the names of a trial's complete checkpoints, newest first."""
+        return list(list_checkpoints(self.store, trial))
+
+    def list_trials(self) -> set[int]:
+        """Return the trials that have any files of checkpoints."""
+        return {int(entry.key.split("/")[1]) for entry in self.store.entries(CHECKPOINTS)}
+
+    def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
+        """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
+
+        An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
+        """
+        here = folder / checkpoint_key(trial)
+        for name, files in call_patiently(lambda: list_checkpoints(self.store, trial), patience_s).items():
+            if call_patiently(partial(_copy_from_store, self.store, here / name, trial, files), patience_s):
+                yield here / name
+
+    def keep_best(self, trial: int) -> int:
+        """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
+        left = trim_in_store(self.store, trial, keep=1)
+        return sum(entry.size for files in left.values() for entry in files)
+
+    def delete(self, trial: int) -> None:
+        """Delete all files of a trial's checkpoints."""
+        self.store.delete(entry.key for entry in self.store.entries(checkpoint_key(trial)))
+
+    def upload(self, folder: Path, trial: int) -> None:
+        """Upload the checkpoints in a trial's local folder. Raises `StoreError` if that fails."""
+        sender = Sender(self.store, folder, trial, lambda: None)
+        sender.send()
+        sender.settle()
+
+
+def make_sender(job: Job, folder: Path, trial: int) -> Sender:
+    """Return what uploads the checkpoints that a trial of a job writes into ``folder``."""
+    store = ObjectStore(job.store or "")
+    return Sender(store, folder, trial, partial(trim_in_store, store, trial, job.checkpoint_keep))
 
 
 def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObject]]:
@@ -39,22 +84,6 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
         if any(file.key.endswith(manifest) for file in files):
             complete.append(name)
     return {name: checkpoint_files[name] for name in sorted(complete, reverse=True)}
-
-
-def list_stored_trials(store: ObjectStore) -> set[int]:
-    """Return the trials that have any files of checkpoints in the store."""
-    return {int(entry.key.split("/")[1]) for entry in store.entries(CHECKPOINTS)}
-
-
-def fetch_from_store(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Copy a trial's checkpoints from the store, newest first, and yield each when it is here.
-
-    An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
-    """
-    here = folder / checkpoint_key(trial)
-    for name, files in call_patiently(lambda: list_checkpoints(store, trial), patience_s).items():
-        if call_patiently(partial(_copy_from_store, store, here / name, trial, files), patience_s):
-            yield here / name
 
 
 def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
@@ -74,9 +103,20 @@ def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequenc
     return False
 
 
-def delete_stored_checkpoints(store: ObjectStore, trial: int) -> None:
-    """Delete all files of a trial's checkpoints in the store."""
-    store.delete(entry.key for entry in store.entries(checkpoint_key(trial)))
+def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[StoredObject]]:
+    """Delete a trial's checkpoints except the best and the ``keep`` newest; return the files left, by checkpoint."""
+    there = list_checkpoints(store, trial)
+    if len(there) > keep:
+        keys = []
+        for name in there:
+            keys.append(f"{checkpoint_key(trial)}/{name}/{MANIFEST}")
+        losses = {}
+        for name, data in zip(there, store.get_all(keys), strict=True):
+            losses[name] = parse_loss(data)
+        spared = select_kept([*there], losses, keep)
+        delete_epochs(store, trial, [name for name in there if name not in spared])
+        there = {name: there[name] for name in there if name in spared}
+    return there
 
 
 def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:

@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from msgspec import structs
@@ -32,12 +31,12 @@ from sweep.backends import (
     Surroundings,
     WorkerNode,
     checkpoints,
+    features,
     inputs,
     memory,
     must_move,
 )
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
-from sweep.backends.stored_checkpoints import Sender
 from sweep.backends.unread import UnreadParameters
 from sweep.contract import (
     Apart,
@@ -53,12 +52,11 @@ from sweep.contract import (
 )
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.events import ERRORED, Inputs, Status, TrialEnded, as_floats, encode
-from sweep.functions import FunctionTrainable, load_trainable
+from sweep.functions import load_trainable
 from sweep.progress import SHARE, count_units, passes_any
 from sweep.state import imports, trials
 from sweep.state.recorded_values import describe_stale_names
-from sweep.store.object_store import ObjectStore
-from sweep.store.remote import AWAY_S
+from sweep.store.features import AWAY_S
 from sweep.text import printable
 
 STEP_S = 1.0
@@ -143,7 +141,7 @@ class Worker:
     ) -> None:
         job.prepare()
         inputs.record_reads(job, is_own_process=node is not None)
-        self._stop_receiving = _start_receiving_messages(job)
+        self._stop_receiving = features.start_receiving_messages(job)
         self.job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -182,7 +180,7 @@ class Worker:
         self._trial = _Trial(order, self._create_saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
-        self._has_earlier_trials = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
+        self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
         """Return why another session's trials must not use this process's trainable and data; None if they may."""
@@ -399,10 +397,9 @@ class Worker:
             checkpoints.delete_local_copy(self.job.folder, trial.number)
         except Exception as error:  # raised by the trainable's own `save`
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        if isinstance(self._trainable, FunctionTrainable):
-            raised = self._trainable.end()
-            if raised:
-                self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        raised = contract.end_trial(self._trainable)
+        if raised:
+            self._notices.append(f"trial {trial.number}: {printable(raised)}")
         if self._alone:
             trials.restore_names()
         else:
@@ -495,8 +492,9 @@ class Worker:
     def _note_unread_parameters(self, trial: _Trial) -> None:
         """Add notices about parameters and settings that the trainable has not read in its epochs."""
         self._notices += self._unread.report_unread(trial.order.assignment.params)
-        if isinstance(self._trainable, FunctionTrainable):
-            self._notices += self._unread.report_unread_settings(self._trainable.training_read)
+        read = contract.list_read_settings(self._trainable)
+        if read is not None:
+            self._notices += self._unread.report_unread_settings(read)
 
     def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
         """Return the state of the trial after its training in a step, and save it if necessary.
@@ -667,11 +665,7 @@ class Worker:
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
         folder = checkpoints.get_trial_folder(job.folder, trial)
-        sender = None
-        if job.store is not None:
-            store = ObjectStore(job.store)
-            trim = partial(checkpoints.trim_in_store, store, trial, job.checkpoint_keep)
-            sender = Sender(store, folder, trial, trim)
+        sender = features.make_sender(job, folder, trial)
         pause_s = STEP_S * job.together  # all trials together save at most one checkpoint a second
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
@@ -731,15 +725,3 @@ class Worker:
             self._trainable = (self._make or self._load_trainable())()
             self.surroundings.keep_import_effects()
         return self._trainable
-
-
-def _start_receiving_messages(job: Job) -> Callable[[], None]:
-    """Start to receive the driver's messages if the results are in an object store.
-
-    Return a function that stops it.
-    """
-    if job.store is None:
-        return lambda: None
-    from sweep.backends import messages
-
-    return messages.start_receiving_messages(job, job.store)

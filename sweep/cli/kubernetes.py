@@ -239,7 +239,8 @@ def kube(
     from importlib.metadata import version
 
     from sweep.spec import yaml_reader
-    from sweep.store.object_store import check_url, is_url
+    from sweep.store.features import is_url
+    from sweep.store.object_store import check_url
 
     asked = submitting.check_file(file, changes)
     if not is_url(results):

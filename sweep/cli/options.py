@@ -28,13 +28,9 @@ class _Results(click.ParamType):  # type: ignore[type-arg]  # generic only in cl
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        from sweep.store.object_store import is_url
+        from sweep.store.features import find_local_folder
 
-        if not is_url(value):
-            return Path(value)
-        from sweep.store.remote import local
-
-        return local(value)
+        return find_local_folder(value)
 
 
 results = click.option(

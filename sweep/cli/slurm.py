@@ -194,7 +194,8 @@ def slurm(
     **asked: Any,
 ) -> None:
     """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit."""
-    from sweep.store.object_store import check_url, is_url
+    from sweep.store.features import is_url
+    from sweep.store.object_store import check_url
 
     sent = submitting.check_file(file, changes)
     for option in more:

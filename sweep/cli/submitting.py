@@ -309,7 +309,7 @@ def submit(
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
     from sweep.runner import planning, pricing, sweep_files
-    from sweep.store.remote import local
+    from sweep.store.features import find_local_folder
 
     asked = check_file(file, changes)
     spec, folders = asked.spec, sweep_files.import_folders(file)
@@ -317,7 +317,7 @@ def submit(
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         """Return the times of epochs from earlier sweeps in the results folder; None if this machine cannot see it."""
-        there = local(place)
+        there = find_local_folder(place)
         if not there.is_dir():
             return None
         return pricing.find_earlier_times(there, spec.trainable, None, sample)
@@ -380,7 +380,7 @@ def find_results(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]
 
     Unless ``as_json``, also print the state of its job. Raises `InputError` if this machine cannot read the results.
     """
-    from sweep.store.remote import local
+    from sweep.store.features import find_local_folder
 
     _, job = _find_job(sweep, address)
     if not as_json:
@@ -392,7 +392,7 @@ def find_results(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]
         if reason:
             state = f"{state}: {reason}"
         click.echo(f"job      {job.id}, {state}")
-    found = local(job.results)
+    found = find_local_folder(job.results)
     if not found.is_dir():
         hint = f"see python -m sweep logs {sweep} --address {address}"
         raise InputError.one(sweep, f"its results are in {job.results}, which this machine does not see", hint)
@@ -503,7 +503,8 @@ def _follow(jobs: Jobs, job: str) -> None:
 
 def _check_results_place(results: str) -> str:
     """Return a URL or an absolute path. Raises `InputError` for a relative path."""
-    from sweep.store.object_store import check_url, is_url
+    from sweep.store.features import is_url
+    from sweep.store.object_store import check_url
 
     if is_url(results):
         return check_url("--results", results)

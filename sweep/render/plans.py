@@ -380,7 +380,9 @@ def _describe_rungs(plan: Plan) -> str:
         return f"trials can {do} after {shares} of their minutes"
     if len(rungs) > _MANY_RUNGS:
         return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
-    if rungs[0].trials is None:
+    if plan.lacks_times:
+        reached = "; the rule decides by the time of epochs, which is not known: --time measures it"
+    elif rungs[0].trials is None:
         reached = ""
     else:
         reached = " (trials expected to reach it)"

@@ -34,9 +34,9 @@ from sweep.spec import Spec
 from sweep.spec.search_methods import METHODS, STANDALONE
 from sweep.store import ledger
 from sweep.store import log as store_log
+from sweep.store.features import is_url
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
-from sweep.store.object_store import is_url
 from sweep.store.sweep_info import EarlierSweep
 from sweep.text import did_you_mean
 
@@ -303,7 +303,9 @@ def _summarize_repeats(
     Metrics are averaged over its trials, none of which is running.
     """
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
-    common = set[int].intersection(*(set(trial.epochs) for trial in counted))
+    common = set(counted[0].epochs)
+    for trial in counted[1:]:
+        common &= set(trial.epochs)
     for epoch in sorted(common):
         if epoch > heard:
             metrics = _average_metrics([trial.epochs[epoch] for trial in counted])

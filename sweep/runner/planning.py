@@ -46,6 +46,7 @@ class Plan:
     on_cluster: bool
     sample: tuple[Params, ...]
     rungs: tuple[pricing.ExpectedRung, ...]
+    lacks_times: bool  # the stopping rule looks at the time of epochs, which is not known
     histograms: tuple[Histogram, ...]
     looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
@@ -118,12 +119,13 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     per_trial = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
     priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
-    course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1))
+    measured = basis.timing(first)
+    epoch_s = _find_epoch_s(spec, measured)
+    course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1), epoch_s)
     if course.epochs is None or priced is None:
         pruned = per_trial
     else:
         pruned = course.epochs / priced
-    measured = basis.timing(first)
     whole = None
     if trials is not None and (alike or all_seen) and spec.counts_epochs:
         whole = round((members or trials) * per_trial)
@@ -144,6 +146,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
         on_cluster=room is not None,
         sample=first,
         rungs=course.rungs,
+        lacks_times=course.lacks_times,
         histograms=histograms(spec.space, seen),
         looked_at=looked_at,
         timing=measured,
@@ -156,13 +159,32 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
     )
 
 
+def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:
+    """Return the seconds of an epoch or, with minutes, of a unit of `Spec.length`; None if they are not known."""
+    if spec.minutes is not None:
+        return pricing.time_units(spec, measured).epoch_s
+    if measured is None:
+        return None
+    return measured.epoch_s
+
+
+SHORT_EPOCH_S, LONG_EPOCH_S = 1e-3, 1e6
+"""Seconds of epochs between which a scheduler that decides by times decides otherwise."""
+
+
 def rehearse_course(
-    spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None, workers: int
+    spec: Spec,
+    folders: Sequence[Path],
+    epochs: int,
+    trials: int | None,
+    workers: int,
+    epoch_s: float | None = None,
 ) -> pricing.Course:
     """Rehearse a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
     ``epochs`` is the length of a trial that is not pruned. ``trials`` is None if their number or lengths are not known;
-    then only the rungs are.
+    then only the rungs are. ``epoch_s`` is how long an epoch takes; if that is None, and a user's own scheduler decides
+    by it, all trials are expected to train all their epochs.
     """
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
@@ -180,16 +202,27 @@ def rehearse_course(
         learning = method
     else:
         learning = None
+
+    def rehearse(epoch_s: float) -> pricing.Course:
+        return pricing.rehearse_scheduler(
+            build, objective, epochs, trials, whole=own, method=learning, workers=workers, epoch_s=epoch_s
+        )
+
+    def expect_all_epochs(*, lacks_times: bool) -> pricing.Course:
+        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
+        return pricing.Course(rungs, trials and float(trials * epochs), lacks_times)
+
+    if not own:
+        return rehearse(epoch_s or SHORT_EPOCH_S)
     try:
-        return pricing.rehearse_scheduler(build, objective, epochs, trials, whole=own, method=learning, workers=workers)
+        course = rehearse(epoch_s or SHORT_EPOCH_S)
+        if epoch_s is None and rehearse(SHORT_EPOCH_S) == course != rehearse(LONG_EPOCH_S):
+            return expect_all_epochs(lacks_times=True)
     except SweepError:
         raise
-    except Exception:
-        if not own:
-            raise
-        # A user's own scheduler may need something that rehearsed epochs lack, such as other metrics.
-        rungs = pricing.rehearse_scheduler(build, objective, epochs, None).rungs
-        return pricing.Course(rungs, trials and float(trials * epochs))
+    except Exception:  # it may need something that rehearsed epochs lack, such as other metrics
+        return expect_all_epochs(lacks_times=False)
+    return course
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from sweep import prices
 from sweep.analysis import confirmation
-from sweep.contract import Devices, Trainable, count_parts
+from sweep.contract import Devices, Trainable, count_parts, end_trial
 from sweep.errors import StoreError, TrainableError, in_short
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted, Value
-from sweep.functions import FunctionTrainable, load_trainable
+from sweep.functions import load_trainable
 from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
 from sweep.schedulers import Scheduler
@@ -79,6 +79,7 @@ class Course:
 
     rungs: tuple[ExpectedRung, ...]
     epochs: float | None  # of all trials together
+    lacks_times: bool = False  # the rule looks at the time of epochs, which is not known
 
 
 RehearsedMethod: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
@@ -94,8 +95,9 @@ def rehearse_scheduler(
     whole: bool = False,
     method: RehearsedMethod | None = None,
     workers: int = 1,
+    epoch_s: float = 1.0,
 ) -> Course:
-    """Rehearse a scheduler on ``trials`` made-up trials of ``epochs`` epochs, several times.
+    """Rehearse a scheduler several times on ``trials`` made-up trials of ``epochs`` epochs of ``epoch_s`` seconds.
 
     Return the mean course: with the configurations of a ``method`` that learns, or else with trials whose scores are
     random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
@@ -116,7 +118,12 @@ def rehearse_scheduler(
         tried = min(trials, MOST_LEARNING)
         rehearsals = max(LEARNING // tried, 1)
     setting = RehearsalSetting(
-        objective=objective, epochs=epochs, reported=reported, trials=tried, workers=min(workers, tried)
+        objective=objective,
+        epochs=epochs,
+        reported=reported,
+        trials=tried,
+        workers=min(workers, tried),
+        epoch_s=epoch_s,
     )
     numbers = random.Random(0)
     reached = Counter[int]()
@@ -342,8 +349,7 @@ def measure_epoch_times(
             trained_s, epoch_s = _time_epochs(trainable, assignment.epochs)
             spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
-        if isinstance(trainable, FunctionTrainable):
-            trainable.end()
+        end_trial(trainable)
     except Exception as error:
         raise TrainableError(f"the timed trial failed: {in_short(error)}") from error
     first_s = max(spent[0][0], 0.0)

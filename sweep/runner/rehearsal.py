@@ -111,6 +111,7 @@ class RehearsalSetting:
     reported: Sequence[int]  # the epochs that the rule hears of, the last of which is that of each trial
     trials: int
     workers: int
+    epoch_s: float = 1.0  # seconds of each epoch
 
 
 class Rehearsal:
@@ -130,6 +131,7 @@ class Rehearsal:
         self._paused: list[int] = []
         self._running: list[tuple[int, int, int]] = []  # when it reports next, in which order it was begun, which trial
         self._stretches = 0  # of training, so far
+        self._now = 0  # epochs that a worker could have trained since the beginning
         self._searcher: Searcher | None = None
         self._reached: Counter[int] = Counter()
 
@@ -138,20 +140,25 @@ class Rehearsal:
         """How many trials have begun: fewer than asked for if the space has no more."""
         return len(self._trials)
 
+    @property
+    def _present_s(self) -> float:
+        """Seconds since the beginning."""
+        return self._now * self._setting.epoch_s
+
     def run(self, searcher: Searcher | None) -> Counter[int]:
         """Train all trials and return how many reported each epoch; without a searcher, their losses are random."""
-        self._searcher, now = searcher, 0
+        self._searcher = searcher
         while True:
             while len(self._running) < self._setting.workers:
                 trial = self._next_trial()
                 if trial is None:
                     break
-                self._schedule_report(trial, now)
+                self._schedule_report(trial)
             if not self._running:
                 return self._reached
-            now, _, trial = heapq.heappop(self._running)
+            self._now, _, trial = heapq.heappop(self._running)
             if self._report(trial):
-                self._schedule_report(trial, now)
+                self._schedule_report(trial)
 
     def _next_trial(self) -> int | None:
         """Return the next trial for a free worker: a paused one that may go on, a new one, or the last paused one."""
@@ -181,7 +188,10 @@ class Rehearsal:
             params = suggested
         self._trials.append([self._make_up_trial(place, params) for place in range(len(self._objectives))])
         self._done.append(0)
-        self._let_observe(TrialStarted(trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=0.0))
+        started = TrialStarted(
+            trial=number, trial_id=str(number), params=params, seed=0, repeat=0, time=self._present_s
+        )
+        self._let_observe(started)
         return True
 
     def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
@@ -190,13 +200,13 @@ class Rehearsal:
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
-    def _schedule_report(self, trial: int, now: int) -> None:
+    def _schedule_report(self, trial: int) -> None:
         """Put the next report of a trial on the clock."""
         reported = self._setting.reported
         done = self._done[trial]
         takes = reported[done] - (reported[done - 1] if done else 0)
         self._stretches += 1
-        heapq.heappush(self._running, (now + takes, self._stretches, trial))
+        heapq.heappush(self._running, (self._now + takes, self._stretches, trial))
 
     def _report(self, trial: int) -> bool:
         """Report the next epoch of a trial to searcher and scheduler; return whether it trains on."""
@@ -208,7 +218,10 @@ class Rehearsal:
         metrics = {}
         for objective, one in both:
             metrics[objective.name] = objective.from_loss(one.loss(epoch, epochs))
-        stopped = self._let_observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+        report = EpochReported(
+            trial=trial, epoch=epoch, metrics=metrics, time=self._present_s, time_s=self._setting.epoch_s
+        )
+        stopped = self._let_observe(report)
         if epoch == epochs:
             self._end(trial, Status.COMPLETED)
             return False
@@ -225,7 +238,8 @@ class Rehearsal:
         """End or interrupt a trial."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
-        self._let_observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits, facts=Facts()))
+        ended = TrialEnded(trial=trial, status=status, reason=reason, time=self._present_s, waits=waits, facts=Facts())
+        self._let_observe(ended)
 
     def _let_observe(self, event: TrialStarted | EpochReported | TrialEnded) -> str | None:
         """Let searcher and scheduler observe an event; return why the scheduler prunes the trial, or None."""

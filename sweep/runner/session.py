@@ -40,11 +40,11 @@ from sweep.searchers import Searcher
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import sweep_info, tables
+from sweep.store.features import LogCopy
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
 from sweep.store.reading import TableWriter
-from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted
 
@@ -271,7 +271,7 @@ class Session:
             data_seed=spec.data_seed,
         )
 
-    def _build_and_train(self, job: Job, view: View, backend: Backend, copy: Writer | None) -> Outcome:
+    def _build_and_train(self, job: Job, view: View, backend: Backend, copy: LogCopy | None) -> Outcome:
         """Build the coordinator, replay the log, train all trials, and return the outcome."""
         spec = self.spec
         options = self.options

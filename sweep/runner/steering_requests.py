@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 
 from sweep.analysis.present_spec import Position, PresentSpec
-from sweep.errors import InputError, Problem, RefusedError, StoreError, SweepError, UnknownNameError
+from sweep.errors import InputError, Problem, RefusedError, StoreAway, StoreError, SweepError, UnknownNameError
 from sweep.events import SteeringEvent
 from sweep.runner import methods, resuming
 from sweep.runner.steering import Act, Change, Request, make_event, make_request
 from sweep.store import log as store_log
 from sweep.store import remote
 from sweep.store.disk import replacing, storing
+from sweep.store.features import LogCopy
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, naming
 from sweep.store.log import Log
-from sweep.store.object_store import StoreAway
 
 LOOK_S, LOOK_AFAR_S = 0.1, 1.0
 _REQUESTS, _ANSWERS = remote.LASTING, "answer-"
@@ -89,7 +89,7 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
         raise
 
 
-def _append(folder: ResultsFolder, request: Request, copy: remote.Writer | None) -> SteeringEvent:
+def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
     """Check a request, append its event to the log, and update sweep.json; return the event."""
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import interruption
-from sweep.errors import RefusedError, StoppedAtOnce, StoreError
+from sweep.errors import RefusedError, StoppedAtOnce, StoreAway, StoreError
 from sweep.events import AT_ONCE_ON_REQUEST, ON_REQUEST
 from sweep.runner import View, features
 from sweep.runner.coordinator import Coordinator
-from sweep.store import remote
 from sweep.store.disk import storing
+from sweep.store.features import send_request, withdraw_stored_request
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
-from sweep.store.object_store import StoreAway
 
 _LOOK_S, _LOOK_AFAR_S, _AGAIN_S = 0.1, 1.0, 2.0
 _LEAVING_S = 10.0  # longer than a process takes to end or to create a folder
@@ -244,8 +243,7 @@ class StopRequest:
 
 def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
     """Pass a request to the process that runs the sweep, as a file in the folder or the store. Raises `StoreError`."""
-    if (store := folder.store) is not None and not folder.runs_here:
-        remote.ask(store, request.file_name)
+    if not folder.runs_here and send_request(folder.store, request.file_name):
         return
     with storing(folder.requests):
         folder.requests.mkdir(exist_ok=True)
@@ -256,9 +254,8 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
     """Delete a request, if no process has received it yet."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
-    if (store := folder.store) is not None:
-        with suppress(StoreError):
-            remote.withdraw_stored_request(store, request.file_name)
+    with suppress(StoreError):
+        withdraw_stored_request(folder.store, request.file_name)
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:

@@ -380,11 +380,19 @@ class AuxiliaryTrials:
 
         ``total`` is the number of trials of the search and the baseline.
         """
-        trials = self._ledger.trials.values()
-        if total is None or any(one.ended is None for one in trials):
+        if total is None:
             return False
-        begun = sum(one.role is not Role.CONFIRM for one in trials)
-        return begun >= total and (self._spec.confirm is None or bool(self.race().over))
+        begun = 0
+        for trial in self._ledger.trials.values():
+            if trial.ended is None:
+                return False
+            if trial.role is not Role.CONFIRM:
+                begun += 1
+        if begun < total:
+            return False
+        if self._spec.confirm is None:
+            return True
+        return bool(self.race().over)
 
     def race(self) -> Race:
         """Return the state of the confirmation; it is computed again only after a trial began or ended."""

@@ -168,8 +168,10 @@ def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
     weights = []
     for bracket in range(rule.brackets):
-        weights.append(math.exp(max(int(rungs - bracket + 1), 0)))
-    return tuple(weight / sum(weights) for weight in weights)
+        rungs_of_bracket = max(int(rungs - bracket + 1), 0)
+        weights.append(math.exp(rungs_of_bracket))
+    total = sum(weights)
+    return tuple(weight / total for weight in weights)
 
 
 class HyperbandScheduler(_Stopping[Hyperband]):

@@ -287,8 +287,11 @@ def find_multiples(low: float, high: float, q: float) -> tuple[float, float]:
     The arithmetic is decimal, in which 0.7 / 0.1 is 7. An infinite bound is returned as it is.
     """
     step = Fraction(str(q))
-    first = math.ceil(Fraction(str(low)) / step) if math.isfinite(low) else low
-    last = math.floor(Fraction(str(high)) / step) if math.isfinite(high) else high
+    first, last = low, high
+    if math.isfinite(low):
+        first = math.ceil(Fraction(str(low)) / step)
+    if math.isfinite(high):
+        last = math.floor(Fraction(str(high)) / step)
     return first, last
 
 

@@ -179,7 +179,10 @@ class Spec:
 
     def to_json_dict(self) -> dict[str, Value]:
         """Return the keys of a sweep file that resolves to an equal sweep."""
-        return {
+        stop_when = None
+        if self.stop_when is not None:
+            stop_when = self.stop_when.to_plain_data()
+        keys: dict[str, Value] = {
             "name": self.name,
             "description": self.description,
             "trainable": self.trainable,
@@ -187,8 +190,12 @@ class Spec:
             "metrics": [metric.to_plain_data() for metric in self.metrics],
             "parameters": {p.name: parameters.parameter_to_dict(p) for p in self.space.parameters},
             "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
-            **({"epochs": self.epochs} if self.counts_epochs else {}),
-            **({} if self.minutes is None else {"minutes": self.minutes}),
+        }
+        if self.counts_epochs:
+            keys["epochs"] = self.epochs
+        if self.minutes is not None:
+            keys["minutes"] = self.minutes
+        keys |= {
             "early_terminate": sweep_file.rule_to_dict(self.early_terminate),
             "run_cap": self.run_cap,
             "repeats": self.repeats,
@@ -197,19 +204,25 @@ class Spec:
             "training": dict(self.training),
             "resources": self.resources.to_plain_data(),
             "budget": self.budget.to_plain_data(),
-            "stop_when": None if self.stop_when is None else self.stop_when.to_plain_data(),
+            "stop_when": stop_when,
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,
             "retries": self.retries,
             "checkpoint": self.checkpoint.to_plain_data(),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
-            **({"prior": prior} if (prior := _prior_to_dict(self.space)) else {}),
-            **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
-            **({} if self.population is None else {"population": _population_to_dict(self.population)}),
-            **({} if self.confirm is None else {"confirm": self.confirm.to_plain_data()}),
-            **_notify_to_dict(self.notify),
         }
+        prior = _prior_to_dict(self.space)
+        if prior:
+            keys["prior"] = prior
+        if self.baseline is not None:
+            keys["baseline"] = dict(self.baseline)
+        if self.population is not None:
+            keys["population"] = _population_to_dict(self.population)
+        if self.confirm is not None:
+            keys["confirm"] = self.confirm.to_plain_data()
+        keys |= _notify_to_dict(self.notify)
+        return keys
 
 
 def _population_to_dict(rules: PopulationRules) -> dict[str, Value]:
@@ -293,12 +306,17 @@ def write_keys(spec: Spec, keys: Iterable[str]) -> dict[str, Value]:
 
 def format_sweep_file(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
     """Format a sweep file: comments, then a line for each key and each parameter."""
-    lines = [f"# {line}" for comment in comments for line in printable(comment).splitlines()]
+    lines = []
+    for comment in comments:
+        for line in printable(comment).splitlines():
+            lines.append(f"# {line}")
     for key, value in keys.items():
-        if key == "parameters" and isinstance(value, dict):
-            lines += ["parameters:", *(f"  {flow(name)}: {flow(block)}" for name, block in value.items())]
-        else:
+        if key != "parameters" or not isinstance(value, dict):
             lines.append(f"{key}: {flow(value)}")
+            continue
+        lines.append("parameters:")
+        for name, block in value.items():
+            lines.append(f"  {flow(name)}: {flow(block)}")
     return "\n".join(lines) + "\n"
 
 

@@ -13,15 +13,19 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep.errors import InputError, RefusedError, UnknownNameError
 from sweep.events import convert_to_json_types
-from sweep.store import object_store, remote, sweep_info
+from sweep.store import features, sweep_info
 from sweep.store.disk import get_process_name, removed_if_it_fails, replacing, storing
+from sweep.store.features import LogCopy, is_url, store_of
 from sweep.store.locks import HAS_LOCKS, is_locked, lock
-from sweep.store.object_store import ObjectStore, is_url, mark_as_copy, store_of
 from sweep.store.sweep_info import Fields, SweepInfo
 from sweep.text import counted, did_you_mean, moment
+
+if TYPE_CHECKING:
+    from sweep.store.features import ObjectStore
 
 LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
 BRIEF_LOCK_S = 60.0  # longer than a command takes that only appends an event to the log
@@ -117,8 +121,7 @@ class ResultsFolder:
             store = None
         else:
             store = root.below(name)
-        if store is not None:
-            remote.pull(folder.path, store)
+        features.update_copy(folder.path, store)
         aside = cls(results_dir / f".{name}.{get_process_name()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
@@ -136,16 +139,7 @@ class ResultsFolder:
                 aside.checkpoints.mkdir()
                 aside.spec.write_text(spec_text, encoding="utf-8", newline="")
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
-                if store is None:
-                    aside.path.rename(folder.path)
-                    return folder
-                mark_as_copy(aside.path, store)
-                with remote.lock_copy(folder.path):
-                    if claimed := remote.claim(aside.path, store):
-                        aside.path.rename(folder.path)
-                if not claimed:
-                    remote.pull(folder.path, store)
-                    raise RefusedError.one(store.url, "was made by another process just now", "use --name OTHER")
+                features.publish_sweep(aside.path, folder.path, store)
         except BaseException:
             _check_free(folder)  # raises the better message if another process was faster
             raise
@@ -155,8 +149,9 @@ class ResultsFolder:
     def exists(cls, results_dir: Path, name: str) -> bool:
         """Return whether a sweep of this name is in the folder or, if that is a local copy, in its object store."""
         root = store_of(results_dir)
-        there = root is not None and remote.pull(results_dir / name, root.below(name))
-        return there or cls(results_dir / name).info.is_file()
+        if root is not None and features.update_copy(results_dir / name, root.below(name)):
+            return True
+        return cls(results_dir / name).info.is_file()
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
@@ -166,16 +161,15 @@ class ResultsFolder:
         """
         if is_url(name_or_path):
             root, _, name_or_path = str(name_or_path).rstrip("/").rpartition("/")
-            results_dir = remote.local(root, "SWEEP")
+            results_dir = features.find_local_folder(root, "SWEEP")
         given = Path(name_or_path)
         if (store := store_of(results_dir)) is not None and len(given.parts) == 1:
-            if remote.pull(results_dir / given, store.below(given.name)):
+            if features.update_copy(results_dir / given, store.below(given.name)):
                 return cls(results_dir / given)
             siblings, _ = store.folder()
             hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
             raise UnknownNameError.one(str(given), f"no such sweep in {store.url}", hint)
-        if (store := store_of(given)) is not None:
-            remote.pull(given, store)
+        features.update_copy(given, store_of(given))
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
             if (path / "sweep.json").is_file():
                 return cls(path)
@@ -206,20 +200,18 @@ class ResultsFolder:
 
     def remove(self) -> None:
         """Delete a sweep in which nothing was trained, so that its name is free again."""
-        if (store := self.store) is not None:
-            remote.withdraw(self.path, store)
+        features.withdraw_sweep(self.path, self.store)
         shutil.rmtree(self.path)
 
     def refresh(self) -> None:
         """Update the local copy of a sweep in an object store, as `open` does; otherwise do nothing."""
-        if (store := self.store) is not None:
-            remote.pull(self.path, store)
+        features.update_copy(self.path, self.store)
 
     @contextmanager
-    def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[remote.Writer | None]:
+    def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[LogCopy | None]:
         """Hold the lock of the sweep inside the block, so that no other process runs it. It ends with the process.
 
-        Yield the writer that uploads the log to the object store, at most ``sync_s`` seconds late; None without a
+        Yield what uploads the log to the object store, at most ``sync_s`` seconds late; None without a
         store. ``brief``: the block only appends to the log. Other processes then wait for the lock instead of giving
         up.
 
@@ -238,11 +230,8 @@ class ResultsFolder:
                     holder = _BRIEF + holder
                 os.ftruncate(file, 0)
                 os.pwrite(file, holder.encode(), 0)
-            if (store := self.store) is None:
-                yield None
-            else:
-                with remote.Writer(self.path, store, sync_s).open() as writer:
-                    yield writer
+            with features.copying_log(self.path, self.store, sync_s) as copy:
+                yield copy
         finally:
             os.close(file)
 
@@ -264,7 +253,7 @@ class ResultsFolder:
 
     def is_running(self) -> bool:
         """Return whether a living process runs the sweep, on this machine or, with a store, on any."""
-        return self.runs_here or (self.store is not None and object_store.find_valid_lease(self.store) is not None)
+        return self.runs_here or features.is_leased(self.store)
 
     @property
     def driven_since(self) -> float | None:
@@ -297,8 +286,7 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
     """
     if not results_dir.is_dir():
         return []
-    if (store := store_of(results_dir)) is not None:
-        remote.pull_all(results_dir, store)
+    features.update_copies(results_dir)
     with storing(results_dir):
         found = []
         for path in sorted(results_dir.iterdir()):

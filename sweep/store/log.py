@@ -27,8 +27,8 @@ from sweep.events import (
 )
 from sweep.store.closing import Closing
 from sweep.store.disk import flush_folder, storing
+from sweep.store.features import LogCopy
 from sweep.store.folder import ResultsFolder
-from sweep.store.remote import Writer
 
 MARKED_BYTES = 4096
 
@@ -41,7 +41,7 @@ class Log(Closing):
     object store; if ``durable``, the end of a trial is in the store before anything acts on it.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = True, copy: Writer | None = None, durable: bool = False) -> None:
+    def __init__(self, path: Path, *, fsync: bool = True, copy: LogCopy | None = None, durable: bool = False) -> None:
         self.path = path
         self._fsync = fsync
         self._copy = copy

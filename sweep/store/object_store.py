@@ -24,15 +24,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sweep.errors import InputError, StoreError, first_line
+from sweep.errors import InputError, StoreAway, StoreError, first_line
 from sweep.store.disk import replacing
+from sweep.store.features import STAND_IN, store_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
 
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-STAND_IN = ".store"  # file with the URL, in a folder that is the local copy of a place in a store
 
 T = TypeVar("T")
 
@@ -42,11 +42,6 @@ _RETRIES = 3
 _RETRY_S = 10.0
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
 _BLOCK = 4 << 20
-_URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
-
-
-class StoreAway(StoreError):
-    """An object store does not answer or refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,11 +241,6 @@ def unquote_tag(tag: str) -> str:
     return tag.strip('"')
 
 
-def is_url(text: object) -> bool:
-    """Return whether a text is a URL in an object store, rather than the path of a folder."""
-    return _URL.match(str(text)) is not None
-
-
 def check_url(where: str, url: str) -> str:
     """Return a URL in its normal form. Raises `InputError` if it is of an unknown kind of store."""
     scheme, _, rest = url.partition("://")
@@ -266,16 +256,8 @@ def check_url(where: str, url: str) -> str:
     return "/".join([f"{scheme.lower()}://{bucket}", *names])
 
 
-def store_of(folder: Path) -> ObjectStore | None:
-    """Return the object store whose local copy this folder is; None for an ordinary folder."""
-    try:
-        return ObjectStore((folder / STAND_IN).read_text(encoding="utf-8").strip())
-    except OSError:
-        return None
-
-
 def mark_as_copy(folder: Path, store: ObjectStore) -> None:
-    """Mark a folder as the local copy of an object store; other processes may read the mark meanwhile."""
+    """Mark a folder as the local copy of a place in a store; safe while other processes read it."""
     if store_of(folder) != store:
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / STAND_IN) as path:

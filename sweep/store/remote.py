@@ -22,27 +22,23 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.errors import InputError, RefusedError, StoreError
+from sweep.errors import InputError, RefusedError, StoreAway, StoreError
 from sweep.store.disk import replacing, storing
+from sweep.store.features import AWAY_S, is_url
 from sweep.store.locks import is_locked, waiting_for
 from sweep.store.object_store import (
     LEASE,
     LEASE_S,
     Lease,
     ObjectStore,
-    StoreAway,
     StoredObject,
     call_patiently,
     check_url,
-    is_url,
     mark_as_copy,
     now,
     repeat,
     unquote_tag,
 )
-
-AWAY_S = 300.0
-"""Seconds without an answer from the store after which the session ends; until then training continues."""
 
 SEGMENTS_PER_PART = 64
 """Number of segments that one part replaces while a session runs."""
@@ -249,6 +245,21 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     known.files["sweep.json"] = tag
     known.write(folder)
     return True
+
+
+def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
+    """Create a new sweep in the store from its complete folder, which is renamed and becomes the copy.
+
+    Raises RefusedError if another process has taken the name in the store.
+    """
+    mark_as_copy(aside, store)
+    with lock_copy(folder):
+        claimed = claim(aside, store)
+        if claimed:
+            aside.rename(folder)
+    if not claimed:
+        pull(folder, store)
+        raise RefusedError.one(store.url, "was made by another process just now", "use --name OTHER")
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:

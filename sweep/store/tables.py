@@ -233,6 +233,9 @@ class TableBuilder:
             first = self._objectives[0][0]
         else:
             first = ""
+        null_params = {}
+        if any(rows.null_params.copy_rows(count)):
+            null_params[NULL_PARAMS] = _texts(rows.null_params, count)
         train_s = make_array([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [rows.overhead_s(row) for row in range(count)]
         examples_per_s = make_array([rows.examples_per_s(row) for row in range(count)], pa.float64())
@@ -243,7 +246,9 @@ class TableBuilder:
                 absent.add(name)
         if not any(rows.texts["data_reads"].copy_rows(count)):
             absent.add("data_reads")
-        absent |= {name for name in STEERED_COLUMNS if available[name].null_count == count}
+        for name in STEERED_COLUMNS:
+            if available[name].null_count == count:
+                absent.add(name)
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
@@ -255,7 +260,7 @@ class TableBuilder:
             "status": texts["status"],
             "status_reason": texts["status_reason"],
             **{name: column for name, (column, _) in params.items()},
-            **({NULL_PARAMS: _texts(rows.null_params, count)} if any(rows.null_params.copy_rows(count)) else {}),
+            **null_params,
             **last,
             **best,
             **tested,
@@ -383,10 +388,14 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values as an Arrow array of a type; None becomes null, NaN stays a value."""
     if kind == pa.null():
         return pa.nulls(len(values))
-    null = np.fromiter((value is None for value in values), np.bool_, len(values))
-    if kind != pa.string():
-        return make_numeric_array(np.array([value or 0 for value in values], _DTYPES[kind]), null, kind)
-    return _strings([(value or "").encode() for value in values], null)
+    null = np.zeros(len(values), np.bool_)
+    for place, value in enumerate(values):
+        null[place] = value is None
+    if kind == pa.string():
+        texts = [(value or "").encode() for value in values]
+        return _strings(texts, null)
+    numbers: npt.NDArray[Any] = np.array([value or 0 for value in values], _DTYPES[kind])
+    return make_numeric_array(numbers, null, kind)
 
 
 def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -394,8 +403,13 @@ def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) 
     offsets = np.cumsum([0, *map(len, texts)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
-    held = [pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _pack_bits(~null), *held])
+    if null is None:
+        validity = None
+    else:
+        validity = _pack_bits(~null)
+    begins = pa.py_buffer(offsets.astype(np.int32))
+    content = pa.py_buffer(b"".join(texts))
+    return pa.Array.from_buffers(pa.string(), len(texts), [validity, begins, content])
 
 
 def make_numeric_array(

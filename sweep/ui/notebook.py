@@ -19,9 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from sweep.api import running
 from sweep.errors import InputError
+from sweep.store.features import find_local_folder, is_url
 from sweep.store.folder import ResultsFolder
-from sweep.store.object_store import is_url
-from sweep.store.remote import local
 from sweep.ui import address, shells
 from sweep.ui.access import make_pass
 
@@ -61,10 +60,10 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     """Return the results folder (or its URL) and the name of a sweep."""
     if not str(name):
         return str(results), ""
-    folder = ResultsFolder.open(local(results, "sweep.show"), name)
+    folder = ResultsFolder.open(find_local_folder(results, "sweep.show"), name)
     if is_url(name):
         return str(name).rstrip("/").rpartition("/")[0], folder.name
-    is_inside = folder.path.parent == local(results)
+    is_inside = folder.path.parent == find_local_folder(results)
     return str(results) if is_inside else str(folder.path.parent), folder.name
 
 

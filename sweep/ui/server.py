@@ -22,8 +22,8 @@ from aiohttp import web
 from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
 from sweep.runner import resuming
+from sweep.store.features import store_of
 from sweep.store.folder import ResultsFolder, free_name, name_uniquely
-from sweep.store.object_store import store_of
 from sweep.text import printable
 from sweep.ui import access, acts, drafts, prefilling, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal

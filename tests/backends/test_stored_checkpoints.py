@@ -84,7 +84,7 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
         checkpoints.begin_checkpoint(
             place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9
         )()
-        sender = stored_checkpoints.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
+        sender = stored_checkpoints.Sender(store, place, 3, lambda: stored_checkpoints.trim_in_store(store, 3, 2))
         sender.send()
         sender.settle()
         sender.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,3 +117,29 @@ def test_constraints_over_metrics_and_several_objectives_are_priced(method: str)
     assert expected_epochs(constrained, 30) == plain
     several = spec_of(method, "type: asha, min_iter: 6", more="run_cap: 30\nmetrics: [{name: loss}, {name: size}]")
     assert 30 * 6 < expected_epochs(several, 30) < 30 * 52
+
+
+SLOW_STOPPED = """
+class SlowStopped:
+    def __init__(self, *given): pass
+    def decision_epochs(self, epochs): return (1,)
+    def observe(self, event):
+        return "slow" if getattr(event, "time_s", 0.0) > 10 else None
+"""
+
+
+def test_a_rule_of_ones_own_that_decides_by_times_gets_them_or_the_plan_says_that_there_are_none(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "slow_stopping.py").write_text(SLOW_STOPPED)
+    text = "trainable: m:M\nmethod: random\nmetric: {name: loss}\nrun_cap: 8\nepochs: 5\n"
+    spec = parse_spec(
+        f"{text}early_terminate: slow_stopping:SlowStopped\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\n", "s.yaml"
+    )
+    slow, fast, unknown = (
+        planning.rehearse_course(spec, [tmp_path], 5, 8, 2, epoch_s) for epoch_s in (60.0, 1.0, None)
+    )
+    assert (slow.epochs, slow.lacks_times) == (8, False)
+    assert (fast.epochs, fast.lacks_times) == (40, False)
+    assert (unknown.epochs, unknown.lacks_times) == (40, True)
+    assert [rung.trials for rung in unknown.rungs] == [None]

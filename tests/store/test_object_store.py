@@ -11,8 +11,9 @@ import pytest
 from object_stores import SERVERS, Azure, Server
 from obstore.store import MemoryStore
 
-from sweep.errors import InputError
-from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, mark_as_copy, store_of
+from sweep.errors import InputError, StoreAway
+from sweep.store.features import is_url, store_of
+from sweep.store.object_store import ObjectStore, check_url, mark_as_copy
 
 
 @pytest.fixture(params=["memory", *SERVERS])

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 from waiting import until
 
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, StoreAway, StoreError
 from sweep.events import SessionStarted
 from sweep.store import object_store, remote
 from sweep.store.log import Log, read
-from sweep.store.object_store import Lease, ObjectStore, StoreAway, find_valid_lease
+from sweep.store.object_store import Lease, ObjectStore, find_valid_lease
 from sweep.store.remote import Writer
 
 

@@ -20,7 +20,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import trial_parts
 from trainables.data.sources import normalize_examples, permutation
 from trainables.keras_trainable import KerasTrainable, session_of
-from trainables.loop import building
+from trainables.loop import building, own_methods
 from trainables.numbers.live import Live
 from trainables.recipe import losses
 from trainables.recipe.refusals import Refused
@@ -57,7 +57,7 @@ def by_fit(author: KerasTrainable, trial: Assignment) -> list[dict[str, Any]]:
     author.validates = held_out is not None
     model = building.build_model(author, hp, trial.seed)
     if not model.compiled:
-        options = building.own_step.options(author, hp, model)
+        options = own_methods.get_compile_options(author, hp, model)
         model.compile(author.optimizer(hp), **options, jit_compile=False)
     data = tuple(trial_parts.add_class_weights(data, author.class_weights(hp, trial_parts.get_labels(data))))
     history = []

@@ -33,6 +33,7 @@ class BatchSplit(Examples):
     """
 
     changes_shape = True
+    cut_by_author = True
     shuffled = "the batches of a PyDataset are visited in an order of their own; leave it out"
 
     def __init__(self, dataset: keras.utils.PyDataset, replicas: Replicas) -> None:
@@ -60,7 +61,7 @@ class BatchSplit(Examples):
         self.digest = total.digest()
         self.size = sum(self._sizes)
 
-    def check(self, batch_size: int) -> None:
+    def check_batch_size(self, batch_size: int) -> None:
         """Raise DataError if the batches do not have the trial's batch size."""
         largest = max(self._sizes)
         if (largest != batch_size and len(self._sizes) > 1) or largest > batch_size:
@@ -68,6 +69,10 @@ class BatchSplit(Examples):
                 f"training data: a PyDataset with batches of {largest}, the batch size is {batch_size}; make them of "
                 'hp.integer("batch_size", 32) examples'
             )
+
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the digest of all batches, from when they were counted."""
+        yield np.frombuffer(self.digest, np.uint8)
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""
@@ -82,8 +87,9 @@ class BatchSplit(Examples):
 
         If replicas span processes, there is also a chunk of a single row, because chunks are cut further there.
         """
-        some = [tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0])]
-        kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
+        kinds = [*self._kinds]
+        if self._replicas.span_processes:
+            kinds.append(tf.nest.map_structure(lambda leaf: _copy_aligned(leaf[:1]), self._kinds[0]))
         return [make_chunk(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:

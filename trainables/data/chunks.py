@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence, sources
-from trainables.data.batches import BatchSplit
 from trainables.data.passes import (
     Chunk,
     ChunkPrefetcher,
@@ -31,17 +30,14 @@ from trainables.data.passes import (
     gather_chunk,
     unpack_example,
 )
-from trainables.data.sources import Buckets, DataError, Stream, from_dataset, mix_seeds, permutation
-from trainables.data.streams import ALL, Extent, StreamSplit
+from trainables.data.sources import ALL, Buckets, DataError, Extent, Stream, from_dataset, mix_seeds, permutation
 from trainables.devices.replicas import Replicas
 
 __all__ = [
     "ArraySplit",
-    "BatchSplit",
     "BucketSplit",
     "Chunk",
     "DataError",
-    "StreamSplit",
     "count_updates",
     "make_examples",
 ]
@@ -88,8 +84,12 @@ class ArraySplit(Examples):
     def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
-        rows = places if self._rows is None else self._rows[places]
+        rows = self._select(places)
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
+
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the rows of its arrays, or None if the arrays are large or not in memory."""
+        yield from _read_array_blocks(self.leaves())
 
     @property
     def stays(self) -> bool:
@@ -109,8 +109,16 @@ class ArraySplit(Examples):
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         if not self._placed.fits:
             return self._ahead.chunks(which)
-        order = permutation(self.size, which.seed, which.number)[which.skipped * which.batch_size :]
-        return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
+        order = permutation(self.size, which.seed, which.number)
+        left = order[which.skipped * which.batch_size :]
+        chunk = Chunk(self._placed.tensors(), self._select(left))
+        return iter([chunk])
+
+    def _select(self, places: Any) -> Any:
+        """Return the rows at places among those that are visited."""
+        if self._rows is None:
+            return places
+        return self._rows[places]
 
 
 @dataclass
@@ -135,10 +143,12 @@ def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: 
     """Yield the chunks of a pass over the rows ``subset`` of arrays (None: all), gathered on the host."""
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
-    order = permutation(len(leaves[0]) if subset is None else len(subset), which.seed, which.number)
-    if subset is not None:
-        order = subset[order]
-    rows = choose_chunk_rows(sum(map(residence.measure_bytes, leaves)) // len(leaves[0]), batch_size)
+    if subset is None:
+        order = permutation(len(leaves[0]), which.seed, which.number)
+    else:
+        order = subset[permutation(len(subset), which.seed, which.number)]
+    size_bytes = sum(map(residence.measure_bytes, leaves))
+    rows = choose_chunk_rows(size_bytes // len(leaves[0]), batch_size)
     for start in range(which.skipped * batch_size, len(order), rows):
         yield gather_chunk(arrays, order[start : start + rows], which, replicas)
 
@@ -195,6 +205,11 @@ class BucketSplit(Examples):
         """Return at most ``count`` examples, evenly spaced over the first bucket."""
         return self.parts[0].spread_examples(count)
 
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the rows of all buckets, or None for one that is large or not in memory."""
+        for part in self.parts:
+            yield from part.read_content()
+
     def some_targets(self) -> Any:
         """Return the targets of the first examples of the first bucket; None without targets."""
         return self.parts[0].some_targets()
@@ -238,10 +253,11 @@ def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order
 def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in list_bucket_runs(sizes, which):
-        row_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
-        step = choose_chunk_rows(row_bytes, which.batch_size)
+        part = arrays[bucket]
+        bucket_bytes = sum(map(residence.measure_bytes, tf.nest.flatten(part)))
+        step = choose_chunk_rows(bucket_bytes // sizes[bucket], which.batch_size)
         for start in range(0, len(rows), step):
-            yield gather_chunk(arrays[bucket], rows[start : start + step], which, replicas)
+            yield gather_chunk(part, rows[start : start + step], which, replicas)
 
 
 def _describe_bucket(arrays: Any) -> str:
@@ -260,12 +276,16 @@ def make_examples(
     """
     try:
         if isinstance(data, tf.data.Dataset):
-            return StreamSplit(from_dataset(data), replicas, extent)
+            data = from_dataset(data)
         if isinstance(data, Stream):
+            from trainables.data.streams import StreamSplit
+
             return StreamSplit(data, replicas, extent)
         if isinstance(data, Buckets):
             return BucketSplit(data, replicas, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):
+            from trainables.data.batches import BatchSplit
+
             return BatchSplit(data, replicas)
         data = sources.normalize_examples(data)
         if isinstance(data, tuple):
@@ -276,7 +296,6 @@ def make_examples(
 
 
 LARGEST_BYTES = 2 * 2**30
-LARGEST_STREAM_BYTES = 256 * 2**20  # smaller, because streams are decoded and mapped while they are read
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -293,7 +312,7 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
             total.update(b"none")
             continue
         total.update(f"{type(data).__name__} {data.size}".encode())
-        for block in _read_all_examples(data):
+        for block in data.read_content():
             if block is None:
                 return None
             for part in sources.list_content(block):
@@ -303,23 +322,6 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
                 total.update(f"{part.dtype} {part.shape}".encode())
                 total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
     return total.hexdigest()
-
-
-def _read_all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
-    """Yield all examples in blocks of rows; yield None if they cannot be read cheaply."""
-    match data:
-        case ArraySplit():
-            yield from _read_array_blocks(data.leaves())
-        case BucketSplit():
-            for part in data.parts:
-                yield from _read_all_examples(part)
-        case BatchSplit():
-            yield np.frombuffer(data.digest, np.uint8)
-        case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
-            yield None
-        case StreamSplit():
-            for arrays in data.blocks():
-                yield from map(np.ascontiguousarray, arrays)
 
 
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:

@@ -200,9 +200,12 @@ def parquet(
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
+        row_bytes = max(8 * first.shape[1], 1)
+        rows_at_once = max(BLOCK_BYTES // row_bytes, 1)
+
         def blocks() -> Iterator[np.ndarray[Any, Any]]:
             for name, file in files:
-                for batch in file.iter_batches(max(BLOCK_BYTES // max(8 * first.shape[1], 1), 1), columns=columns):
+                for batch in file.iter_batches(rows_at_once, columns=columns):
                     block = _convert_to_matrix(batch, columns, name)
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(

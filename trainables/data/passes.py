@@ -15,7 +15,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import residence
 from trainables.data.share import Share
-from trainables.data.sources import DataError, Visits
+from trainables.data.sources import DataError, Extent, Visits
 from trainables.devices.replicas import Replicas
 from trainables.numbers import seeds
 
@@ -226,6 +226,10 @@ class Examples(ABC):
     differs = ""  # why its elements may change from pass to pass
     order = ""
     """Name of the order of its passes, if that has changed: a checkpoint with another order cannot be continued."""
+    streamed = False
+    """True if its examples can only be read one after the other."""
+    cut_by_author = False
+    """True if it comes in batches that are not cut further."""
     counted = True
     """True if ``size`` is the number of examples; False if it is only an upper bound of what a trial visits."""
     visits = Visits()
@@ -239,6 +243,16 @@ class Examples(ABC):
         if visits.buffer is not None:
             raise DataError(f"shuffle_buffer is set, but {self.shuffled}")
         self.visits = visits
+
+    def check_batch_size(self, batch_size: int) -> None:  # noqa: B027  # others may have any size
+        """Raise DataError if it comes in batches of another size than the trial's."""
+
+    def count(self, extent: Extent) -> None:  # noqa: B027  # others know their size
+        """Count its examples for a trial that reads this much, if they can only be read one after the other."""
+
+    @abstractmethod
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield arrays that identify the data, such as its examples in blocks; None if reading them is expensive."""
 
     def updates(self, batch_size: int) -> int:
         """Return the number of batches of a pass."""

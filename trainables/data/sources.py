@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,18 @@ class Buckets(NamedTuple):
     """Data in several parts, each with examples of one shape; each batch is taken from one part."""
 
     parts: tuple[Any, ...]  # each (x,), (x, y) or (x, y, sample_weight)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The number of examples that a trial reads from a stream."""
+
+    examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
+    of_an_epoch: int | None = None
+    stop_file: Path | None = None  # see `Assignment.stop_file`
+
+
+ALL = Extent()
 
 
 @dataclass(frozen=True)
@@ -299,9 +312,11 @@ def split_returned(data: Any) -> tuple[Any, ...]:
     The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
     Raises: DataError: if it is not a tuple of two or three data sets.
     """
-    if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        parts = [_convert_part(part, name) for part, name in zip(data, NAMES, strict=False)]
-        return (*parts, *data[2:])
+    is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
+    if is_tuple_of_parts and not _are_inputs_and_targets(data[0], data[1]):
+        training = _convert_part(data[0], NAMES[0])
+        validation = _convert_part(data[1], NAMES[1])
+        return (training, validation, *data[2:])
     what = f"a {type(data).__name__}"
     if isinstance(data, tuple | list) and len(data):
         kinds = ", ".join(type(part).__name__ for part in data)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sweep.contract import Assignment, NotBegun
-from sweep.hyperparameters import Hyperparameters
+from sweep.contract import NotBegun
 from trainables import tensorflow_private
 from trainables.data import sources
 from trainables.data.passes import (
@@ -24,14 +21,12 @@ from trainables.data.passes import (
     Pass,
     choose_chunk_rows,
     count_updates,
-    get_batch_size,
-    get_validation_batch_size,
     make_chunk,
     place_chunk,
     select_rows,
 )
 from trainables.data.share import Mask, Share
-from trainables.data.sources import MOST, DataError, Stream, Visits
+from trainables.data.sources import ALL, MOST, DataError, Extent, Stream, Visits
 from trainables.devices.replicas import Replicas
 from trainables.numbers import draws
 
@@ -62,40 +57,14 @@ def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
+LARGEST_STREAM_BYTES = 256 * 2**20  # that a fingerprint reads; streams are decoded and mapped while they are read
 SOME = 1024  # examples counted between two checks of the stop file
-
-
-@dataclass(frozen=True)
-class Extent:
-    """The number of examples that a trial reads from a stream, or whole passes."""
-
-    examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
-    of_an_epoch: int | None = None
-    stop_file: Path | None = None  # see `Assignment.stop_file`
-
-
-def choose_extent(hp: Hyperparameters, assignment: Assignment, replicas: int, *, training: bool) -> Extent:
-    """Return how many examples a trial reads from its training or validation stream.
-
-    The hyperparameter ``steps_per_epoch`` decides for training data, ``validation_steps`` for validation data. Without
-    them, the trial reads whole passes.
-    """
-    if training and "steps_per_epoch" in hp:
-        count = hp.integer("steps_per_epoch", standard=True) * get_batch_size(hp, replicas)
-        return Extent(count * assignment.epochs, count, assignment.stop_file)
-    if not training and "validation_steps" in hp:
-        count = hp.integer("validation_steps", standard=True) * get_validation_batch_size(
-            hp, get_batch_size(hp, replicas)
-        )
-        return Extent(count, count, assignment.stop_file)
-    return Extent(stop_file=assignment.stop_file)
-
-
-ALL = Extent()
 
 
 class StreamSplit(Examples):
     """Examples that are read sequentially, from a `tf.data.Dataset` or from record files."""
+
+    streamed = True
 
     def __init__(self, stream: Stream, replicas: Replicas, extent: Extent = ALL) -> None:
         if sources.lacks_targets(stream.read(None, 0).element_spec):
@@ -159,6 +128,14 @@ class StreamSplit(Examples):
     def nbytes(self) -> int:
         """Return the estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values."""
         return self.size * _estimate_row_bytes(self._stream.read(None, 0))
+
+    def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
+        """Yield the arrays of all examples, or None if there are too many bytes of them."""
+        if self.nbytes > LARGEST_STREAM_BYTES:
+            yield None
+            return
+        for arrays in self.blocks():
+            yield from map(np.ascontiguousarray, arrays)
 
     def blocks(self) -> Iterator[list[Any]]:
         """Yield all examples in their original order, each block as a list of flat arrays of some rows."""

@@ -12,7 +12,6 @@ from typing import Protocol
 import tensorflow as tf
 
 from sweep.contract import Devices
-from trainables.devices import gpu_memory, nvml
 from trainables.devices.placement import Placement
 
 SAMPLE_S = 0.2
@@ -122,10 +121,16 @@ class Gauges:
         """Set ``devices``, those that the trial was given."""
         self._placement = placement
         gpus = 0.0 if devices is None else devices.gpus
-        self._meters = Meters(nvml.create_readers(), min(gpus, 1.0)) if placement.on_gpu else None
+        self._meters = None
+        if placement.on_gpu:
+            from trainables.devices import nvml
+
+            self._meters = Meters(nvml.create_readers(), min(gpus, 1.0))
         self._fixed_columns: dict[str, float] = {}
         self._simulated_memory = None
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
+            from trainables.devices import gpu_memory
+
             total = gpu_memory.get_total_bytes(devices)
             self._fixed_columns = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
             if devices.simulated:

@@ -21,7 +21,7 @@ import tensorflow as tf
 from sweep.contract import Devices, Ranks, Value
 from sweep.errors import first_line
 from trainables import tensorflow_private
-from trainables.devices import gpu_memory, parameter_server
+from trainables.devices import parameter_server
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
 from trainables.numbers import author_lines
@@ -277,6 +277,8 @@ def _limit_mib(devices: Devices) -> int:
 
     Raises: DeviceError: if the GPU's memory is unknown, or nothing remains of the share.
     """
+    from trainables.devices import gpu_memory
+
     most = gpu_memory.get_limit_bytes(devices)
     if most is None:
         raise DeviceError(

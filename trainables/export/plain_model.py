@@ -14,7 +14,7 @@ import tensorflow as tf
 from sweep.contract import NotExportable
 from trainables.devices.precision import HALF
 from trainables.keras_private import Functional
-from trainables.loop import building, first_trace
+from trainables.loop import building, own_methods
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
 from trainables.numbers.live import PlainNumbers
@@ -58,7 +58,7 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     ):
         with random_layers.replacing_unseeded_draws(), sharded_embedding.creating_keras_embeddings():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chain_models)
-            if first_trace.lacks_weights(model):
+            if own_methods.lacks_weights(model):
                 building.make_weights_by_step(author, trial.hp, model, record)
             model = _copy_if_shared(model, trial, record)
         keras_corrections.set_outputs_to_float32(model)

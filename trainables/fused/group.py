@@ -603,9 +603,12 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 
 def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
     """Return whether a smaller stack would save more time than its trace takes, until the members end."""
+    epochs_left = []
+    for member in members:
+        epochs_left.append(member.trial.assignment.epochs - member.trial.epoch)
     empty = 1 - len(members) / stack.trials
-    epochs = max(member.trial.assignment.epochs - member.trial.epoch for member in members)
-    return empty * epochs * stack.epoch_s > stack.trace_s
+    wasted_s = empty * max(epochs_left) * stack.epoch_s
+    return wasted_s > stack.trace_s
 
 
 def _time_fastest(call: Callable[[], Any]) -> float:

@@ -240,10 +240,11 @@ class Stack:
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table."""
-        places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
-        rest = one.table.shape[2:]
-        rows = tf.reshape(gradient, [self.trials, -1, *rest])
-        return rows, tf.repeat(places, self.trials if one.alike else 1, 0)
+        rows = tf.reshape(gradient, [self.trials, -1, *one.table.shape[2:]])
+        places = tf.cast(one.places, tf.int64)
+        if not one.alike:
+            return rows, tf.reshape(places, [self.trials, -1])
+        return rows, tf.repeat(tf.reshape(places, [1, -1]), self.trials, 0)
 
     def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """Return one trial's losses, and its state after they were computed."""

@@ -18,31 +18,30 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables import keras_private
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas, in_scope_of_servers
-from trainables.loop import first_trace, own_step
+from trainables.loop import own_methods
 from trainables.loop.correcting import correct_networks, correct_optimizer
-from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
 from trainables.loop.program import AuthorParts, Program, ProgramOptions
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import clipping, features, groups, optimizers, refusals
+from trainables.recipe import clipping, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
-from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
+from trainables.replicas import global_losses, keras_corrections, random_layers
 from trainables.state import constants, origins, program_variables, weights
 from trainables.state.initial import InitialModel
 from trainables.state.origins import CreatedVariables
 
 
 def build_model(
-    author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] = features.join_models
+    author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] | None = None
 ) -> keras.Model:
     """Return the author's model with the initial weights of a trial.
 
-    A frozen model from `features` whose outputs are not cached is put in front of it; ``joined`` does this. A model
-    that trains itself may still lack weights, see `make_weights_by_step`. Raises TypeError if `model` returns anything
-    but a `keras.Model`.
+    A frozen model from `features` whose outputs are not cached is put in front of it; ``joined`` does this, by default
+    `features.join_models`. A model that trains itself may still lack weights, see `make_weights_by_step`. Raises
+    TypeError if `model` returns anything but a `keras.Model`.
     """
     # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
@@ -53,19 +52,32 @@ def build_model(
         model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
-    if type(author).features is not Author.features and not features.are_cached(author, hp):
-        front = features.make_front_model(author, hp)
-        if front is not None:
-            model = joined(front, model, author.first_example[0])
-    if not model.built and refusals.list_overridden_methods(model, "call") and not first_trace.trains_itself(model):
+    if overrides(author, "features"):
+        model = _join_front_model(author, hp, model, joined)
+    if not model.built and refusals.list_overridden_methods(model, "call") and not own_methods.trains_itself(model):
         model(keras_corrections.make_symbolic(author.first_example[0]))
-    elif first_trace.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
+    elif own_methods.lacks_weights(model) and isinstance(model, keras.Sequential) and type(author).loss is Author.loss:
         model(keras_corrections.make_symbolic(author.first_example[0]))  # the default loss depends on the outputs
     if isinstance(model, keras.Sequential):
         _free_batch_size(model)
-    if not first_trace.lacks_weights(model):
+    if not own_methods.lacks_weights(model):
         groups.freeze_layers(model, hp)
     return model
+
+
+def _join_front_model(
+    author: Author, hp: Hyperparameters, model: keras.Model, joined: Callable[..., keras.Model] | None
+) -> keras.Model:
+    """Return a model with the frozen one of `features` in front of it, unless its outputs are cached."""
+    from trainables.recipe import features
+
+    if features.are_cached(author, hp):
+        return model
+    front = features.make_front_model(author, hp)
+    if front is None:
+        return model
+    join = joined or features.join_models
+    return join(front, model, author.first_example[0])
 
 
 def _free_batch_size(model: keras.Sequential) -> None:
@@ -96,8 +108,10 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
     a model that cannot be trained by its own step.
     """
     uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
-    if uncompiled or own_step.overrides_train_step(author) or in_scope_of_servers():
+    if uncompiled or own_methods.overrides_train_step(author) or in_scope_of_servers():
         return  # `build_program` refuses these
+    from trainables.loop import first_trace
+
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     refusals.check_fit(model, replicas, validates=author.validates)
     first = len(record.created)
@@ -105,7 +119,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
         first_trace.make_weights(author, hp, model)
     else:
         optimizer = author.optimizer(hp)
-        model.compile(optimizer=optimizer, **own_step.get_compile_options(author, hp, model))
+        model.compile(optimizer=optimizer, **own_methods.get_compile_options(author, hp, model))
         first_trace.make_weights(author, hp, model)
         thrown_away = set()
         for v in (*optimizer.variables, *model.metrics_variables):
@@ -130,7 +144,7 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
         own_method = type(author).optimizer is not Author.optimizer
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
             model = build_model(author, hp, seed)
-        if first_trace.lacks_weights(model):
+        if own_methods.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
         held = constants.collect_constants(model)
         by_model = len(record.created)
@@ -141,8 +155,8 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
         origins.refuse_stale(variables, record)
         with hp.recording(reads), hp.recording(by_author):
             compiled = _get_author_compile_arguments(author, model)
-            turns = own_step.list_turns(author, hp, model)
-            optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
+            turns = own_methods.list_turns(author, hp, model)
+            optimizer = (compiled or {}).pop("optimizer", None) or own_methods.first_optimizer(turns)
         with hp.recording(reads), hp.recording(by_author) if own_method else nullcontext():
             own = optimizer is not None or own_method
             if optimizer is None:
@@ -152,7 +166,7 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             optimizer = optimizer or author.optimizer(hp)
         optimizer = groups.combine_optimizers(optimizer, again, model, author.groups(hp, model))
         if compiled is None:
-            options = own_step.get_compile_options(author, hp, model)
+            options = own_methods.get_compile_options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
             if weighted is not None:
                 options["weighted_metrics"] = weighted
@@ -165,7 +179,7 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
             model, optimizer, options, loss_weights, made, record, tuple(record.created[first:by_model]), held
         )
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself = own_step.describe_own_steps(author, model)
+    by_itself = own_methods.describe_own_steps(author, model)
     drew = making.drew or _has_drawn(seed, seeds.given)
     return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
 
@@ -223,7 +237,7 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
     parts = made.parts
     recipe = options.recipe
     replicas = options.placement.replicas
-    own_step.check_signatures(author)
+    own_methods.check_signatures(author)
     if recipe.by_epoch and groups.get_averaging_momentum(parts.optimizer) is not None:
         raise refusals.Refused(
             "swa_from is set, and the optimizer has use_ema, expected one average of the weights at most"
@@ -249,6 +263,8 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
         return ServedProgram(made, options, intake, example)
     jit_compile = options.jit_compile
     if made.turns and not fit:
+        from trainables.loop import own_step
+
         graph = own_step.build_graph(made, options, intake, example)
     else:
         _correct_keras(made, options, fit=itself)
@@ -264,13 +280,15 @@ def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
             graph = _build_graph(made, options, intake, example)
-    graph.watch = own_step.make_batch_hook(author, options.present, parts.model)
+    graph.watch = own_methods.make_batch_hook(author, options.present, parts.model)
     graph.created = parts.created
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     program.sets_no_rate = not made.follows_the_rate
-    program.hook_variables = own_step.hook_variables(author, options.kept)
+    program.hook_variables = own_methods.hook_variables(author, options.kept)
     if recipe.by_epoch:
+        from trainables.loop.epoch_average import EpochAverage
+
         first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
     return program
@@ -284,6 +302,8 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
     correct_networks([model], options, fit=fit)
     correct_optimizer(optimizer, model.trainable_variables, parts, fit=fit)
     if parts.hp.flag("gradient_checkpointing", default=False):
+        from trainables.replicas import recomputation
+
         recomputation.finish_before_updates(optimizer)
         recomputation.recompute_activations(
             model, keras_corrections.find_layers_adding_losses(model, author.first_example)

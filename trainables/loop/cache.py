@@ -13,7 +13,6 @@ import tensorflow as tf
 from sweep.contract import Devices, cpus, memory_bytes
 from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.state.recorded_values import Digests
-from trainables.devices import nvml
 from trainables.devices.gauges import get_peak_bytes
 from trainables.devices.placement import Placement
 from trainables.loop.program import Program
@@ -111,6 +110,8 @@ def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
+        from trainables.devices import nvml
+
         readers = nvml.create_readers()
         for gpu, reader in zip(placement.devices, readers, strict=len(readers) == len(placement.devices)):
             total = reader.memory_bytes()

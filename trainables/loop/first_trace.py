@@ -15,27 +15,11 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import keras_private
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Intake
 from trainables.loop.steps import KerasStep, trace_shapes
-from trainables.recipe import refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
-
-
-def trains_itself(model: keras.Model) -> bool:
-    """Return whether the model has a `train_step` of its own."""
-    return bool(refusals.list_overridden_methods(model, "train_step"))
-
-
-def lacks_weights(model: keras.Model) -> bool:
-    """Return whether the model has layers that only its own `train_step` can build."""
-    if not trains_itself(model):
-        return False
-    if refusals.list_overridden_methods(model, "build") and not model.built:
-        return True
-    return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:

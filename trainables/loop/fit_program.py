@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from sweep.contract import Incompatible
 from trainables import keras_private
-from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
+from trainables.data.chunks import BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, gather_examples, get_batch_specs
 from trainables.devices import gpu_support
 from trainables.devices.replicas import Replicas, get_replica_index, sum_over_replicas
-from trainables.loop import first_trace, stopwatch
+from trainables.loop import first_trace, own_methods, stopwatch
 from trainables.loop.intake import Intake
 from trainables.loop.program import AuthorParts, Evaluated, Program, ProgramOptions, Trained, flatten_metrics
 from trainables.loop.steps import InputRecorder, KerasStep, collect_metrics, pack_batch, wrap_step
@@ -35,8 +35,7 @@ from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.recipe.rates import get_rate_variable
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
-from trainables.replicas.additivity import Mode
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state import program_variables
 from trainables.state.program_variables import State
 from trainables.state.registered import unregister_with_owner
@@ -99,7 +98,7 @@ def _compile(
     optimizer = parts.optimizer
     for kind, bound in clipping.read_bounds(made.hp).items():
         setattr(optimizer, kind, bound)
-    by_step = first_trace.trains_itself(model)
+    by_step = own_methods.trains_itself(model)
     if by_step:
         keras_corrections.leave_building_to_steps(model)
     if refusals.list_overridden_methods(model, "compile"):  # the model makes its optimizers
@@ -493,7 +492,7 @@ def _refuse_data(data: Examples, number: int) -> None:
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
-    if number > 1 and (texts or isinstance(data, BatchSplit)):
+    if number > 1 and (texts or data.cut_by_author):
         if texts:
             what = "texts"
         else:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,19 +25,21 @@ from trainables.data.share import Share
 from trainables.devices.precision import RELATIVE_OF_TF32, uses_tf32
 from trainables.devices.replicas import Replicas
 from trainables.loop import stopwatch
-from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, flatten_metrics
 from trainables.loop.steps import KerasStep
 from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.numbers.finite import all_finite
-from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused, list_overridden_methods
-from trainables.replicas import additivity, global_losses
+from trainables.replicas import global_losses
 from trainables.state import program_variables
 from trainables.state.initial import InitialModel
 from trainables.state.program_variables import State
 from trainables.state.registered import unregister_with_owner
+
+if TYPE_CHECKING:
+    from trainables.loop.epoch_average import EpochAverage
+    from trainables.recipe.averaging import Average
 
 BLOCK = 32
 """Updates between two checks that all numbers are finite; at each check the host waits for the device."""
@@ -192,6 +194,8 @@ class GraphProgram(Program):
                 if name not in graph.step.zeros(training=training):
                     metrics[name] = value
             return metrics
+
+        from trainables.replicas import additivity
 
         micro_batches = graph.recipe.micro_batches
         tried = additivity.ProgramUnderTest(

@@ -7,7 +7,6 @@ networks, optimizers, replicas and micro-batches.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -19,21 +18,19 @@ from trainables import keras_private
 from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gather_rows
 from trainables.loop.correcting import correct_networks, correct_optimizer
-from trainables.loop.hooks import HOOKS, InGraphHook
 from trainables.loop.intake import Example, Intake
+from trainables.loop.own_methods import list_leaves
 from trainables.loop.program import AuthorParts, ProgramOptions
 from trainables.loop.steps import Shares, Step, trace_shapes
 from trainables.loop.update import CALLS, Graph
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import author_updates, optimizers, refusals
+from trainables.recipe import author_updates, optimizers
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.author_updates import Batch, Turn, Update
-from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections
-from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, RecordedLoss
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state import program_variables
 
 TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
@@ -229,84 +226,6 @@ def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
     return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
 
 
-OF_STEPS = ("test_step", "updates")
-NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
-
-
-def overrides_train_step(author: Author) -> bool:
-    """Return whether the author overrides `train_step`.
-
-    Raises Refused if `test_step` or `updates` is overridden without it.
-    """
-    if overrides(author, "train_step"):
-        return True
-    lone = []
-    for name in OF_STEPS:
-        if overrides(author, name):
-            lone.append(name)
-    if lone:
-        raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
-    return False
-
-
-def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
-    """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
-    if not overrides_train_step(author):
-        return ()
-    return author_updates.parse_turns(author.updates(hp, model))
-
-
-def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
-    """Return the optimizer of the first update, in place of the trial's; None if an update uses the trial's own."""
-    own = [update.optimizer for turn in turns for update in turn]
-    return None if not own or None in own else own[0]
-
-
-def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
-    """Return the losses and metrics that the model is compiled with.
-
-    With a `train_step`, losses are left out unless evaluation needs them.
-    """
-    whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
-    if whole:
-        return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
-    if not overrides(author, "metrics"):
-        return {}
-    return {"metrics": author.metrics(hp, model)}
-
-
-def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's loss; by default the one that suits the targets, or None if the model brings its own."""
-    if overrides(author, "loss"):
-        return author.loss(hp, model)
-    if len(author.first_example) == 1 or not refusals.list_overridden_methods(model, "call"):
-        return None
-    try:
-        return author.loss(hp, model)
-    except Undecided:
-        if refusals.list_overridden_methods(model, "train_step", "compute_loss"):
-            return None
-        raise
-
-
-def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's metrics; by default None for a model that only its own steps call."""
-    if not refusals.list_overridden_methods(model, "call") and not overrides(author, "metrics"):
-        return None
-    return author.metrics(hp, model) or None
-
-
-def describe_own_steps(author: Author, model: keras.Model) -> str:
-    """Return in words which own steps the model defines; empty if none, or if the author has a `train_step`."""
-    if overrides_train_step(author):
-        own = []
-    else:
-        own = refusals.list_overridden_methods(model, "train_step", "test_step")
-    if not own:
-        return ""
-    return f"{type(model).__name__} has a {' and a '.join(own)} of its own"
-
-
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
@@ -354,40 +273,6 @@ def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exam
     return Graph(step, replicas, author.live, options.recipe, intake, optimizers.disable_averaging(optimizer))
 
 
-def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
-    """Return the author's `on_train_batch_end`, or None if it is not overridden."""
-    if not overrides(author, "on_train_batch_end"):
-        return None
-    return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
-
-
-def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
-    """Return the variables among the author's attributes, which hooks may use although no graph does.
-
-    Empty if the author has no hooks.
-    """
-    if not any(overrides(author, name) for name in HOOKS):
-        return []
-    variables = []
-    for v in _list_leaves(attributes):
-        if isinstance(v, keras.Variable | tf.Variable):
-            variables.append(v)
-    return variables
-
-
-def check_signatures(author: Author) -> None:
-    """Raise Refused for a method that takes other arguments than it is called with, such as those of Keras's hooks."""
-    for name in NEW:
-        wanted = [*inspect.signature(getattr(Author, name)).parameters]
-        try:
-            inspect.signature(getattr(type(author), name)).bind(*wanted)
-        except TypeError:
-            given = inspect.signature(getattr(type(author), name)).parameters
-            raise Refused(
-                f"{type(author).__name__}.{name}({', '.join(given)}) is called with ({', '.join(wanted)})"
-            ) from None
-
-
 def _call_author(
     author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any
 ) -> Any:
@@ -398,22 +283,7 @@ def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mappin
     """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
     trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
     found = []
-    for part in (model, *trained, *_list_leaves(attributes)):
+    for part in (model, *trained, *list_leaves(attributes)):
         if isinstance(part, keras.Layer):
             found.append(part)
     return list({id(part): part for part in found}.values())
-
-
-def _list_leaves(attributes: Mapping[str, object]) -> list[Any]:
-    return [leaf for value in attributes.values() for leaf in _flatten_container(value)]
-
-
-def _flatten_container(value: Any) -> list[Any]:
-    """Return the leaves of nested dictionaries, lists and tuples."""
-    match value:
-        case Mapping():
-            return [leaf for part in value.values() for leaf in _flatten_container(part)]
-        case list() | tuple():
-            return [leaf for part in value for leaf in _flatten_container(part)]
-        case _:
-            return [value]

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -28,10 +28,12 @@ from trainables.numbers.live import Live
 from trainables.recipe import author_updates, groups, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.author_updates import Turn
-from trainables.recipe.averaging import Average
 from trainables.state.checkpoint import Shard
 from trainables.state.initial import InitialModel
 from trainables.state.program_variables import State
+
+if TYPE_CHECKING:
+    from trainables.recipe.averaging import Average
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
 
-from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Program
 from trainables.loop.trial import ReadyTrial
-from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
 from trainables.state.program_variables import State, unwrap_variable
+
+if TYPE_CHECKING:
+    from trainables.recipe.averaging import Average
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
@@ -148,7 +149,7 @@ def _list_untracked_by_model(program: Program) -> dict[str, Any]:
 def _get_averages_by_type(program: Program) -> Mapping[type[Average], Average]:
     averages: dict[type[Average], Average] = {}
     for average in program.averages:
-        averages[EpochAverage if isinstance(average, EpochAverage) else Average] = average
+        averages[type(average)] = average
     return averages
 
 

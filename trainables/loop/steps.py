@@ -24,9 +24,8 @@ from trainables.numbers.draws import EVALUATION
 from trainables.recipe import refusals
 from trainables.recipe.author_updates import Turn, Update
 from trainables.replicas import global_losses, keras_corrections, slices
-from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, RecordedLoss
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state import program_variables
 
 Shares: TypeAlias = dict[str, tf.Tensor]

@@ -17,7 +17,7 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.patience import Plateau, is_exhausted
 from sweep.standard_hyperparameters import LENGTHS
 from trainables.data import residence
-from trainables.data.chunks import BatchSplit, make_examples
+from trainables.data.chunks import make_examples
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk, get_batch_size
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
@@ -486,8 +486,7 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
     """Return the global batch size of a trial; raises DataError if the data come in batches of another size."""
     size = get_batch_size(hp, int(placement.replicas.number))
-    if isinstance(data, BatchSplit):
-        data.check(size)
+    data.check_batch_size(size)
     return size
 
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -28,14 +28,15 @@ from trainables.numbers.finite import all_finite
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
-from trainables.recipe.averaging import Average
 from trainables.recipe.rates import get_rate_variable
 from trainables.replicas import global_losses, slices
-from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import list_generators
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state import program_variables
 from trainables.state.origins import is_seed_state
+
+if TYPE_CHECKING:
+    from trainables.recipe.averaging import Average
 
 CALLS = 2**10
 """Distance between the first draws of two successive turns, in calls of `Draws`."""
@@ -91,7 +92,11 @@ class Graph:
             self.optimizer_of[id(update)] = its
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
-        self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
+        self.average: Average | None = None
+        if momentum is not None:
+            from trainables.recipe.averaging import Average
+
+            self.average = Average(self.model.trainable_variables, momentum, replicas)
         self.watch: InGraphHook | None = None
         self.created: Sequence[Any] = ()  # all variables that the author's methods have created
         self.seeds = UsedGenerators()

@@ -16,10 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
-from trainables.data.chunks import BatchSplit, BucketSplit
+from trainables.data.chunks import BucketSplit
 from trainables.data.passes import Walk
 from trainables.data.residence import gather
-from trainables.devices import gpu_support
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
 from trainables.loop.intake import PreparedExamples
@@ -191,6 +190,8 @@ def _find_hindrance(graph: Graph) -> str:
     """Return why XLA cannot compile updates; empty if no reason is known in advance."""
     if graph.replicas.span_processes:
         return "the trial has several processes"
+    from trainables.devices import gpu_support
+
     unknown_gpu = gpu_support.find_unknown_gpu()
     if unknown_gpu:
         return unknown_gpu
@@ -204,7 +205,7 @@ def _find_hindrance(graph: Graph) -> str:
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
     """Yield the batches of a pass: the place of their kind of chunk, and their size."""
     data, size = walk.data, walk.batch_size
-    if isinstance(data, BatchSplit):
+    if data.cut_by_author:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
         return
     for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):

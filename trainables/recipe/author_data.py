@@ -20,14 +20,14 @@ from sweep.read_recorder import recorder
 from sweep.state import settings, values
 from sweep.state.recorded_values import Digests
 from trainables import keras_private
-from trainables.data import chunks, residence, sources, streams, trial_parts
-from trainables.data.chunks import ArraySplit, StreamSplit, make_examples
-from trainables.data.passes import Examples
-from trainables.data.streams import Extent
+from trainables.data import chunks, residence, sources, trial_parts
+from trainables.data.chunks import ArraySplit, make_examples
+from trainables.data.passes import Examples, get_batch_size, get_validation_batch_size
+from trainables.data.sources import Extent
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeding_all_generators
-from trainables.recipe import features, losses, refusals
-from trainables.recipe.author import Author
+from trainables.recipe import losses, refusals
+from trainables.recipe.author import Author, overrides
 from trainables.state import attributes, modules
 from trainables.state.author_globals import AuthorSurroundings
 
@@ -55,6 +55,11 @@ class Loaded:
     fingerprint: str | None
     settings: settings.Values  # settings of the process that `data` has changed
     folder: Path | None  # working directory that `data` has changed to
+
+    @property
+    def is_streamed(self) -> bool:
+        """Return whether any of the data is a stream."""
+        return self.train.streamed or (self.validation is not None and self.validation.streamed)
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
         """Return whether loading for this trial would give the same data."""
@@ -105,8 +110,7 @@ class AuthorData:
         None for streams, which may draw anew in each trial, and before any data is loaded.
         """
         held = self._loaded
-        streams = held is None or any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
-        if held is None or streams:
+        if held is None or held.is_streamed:
             return None
         return to_json(held.reads)
 
@@ -140,7 +144,7 @@ class AuthorData:
             held = self._loaded = self._load(author, hp, placement, assignment)
             self._publish(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
         for data, extent in zip((held.train, held.validation), _extents(hp, placement, assignment), strict=True):
-            if isinstance(data, StreamSplit):
+            if data is not None:
                 data.count(extent)
         if fold is None:
             return held.train, held.validation
@@ -214,8 +218,7 @@ class AuthorData:
         held = self._loaded
         if None in (actual, expected) or actual == expected or held is None:
             return
-        streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
-        if streams and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint:
+        if held.is_streamed and chunks.compute_fingerprint(held.train, held.validation) != held.fingerprint:
             return
         raise OtherData(
             f"the data are {str(actual)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
@@ -289,10 +292,13 @@ def _require_arrays(data: Examples) -> ArraySplit:
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: DataParts) -> DataParts:
     """Return the parts with inputs replaced by their features, if the trial caches features."""
-    if features.are_cached(author, hp):
-        front = features.make_front_model(author, hp)
-    else:
-        front = None
+    if not overrides(author, "features"):
+        return parts
+    from trainables.recipe import features
+
+    if not features.are_cached(author, hp):
+        return parts
+    front = features.make_front_model(author, hp)
     if front is None:
         return parts
     return DataParts(*(features.replace_inputs(front, part, placement.devices[0]) for part in parts))
@@ -301,7 +307,14 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
 def _extents(hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Extent, Extent]:
     """Return how many examples a trial reads of streams of training data and of validation data."""
     number = int(placement.replicas.number)
-    training, validation = (streams.choose_extent(hp, assignment, number, training=which) for which in (True, False))
+    training = validation = Extent(stop_file=assignment.stop_file)
+    if "steps_per_epoch" in hp:
+        count = hp.integer("steps_per_epoch", standard=True) * get_batch_size(hp, number)
+        training = Extent(count * assignment.epochs, count, assignment.stop_file)
+    if "validation_steps" in hp:
+        steps = hp.integer("validation_steps", standard=True)
+        count = steps * get_validation_batch_size(hp, get_batch_size(hp, number))
+        validation = Extent(count, count, assignment.stop_file)
     return training, validation
 
 
@@ -311,7 +324,7 @@ def _cut(
     placement: Placement,
     parts: DataParts,
     cut: str,
-    extents: tuple[Extent, Extent] = (streams.ALL, streams.ALL),
+    extents: tuple[Extent, Extent] = (sources.ALL, sources.ALL),
 ) -> tuple[Examples, Examples | None]:
     """Cut the parts of `data` into training and validation data; if folds will be cut, return all data and None."""
     data = parts.train

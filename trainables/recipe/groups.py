@@ -102,9 +102,12 @@ def _walk_layers(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Lay
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     if not patterns:
         return not names
-    if patterns[0] == "**":
-        return any(_matches(names[skipped:], patterns[1:]) for skipped in range(len(names) + 1))
-    return bool(names) and fnmatch.fnmatchcase(names[0], patterns[0]) and _matches(names[1:], patterns[1:])
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(_matches(names[skipped:], rest) for skipped in range(len(names) + 1))
+    if not names or not fnmatch.fnmatchcase(names[0], first):
+        return False
+    return _matches(names[1:], rest)
 
 
 Rate = LiveNumber | float

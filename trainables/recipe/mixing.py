@@ -224,10 +224,15 @@ def _broadcast_to_leaf(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
 
 def _paths(y: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     if isinstance(y, dict):
-        return [found for key, part in y.items() for found in _paths(part, (*path, str(key)))]
-    if isinstance(y, list | tuple):
-        return [found for i, part in enumerate(y) for found in _paths(part, (*path, str(i)))]
-    return [(path, y)]
+        parts = list(y.items())
+    elif isinstance(y, list | tuple):
+        parts = list(enumerate(y))
+    else:
+        return [(path, y)]
+    found = []
+    for key, part in parts:
+        found += _paths(part, (*path, str(key)))
+    return found
 
 
 def _shapes(leaves: list[Any]) -> str:

@@ -272,9 +272,12 @@ def _read_standard_number(hp: Hyperparameters, name: str, default: float) -> flo
 
 def _read_drop_epochs(hp: Hyperparameters) -> list[float]:
     value = hp.get("lr_drop_epochs", None)
-    if not isinstance(value, list) or not all(isinstance(e, int | float) and e > 0 for e in value):
-        raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
-    return [float(e) for e in value if isinstance(e, int | float)]
+    epochs = []
+    for epoch in value if isinstance(value, list) else [None]:
+        if not isinstance(epoch, int | float) or not epoch > 0:
+            raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
+        epochs.append(float(epoch))
+    return epochs
 
 
 @dataclass

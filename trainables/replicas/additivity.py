@@ -28,7 +28,7 @@ from trainables.devices.replicas import Replicas, get_replica_index
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
-from trainables.replicas.slices import Slice
+from trainables.replicas.slices import Mode, Slice
 from trainables.state.program_variables import State, StateVariable
 
 EXAMPLES = 31
@@ -55,23 +55,6 @@ OVER_REPLICAS = (
 Values: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = list[tuple[int, int, int]]
 """For each replica: first row, end, and the number of these rows that count."""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A way in which a program computes a slice of a batch, such as training or evaluation; `check_parts` tests it."""
-
-    name: str  # in messages
-    compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
-    """Update the metrics and return this slice's parts of mean values, for (examples, their positions, slice)."""
-    training: bool = True
-    calls: int = 0  # number of its first draw
-    totals: tuple[str, ...] = ()  # losses whose divisors must be counted first
-    told: str = (
-        "{what} is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as the mean "
-        "of {count} parts, in {mode}"
-    )
-    hint: str = "Let losses and add_loss() average over the examples, or train in one part"
 
 
 @dataclass(frozen=True)
@@ -306,8 +289,9 @@ class _ModeTest:
 
     def _describe_owner(self, variable: StateVariable, path: str) -> str:
         for layer in reversed(self._tried.layers):  # inner layers first
-            own = [*layer.variables, *vars(layer).values()]
-            if any(variable.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
+            for one in (*layer.variables, *vars(layer).values()):
+                if not hasattr(one, "assign") or variable.raw is not getattr(one, "value", one):
+                    continue
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 

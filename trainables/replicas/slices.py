@@ -7,7 +7,7 @@ not depend on how it is cut. The current slice is thread-local, because TensorFl
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -157,3 +157,20 @@ def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
 def get_current_slice() -> Slice | None:
     """Return the current slice, or None."""
     return getattr(_present, "slice", None)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way in which a program computes a slice, such as evaluation, to be tested by `additivity.check_parts`."""
+
+    name: str  # in messages
+    compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
+    """Update the metrics and return this slice's parts of mean values, for (examples, their positions, slice)."""
+    training: bool = True
+    calls: int = 0  # number of its first draw
+    totals: tuple[str, ...] = ()  # losses whose divisors must be counted first
+    told: str = (
+        "{what} is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as the mean "
+        "of {count} parts, in {mode}"
+    )
+    hint: str = "Let losses and add_loss() average over the examples, or train in one part"

@@ -146,7 +146,7 @@ def test_other_content_has_another_fingerprint() -> None:
 @pytest.mark.parametrize("batch_size", [3, 8])
 def test_another_batch_size_is_refused(batch_size: int) -> None:
     with pytest.raises(DataError, match=f"batches of 4, the batch size is {batch_size}"):
-        BatchSplit(Plain(), ONE).check(batch_size)
+        BatchSplit(Plain(), ONE).check_batch_size(batch_size)
 
 
 def test_torch_and_generators_are_refused_with_the_way_out() -> None:

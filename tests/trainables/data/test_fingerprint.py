@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sweep.contract import Devices
-from trainables.data import chunks
+from trainables.data import chunks, streams
 from trainables.data.chunks import make_examples
 from trainables.devices.placement import place
 
@@ -68,6 +68,6 @@ def test_large_arrays_are_known_by_all_of_their_rows() -> None:
 
 def test_what_is_too_large_to_read_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "LARGEST_BYTES", 100)
-    monkeypatch.setattr(chunks, "LARGEST_STREAM_BYTES", 100)
+    monkeypatch.setattr(streams, "LARGEST_STREAM_BYTES", 100)
     assert of((X, Y)) is None
     assert of(tf.data.Dataset.from_tensor_slices((X, Y))) is None

@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import files, passes, sequences, trial_parts
-from trainables.data.chunks import ArraySplit, DataError, StreamSplit, make_examples
+from trainables.data.chunks import ArraySplit, DataError, make_examples
 from trainables.data.passes import Examples, HeldOut, Walk, gather_array_rows
 from trainables.data.sources import Stream
+from trainables.data.streams import StreamSplit
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras

@@ -14,8 +14,8 @@ import tensorflow as tf
 from sweep.contract import NotBegun
 from trainables.data import chunks, sources, trial_parts
 from trainables.data.passes import Pass, Walk
-from trainables.data.sources import Stream, Visits
-from trainables.data.streams import Extent, StreamSplit, find_nondeterminism
+from trainables.data.sources import Extent, Stream, Visits
+from trainables.data.streams import StreamSplit, find_nondeterminism
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras

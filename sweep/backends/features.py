@@ -1,0 +1,50 @@
+"""What workers need if the results are in an object store, imported only then.
+
+| feature | takes part | module |
+| --- | --- | --- |
+| checkpoints in a store | the results folder is the copy of a place in a store | `stored_checkpoints` |
+| the driver's messages | the same | `messages` |
+
+See `sweep.runner.features` for the other features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweep.backends.job import Job
+from sweep.store.features import store_of
+
+if TYPE_CHECKING:
+    from sweep.backends.stored_checkpoints import Sender as Sender
+    from sweep.backends.stored_checkpoints import StoredCheckpoints
+
+
+def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
+    """Return the checkpoints in the store that a results folder is the copy of; None if it is not a copy."""
+    store = store_of(results_folder)
+    if store is None:
+        return None
+    from sweep.backends.stored_checkpoints import StoredCheckpoints
+
+    return StoredCheckpoints(store)
+
+
+def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
+    """Return what uploads the checkpoints that a trial writes into ``folder``; None without a store."""
+    if job.store is None:
+        return None
+    from sweep.backends import stored_checkpoints
+
+    return stored_checkpoints.make_sender(job, folder, trial)
+
+
+def start_receiving_messages(job: Job) -> Callable[[], None]:
+    """Start receiving the driver's messages through an object store; return a function that stops it."""
+    if job.store is None:
+        return lambda: None
+    from sweep.backends import messages
+
+    return messages.start_receiving_messages(job, job.store)

@@ -1,0 +1,152 @@
+"""Results in an object store, which few sweeps have: whether a folder is the copy of a place in one.
+
+This is the table of the store's features. The core asks the functions below; for results in an ordinary folder they
+answer without an import. See `sweep.runner.features` for the other features.
+
+| feature | takes part | module |
+| --- | --- | --- |
+| object stores | a folder has a file `.store` with the URL of a place in a store, or a URL is given | `object_store` |
+| the copy of a sweep in a store, and its log there | the same | `remote` |
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from sweep.store.object_store import ObjectStore as ObjectStore
+
+STAND_IN = ".store"  # file with the URL, in a folder that is the local copy of a place in a store
+
+AWAY_S = 300.0
+"""Seconds without an answer from the store after which the session ends; until then training continues."""
+
+_URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
+
+
+def is_url(text: object) -> bool:
+    """Return whether a text is the URL of a place in a store rather than a folder."""
+    return _URL.match(str(text)) is not None
+
+
+def find_local_folder(results: str | Path, where: str = "--results") -> Path:
+    """Return the folder on this machine that holds all results, or their copy if ``results`` is a URL.
+
+    ``where`` is the option or argument that gives it. Raises InputError for a URL of an unknown kind of store.
+    """
+    if not is_url(results):
+        return Path(results)
+    from sweep.store import remote
+
+    return remote.local(results, where)
+
+
+def store_of(folder: Path) -> ObjectStore | None:
+    """Return the store that a folder is the local copy of; None for an ordinary folder."""
+    try:
+        url = (folder / STAND_IN).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    from sweep.store.object_store import ObjectStore
+
+    return ObjectStore(url)
+
+
+def mark_copy(folder: Path, url: str | None) -> None:
+    """Mark a folder as the local copy of the place with this URL; do nothing if that is None."""
+    if url is None:
+        return
+    from sweep.store.object_store import ObjectStore, mark_as_copy
+
+    mark_as_copy(folder, ObjectStore(url))
+
+
+class LogCopy(Protocol):
+    """Uploads a log to an object store while it is written."""
+
+    def check(self) -> None:
+        """Raise `StoreError` if nothing more may be written."""
+
+    def appended(self, end: int, *, wait: bool) -> None:
+        """Note that the log is complete up to byte ``end``; ``wait`` until that is stored. Raises `StoreError`."""
+
+
+def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> AbstractContextManager[LogCopy | None]:
+    """Upload a sweep's log inside the block, at most ``sync_s`` seconds late; yields None without a store."""
+    if store is None:
+        return nullcontext()
+    from sweep.store import remote
+
+    return remote.Writer(folder, store, sync_s).open()
+
+
+def update_copy(folder: Path, store: ObjectStore | None) -> bool:
+    """Update the copy of a sweep; return whether the store has such a sweep, False without a store."""
+    if store is None:
+        return False
+    from sweep.store import remote
+
+    return remote.pull(folder, store)
+
+
+def update_copies(results_dir: Path) -> None:
+    """Update the copies of all sweeps, if the folder with all results is the copy of a place in a store."""
+    store = store_of(results_dir)
+    if store is None:
+        return
+    from sweep.store import remote
+
+    remote.pull_all(results_dir, store)
+
+
+def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
+    """Rename the complete folder of a new sweep, after creating the sweep in its store, if it has one.
+
+    Raises RefusedError if another process has taken the name there.
+    """
+    if store is None:
+        aside.rename(folder)
+        return
+    from sweep.store import remote
+
+    remote.publish_sweep(aside, folder, store)
+
+
+def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
+    """Delete a sweep from its store, if it has one, unless it is running or has trained anything."""
+    if store is None:
+        return
+    from sweep.store import remote
+
+    remote.withdraw(folder, store)
+
+
+def is_leased(store: ObjectStore | None) -> bool:
+    """Return whether a process on any machine runs the sweep in this place of a store."""
+    if store is None:
+        return False
+    from sweep.store import object_store
+
+    return object_store.find_valid_lease(store) is not None
+
+
+def send_request(store: ObjectStore | None, request: str) -> bool:
+    """Leave a request in the store for the process that runs the sweep; return False without a store."""
+    if store is None:
+        return False
+    from sweep.store import remote
+
+    remote.ask(store, request)
+    return True
+
+
+def withdraw_stored_request(store: ObjectStore | None, request: str) -> None:
+    """Delete a request that was not taken from the store, if there is one."""
+    if store is None:
+        return
+    from sweep.store import remote
+
+    remote.withdraw_stored_request(store, request)

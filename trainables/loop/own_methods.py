@@ -1,0 +1,159 @@
+"""Which steps and hooks an author and the model define, and what the model is compiled with because of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables import keras_private
+from trainables.loop.hooks import HOOKS, InGraphHook
+from trainables.recipe import author_updates, refusals
+from trainables.recipe.author import Author, overrides
+from trainables.recipe.author_updates import Turn
+from trainables.recipe.losses import Undecided
+from trainables.recipe.refusals import Refused
+
+OF_STEPS = ("test_step", "updates")
+NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
+
+
+def overrides_train_step(author: Author) -> bool:
+    """Return whether the author overrides `train_step`.
+
+    Raises Refused if `test_step` or `updates` is overridden without it.
+    """
+    if overrides(author, "train_step"):
+        return True
+    lone = []
+    for name in OF_STEPS:
+        if overrides(author, name):
+            lone.append(name)
+    if lone:
+        raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
+    return False
+
+
+def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
+    """Return the turns of a batch in order, each a tuple of updates; empty without a `train_step`."""
+    if not overrides_train_step(author):
+        return ()
+    return author_updates.parse_turns(author.updates(hp, model))
+
+
+def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
+    """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
+    own = [update.optimizer for turn in turns for update in turn]
+    return None if not own or None in own else own[0]
+
+
+def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
+    """Return the losses and metrics that the model is compiled with.
+
+    With a `train_step`, losses are left out unless evaluation needs them.
+    """
+    whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
+    if whole:
+        return {"loss": _get_loss(author, hp, model), "metrics": _get_metrics(author, hp, model)}
+    if not overrides(author, "metrics"):
+        return {}
+    return {"metrics": author.metrics(hp, model)}
+
+
+def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """Return the author's loss; by default the one that suits the targets, or None if the model brings its own."""
+    if overrides(author, "loss"):
+        return author.loss(hp, model)
+    if len(author.first_example) == 1 or not refusals.list_overridden_methods(model, "call"):
+        return None
+    try:
+        return author.loss(hp, model)
+    except Undecided:
+        if refusals.list_overridden_methods(model, "train_step", "compute_loss"):
+            return None
+        raise
+
+
+def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """Return the author's metrics; by default None for a model that only its own steps call."""
+    if not refusals.list_overridden_methods(model, "call") and not overrides(author, "metrics"):
+        return None
+    return author.metrics(hp, model) or None
+
+
+def describe_own_steps(author: Author, model: keras.Model) -> str:
+    """Return which steps the model defines, in words; empty if it is trained by its loss."""
+    if overrides_train_step(author):
+        own = []
+    else:
+        own = refusals.list_overridden_methods(model, "train_step", "test_step")
+    if not own:
+        return ""
+    return f"{type(model).__name__} has a {' and a '.join(own)} of its own"
+
+
+def trains_itself(model: keras.Model) -> bool:
+    """Return whether the model has a `train_step` of its own."""
+    return bool(refusals.list_overridden_methods(model, "train_step"))
+
+
+def lacks_weights(model: keras.Model) -> bool:
+    """Return whether the model trains itself and has layers that only a step of its own can build."""
+    if not trains_itself(model):
+        return False
+    if refusals.list_overridden_methods(model, "build") and not model.built:
+        return True
+    return any(not layer.built for layer in keras_private.flatten_layers(model, include_self=False))
+
+
+def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
+    """Return the author's `on_train_batch_end`, or None if it is not overridden."""
+    if not overrides(author, "on_train_batch_end"):
+        return None
+    return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
+
+
+def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any]:
+    """Return the variables among the author's attributes, which hooks may use although no graph does.
+
+    Empty if the author has no hooks.
+    """
+    if not any(overrides(author, name) for name in HOOKS):
+        return []
+    variables = []
+    for v in list_leaves(attributes):
+        if isinstance(v, keras.Variable | tf.Variable):
+            variables.append(v)
+    return variables
+
+
+def check_signatures(author: Author) -> None:
+    """Raise Refused for a method that takes other arguments than it is called with, such as those of Keras's hooks."""
+    for name in NEW:
+        wanted = [*inspect.signature(getattr(Author, name)).parameters]
+        try:
+            inspect.signature(getattr(type(author), name)).bind(*wanted)
+        except TypeError:
+            given = inspect.signature(getattr(type(author), name)).parameters
+            raise Refused(
+                f"{type(author).__name__}.{name}({', '.join(given)}) is called with ({', '.join(wanted)})"
+            ) from None
+
+
+def list_leaves(attributes: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in attributes.values() for leaf in _flatten_container(value)]
+
+
+def _flatten_container(value: Any) -> list[Any]:
+    """Return the leaves of nested dictionaries, lists and tuples."""
+    match value:
+        case Mapping():
+            return [leaf for part in value.values() for leaf in _flatten_container(part)]
+        case list() | tuple():
+            return [leaf for part in value for leaf in _flatten_container(part)]
+        case _:
+            return [value]
