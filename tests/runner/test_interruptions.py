@@ -85,7 +85,7 @@ DONE = {  # nothing is left to stop: the first signal changes nothing
     "after the last trial": "runner/coordinator.py:Coordinator.next 4",
     "closing the log": "runner/coordinator.py:Coordinator.close",
     "final tables": "runner/session.py:_write_configurations",
-    "cleaning up": "runner/session.py:_clean 2",
+    "cleaning up": "runner/session.py:_delete_temporary_files 2",
 }
 POINTS = {**NONE, **BEGUN, **DONE}
 CONFIRM = """
@@ -94,7 +94,7 @@ confirm: {seeds: 2, finalists: 2, budget: null}
 """
 LEFT = {  # after the last trial, too
     "closing the log": "runner/coordinator.py:Coordinator.close",
-    "cleaning up": "runner/session.py:_clean 2",
+    "cleaning up": "runner/session.py:_delete_temporary_files 2",
     "before the test": "runner/restoring.py:_offers_test",
     "the first test": "walk.py:Walk.test",
 }
