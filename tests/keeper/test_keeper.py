@@ -186,7 +186,7 @@ def test_a_signal_that_comes_too_late_does_not_cost_the_exit_code() -> None:
     with ours:
         ours.sendall(bytes([signal.SIGINT]))
         until(lambda: not select.select([its], [], [], 0)[0])
-        keeper_process.tell_exit_code(its, 3)
+        keeper_process.send_exit_code(its, 3)
         assert ours.recv(100) == b'{"exit": 3}\n'
     passing.join(10)
     assert not passing.is_alive()
