@@ -99,7 +99,7 @@ def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_t
 
 
 @pytest.mark.slow
-class _Perceptron(keras.Model):
+class Perceptron(keras.Model):
     """A model whose outputs are in the type of its policy."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class _Perceptron(keras.Model):
 def test_losses_have_the_bits_of_fit(precision: str) -> None:
     class Raw(Small):
         def model(self, hp: Any) -> keras.Model:
-            return _Perceptron()
+            return Perceptron()
 
         def loss(self, hp: Any, model: Any) -> Any:
             return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
