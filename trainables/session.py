@@ -77,6 +77,7 @@ class TrialSession(RankJoining):
             None  # what hooks and callbacks of the present trial have changed
         )
         self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
+        self._number_read = False  # whether the author's code has read it
         self.example_read = self.targets_read = False
         """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
         self._hp: Hyperparameters | None = None
@@ -113,6 +114,7 @@ class TrialSession(RankJoining):
                 "trial_number is read where data, a model or a step are made, which later trials use as well; read it "
                 "in callbacks(), on_train_begin(), on_epoch_begin() or on_epoch_end()"
             )
+        self._number_read = True
         return self._number
 
     def begin(self, assignment: Assignment) -> None:
@@ -145,7 +147,11 @@ class TrialSession(RankJoining):
         with hp.recording(told):
             self._spans = phases.plan_spans(self._author.phases(hp), assignment.epochs, self.data.reads)
             self._number = assignment.trial
+            self._number_read = False
             callbacks = Callbacks.of(self._author, hp, fit=options.get("loop") == "fit")
+            ranks = assignment.devices.ranks
+            processes = 1 if ranks is None else ranks.workers
+            refusals.check_files(callbacks, by_number=self._number_read, processes=processes)
         before = self.data.reads, told
         self._setting = TrialSetting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])

@@ -22,7 +22,7 @@ from trainables.data.passes import VALIDATION_BATCH, Examples
 from trainables.devices.replicas import get_replica_index
 from trainables.export import fresh_process, model_files
 from trainables.export.model_files import Signature, WrittenFile
-from trainables.export.plain_model import Plain, swapping_averages
+from trainables.export.plain_model import Plain
 from trainables.loop.trial import ReadyTrial
 from trainables.numbers import seeds
 from trainables.numbers.draws import EVALUATION
@@ -154,7 +154,7 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
     if not plain.reads_data:
         name = f"{size} drawn inputs"
-    with swapping_averages(trial), computing_exact_products():
+    with trial.swapping_average(), computing_exact_products():
         first, again = (_predict(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = _are_equal(first, again)
     if plain.raw_inputs is not None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,19 +62,11 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
             model = _copy_if_shared(model, trial, record)
         keras_corrections.set_outputs_to_float32(model)
         model = _convert_to_keras_class(model)
-    with swapping_averages(trial):
+    with trial.swapping_average():
         unknown = _take_over(trial, model, record)
     example = author.first_example[0]
     own = _find_inputs(model, example, trial.program.called_with)
     return Plain(_cast_outputs_to_float32(model, own), unknown, own, reads_data=own is example)
-
-
-@contextmanager
-def swapping_averages(trial: ReadyTrial) -> Iterator[None]:
-    """Swap in the averaged weights of the trial's model inside the block, if it is validated with these."""
-    average = getattr(trial.program, "average", None)
-    with average.swapping() if average else nullcontext():
-        yield
 
 
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:

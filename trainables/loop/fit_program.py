@@ -484,7 +484,12 @@ class _BatchCallback(keras.callbacks.Callback):
         self._callback.on_train_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._callback.on_train_batch_end(batch, logs)
+        try:
+            self._callback.on_train_batch_end(batch, logs)
+        except RuntimeError:
+            if type(self._callback) is not keras.callbacks.TerminateOnNaN:
+                raise
+            self.model.stop_training = True  # with raise_error; the trial has diverged, and that is no failure
 
 
 def _refuse_data(data: Examples, number: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -184,6 +184,10 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
         raise Refused(f"{by} adds {name!r} = {value!r:.60} to the logs, expected a number") from error
 
 
+COMPARISONS = {f"keras.ops.{comparison.__name__}": comparison for comparison in (keras.ops.less, keras.ops.greater)}
+"""What Keras's callbacks that monitor a metric keep of its direction, by the name in checkpoints."""
+
+
 class Callbacks:
     """The author's Keras callbacks for one trial; raises Refused for a callback that cannot work here."""
 
@@ -236,15 +240,20 @@ class Callbacks:
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
-    def epoch_end(self, epoch: int, metrics: Mapping[str, float]) -> dict[str, float]:
+    def epoch_end(
+        self, epoch: int, metrics: Mapping[str, float], *, saving: Callable[[], AbstractContextManager[None]]
+    ) -> dict[str, float]:
         """Call `on_epoch_end` for an epoch (from 1); return the metrics as the callbacks leave them.
 
-        It is called after validation. As in `Model.fit`, all callbacks get the same dictionary. Raises Refused for a
-        value that is not a number.
+        It is called after validation. As in `Model.fit`, all callbacks get the same dictionary. ``saving`` returns a
+        context in which the model is as it is to be saved, for those that save it. Raises Refused for a value that is
+        not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         for callback in self:
-            callback.on_epoch_end(epoch - 1, logs)
+            saves = isinstance(callback, keras.callbacks.ModelCheckpoint)
+            with saving() if saves else nullcontext():
+                callback.on_epoch_end(epoch - 1, logs)
             by = f"{type(callback).__name__}.on_epoch_end()"
             for name, value in logs.items():
                 logs[name] = _check_logged_number(name, value, by=by)
@@ -276,7 +285,8 @@ class Callbacks:
         if not isinstance(state, list) or len(state) != len(self._callbacks):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         for callback, changed in zip(self, state, strict=True):
-            vars(callback).update(changed)
+            for name, value in changed.items():
+                vars(callback)[name] = COMPARISONS.get(value, value) if isinstance(value, str) else value
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
@@ -287,14 +297,15 @@ def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
             if isinstance(value, list | dict):
                 found[name] = copy.deepcopy(value)
             else:
-                found[name] = _convert_scalar(value)
+                found[name] = _convert_to_plain(value)
     return found
 
 
-def _convert_scalar(value: Any) -> Any:
+def _convert_to_plain(value: Any) -> Any:
+    """Return a scalar of NumPy as a number and one of `COMPARISONS` as its name; any other value as it is."""
     if isinstance(value, np.generic):
         return value.item()
-    return value
+    return next((name for name, comparison in COMPARISONS.items() if value is comparison), value)
 
 
 def _are_equal_attributes(first: Any, second: Any) -> bool:

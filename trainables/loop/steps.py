@@ -117,8 +117,12 @@ class Step(ABC):
         return {name: totals[name] + values[name] * examples for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
-        """Return the metrics and losses that are reported for an epoch or a validation of ``examples`` examples."""
-        return {**metrics, **{name: float(total) / examples for name, total in sums.items()}}
+        """Return the metrics and losses that are reported for an epoch or a validation of ``examples`` examples.
+
+        Means are float32, as those of Keras, so that the losses of `Model.fit` have the same bits.
+        """
+        means = {name: float(np.float32(float(total) / examples)) for name, total in sums.items()}
+        return {**metrics, **means}
 
     def counts_metrics(self, *, training: bool) -> bool:
         """Return whether training (or evaluation, if ``training`` is False) updates the metrics."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
 from sweep.patience import Plateau, is_exhausted
 from sweep.standard_hyperparameters import LENGTHS
+from trainables import keras_private
 from trainables.data import residence
 from trainables.data.chunks import make_examples
 from trainables.data.passes import Chunk, Examples, HeldOut, Walk, get_batch_size
@@ -26,7 +28,8 @@ from trainables.loop.cache import Structure
 from trainables.loop.hooks import AuthorHooks, Callbacks, HookSettings
 from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.stopwatch import Stopwatch
-from trainables.recipe import refusals, schedules
+from trainables.numbers.live import settling
+from trainables.recipe import groups, refusals, schedules
 from trainables.recipe.phases import Span
 from trainables.recipe.rates import compute_scheduled_rate, get_own_rate
 from trainables.recipe.refusals import Refused
@@ -350,7 +353,7 @@ class ReadyTrial:
     def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
         """Call hooks and callbacks after an epoch; what they set applies from the next epoch on."""
         with self._applying_changes(settings_before, "on_epoch_end"):
-            metrics = self.callbacks.epoch_end(epoch, metrics)
+            metrics = self.callbacks.epoch_end(epoch, metrics, saving=self._saving)
             if self.program.model.stop_training:
                 self.stopped = "a Keras callback has set stop_training"
             with self.placement.replicas.scope():
@@ -378,6 +381,23 @@ class ReadyTrial:
             self.rate_set = rate
         if hooks.have_layers_changed(program, settings_before):
             self._set_trainable_layers(list(HookSettings.of(program).layers))
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Give the model the weights that it is validated with, and plain numbers for live ones, inside the block."""
+        program = self.program
+        owners = [*keras_private.flatten_layers(program.model), *keras.tree.flatten(program.parts.options.get("loss"))]
+        for optimizer in program.optimizers:
+            owners += groups.list_parts(optimizer)
+        with self.placement.replicas.scope(), self.swapping_average(), settling(owners):
+            yield
+
+    @contextmanager
+    def swapping_average(self) -> Iterator[None]:
+        """Swap in the averaged weights of the model inside the block, if it is validated with these."""
+        average = getattr(self.program, "average", None)
+        with average.swapping() if average else nullcontext():
+            yield
 
     def _set_trainable_layers(self, layers: list[bool]) -> None:
         """Continue training with layers trainable or frozen as given, in the order of `HookSettings.layers`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from sweep import standard_hyperparameters as table
 from sweep.hyperparameters import Hyperparameters, ReadMark
-from trainables import keras_private
 
 _present = threading.local()
 
@@ -97,8 +96,8 @@ class LiveNumber:
     def get_config(self) -> dict[str, Any]:
         """Raise TypeError, because Keras calls this to save a model, which needs plain numbers."""
         raise TypeError(
-            "the model contains a live number of sweep, expected a plain one to save; call "
-            "trainables.numbers.live.settle(model) before model.save(), which replaces it by its present value"
+            "the model contains a live number of sweep, expected a plain one to save; let a "
+            "keras.callbacks.ModelCheckpoint save it, which gets plain ones, or take sweep.load(NAME).model()"
         )
 
     def _refuse(self, what: str) -> NoReturn:
@@ -143,15 +142,24 @@ class _LiveEntry:
     bounds: table.Bounds | None
 
 
-def settle(model: Any) -> None:
-    """Replace the live numbers in a model's layers by their present values, so that it can be saved.
+@contextmanager
+def settling(owners: Iterable[object]) -> Iterator[None]:
+    """Replace the live numbers that these objects keep as attributes by their present values inside the block.
 
-    The model must not be trained afterwards.
+    Keras can then save a model whose layers, optimizers and losses they are.
     """
-    for layer in keras_private.flatten_layers(model):
-        for name, value in list(vars(layer).items()):
+    found = []
+    for owner in owners:
+        for name, value in getattr(owner, "__dict__", {}).items():
             if isinstance(value, LiveNumber):
-                setattr(layer, name, float(value))
+                found.append((owner, name, value))
+    for owner, name, number in found:
+        setattr(owner, name, float(number))
+    try:
+        yield
+    finally:
+        for owner, name, number in found:
+            setattr(owner, name, number)
 
 
 class Live:

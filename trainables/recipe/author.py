@@ -218,9 +218,9 @@ class Author:
         return None
 
     def callbacks(self, hp: Hyperparameters) -> Sequence[keras.callbacks.Callback]:
-        """Return Keras's callbacks; those with methods for single batches need `training: {loop: fit}`.
+        """Return Keras's callbacks; those that must hear of single updates need `training: {loop: fit}`.
 
-        What they change on themselves must be plain values; otherwise an interrupted trial starts again from its
-        beginning.
+        Read ``self.trial_number`` for the paths of files that they write. What they change on themselves must be plain
+        values; otherwise an interrupted trial starts again from its beginning.
         """
         return ()

@@ -29,13 +29,23 @@ INSTEAD = {
     "ReduceLROnPlateau": "`lr_schedule: plateau`",
     "LearningRateScheduler": "a schedule() method, or lr_schedule",
     "SwapEMAWeights": "the parameter ema_momentum",
-    "ModelCheckpoint": "the block `checkpoint:`",
+    "ModelCheckpoint": '`save_freq="epoch"`, or the block `checkpoint:`',
     "BackupAndRestore": "`python -m sweep resume`",
     "TerminateOnNaN": "nothing: a trial that diverges ends",
     "CSVLogger": "metrics.parquet, which has every epoch",
     "TensorBoard": "`python -m sweep run FILE --tensorboard`, which writes the event files of all trials",
 }
 """Replacements for Keras's callbacks, by the name of the callback."""
+
+BETWEEN_EPOCHS = (
+    keras.callbacks.ModelCheckpoint,  # saves at the ends of epochs, unless its save_freq is a number of updates
+    keras.callbacks.ProgbarLogger,  # prints nothing, as in `fit` with verbose=0
+    keras.callbacks.TerminateOnNaN,  # any loop ends a trial whose loss is not finite, as diverged
+)
+"""Keras's callbacks whose methods for single updates and for validation need not be called."""
+
+WRITTEN = {keras.callbacks.CSVLogger: "filename", keras.callbacks.ModelCheckpoint: "filepath"}
+"""Keras's callbacks that write a file, with the attribute that has its path."""
 
 
 class Refused(Incompatible):
@@ -88,9 +98,14 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
 
 
 def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
-    """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance."""
+    """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance.
+
+    Methods that Keras gives the classes `BETWEEN_EPOCHS` are left out.
+    """
     base = keras.callbacks.Callback
     kind = type(callback)
+    if getattr(callback, "save_freq", "epoch") == "epoch":
+        base = next((known for known in BETWEEN_EPOCHS if isinstance(callback, known)), base)
     overridden = []
     for name in names:
         if getattr(kind, name) is not getattr(base, name) or name in vars(callback):
@@ -110,6 +125,27 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
     reasons = list(filter(None, map(_explain_batch_methods, callbacks)))
     if reasons:
         raise Refused(f"callbacks() returns {'; and '.join(reasons)}; or {FIT}")
+
+
+def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: bool, processes: int) -> None:
+    """Raise Refused for a callback whose file other trials, or other processes of the trial, would write as well.
+
+    ``by_number``: `callbacks` has read the number of the trial, for the paths.
+    """
+    for callback in callbacks:
+        name = type(callback).__name__
+        if isinstance(callback, keras.callbacks.ModelCheckpoint) and processes > 1:
+            raise Refused(
+                f"callbacks() returns a {name}, and the trial has {processes} processes, each of which would write its "
+                "file; use instead the block `checkpoint:`"
+            )
+        for kind, attribute in WRITTEN.items():
+            if isinstance(callback, kind) and not by_number:
+                raise Refused(
+                    f"callbacks() returns a {name} that writes {getattr(callback, attribute)!r}, and does not read "
+                    "self.trial_number, so that all trials would write the same file; make the number a part of its "
+                    'path, as in f"trial-{self.trial_number}.keras"'
+                )
 
 
 def check_callbacks(callbacks: Sequence[keras.callbacks.Callback], *, fit: bool) -> None:

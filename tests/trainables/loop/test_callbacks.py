@@ -13,7 +13,7 @@ import pytest
 from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
-from sweep.contract import Stopped
+from sweep.contract import Diverged, Stopped
 from trainables.keras_trainable import session_of
 from trainables.loop.hooks import Callbacks
 from trainables.recipe.refusals import Refused
@@ -55,6 +55,7 @@ def author(*makes: Make) -> Any:
 
     class Called(Small):
         def callbacks(self, hp: Any) -> Any:
+            assert self.trial_number == 0  # as for the names of files
             found = [make() for make in makes]
             forget()
             note(found)
@@ -121,12 +122,9 @@ WITH: dict[str, Callable[[Path], tuple[Any, ...]]] = {
 REFUSED = {
     "BackupAndRestore": "python -m sweep resume",
     "CallbackList": "would not be called",
-    "ModelCheckpoint": "the block `checkpoint:`",
     "OrbaxCheckpoint": "only Model.fit calls",
-    "ProgbarLogger": "would not be called",
     "SwapEMAWeights": "would not be called",
     "TensorBoard": "would not be called",
-    "TerminateOnNaN": "a trial that diverges ends",
 }
 
 
@@ -179,7 +177,7 @@ def test_all_that_are_refused_are_named_at_once(tmp_path: Path) -> None:
         train(several, trial({"loop": "fit"}))
     assert "ModelCheckpoint" not in str(refused.value)
     of_batches = author(
-        lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras"),
+        lambda: keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", save_freq=5),
         lambda: keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: None),
     )[0]
     with pytest.raises(Refused, match=r"a ModelCheckpoint, .*; and a LambdaCallback, .*training: \{loop: fit\}"):
@@ -199,18 +197,43 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
     assert first + metrics(go_on(resumed)) == expected
     assert rest[0].told == all_told[0].told
 
-    stops, _ = author(lambda: keras.callbacks.EarlyStopping("loss", patience=9))  # it holds a function then
-    stops.begin(trial())
-    go_on(stops, pause_after=2)
-    stops.save(tmp_path / "other")()
-    expected = stops.trained_model().get_weights()
-    stops.begin(trial())
+    class Holding(keras.callbacks.Callback):
+        def on_train_begin(self, logs: Any = None) -> None:
+            self.held = object()  # as `CSVLogger` holds a file
+
+    holds, _ = author(Holding)
+    holds.begin(trial())
+    go_on(holds, pause_after=2)
+    holds.save(tmp_path / "other")()
+    expected = holds.trained_model().get_weights()
+    holds.begin(trial())
     with pytest.raises(CheckpointError, match="it begins anew"):
-        stops.restore(tmp_path / "other")
-    stops.begin(replace(trial(), trains=False))  # to be looked at, it needs nothing of them
-    stops.restore(tmp_path / "other")
-    for mine, theirs in zip(stops.trained_model().get_weights(), expected, strict=True):
+        holds.restore(tmp_path / "other")
+    holds.begin(replace(trial(), trains=False))  # to be looked at, it needs nothing of them
+    holds.restore(tmp_path / "other")
+    for mine, theirs in zip(holds.trained_model().get_weights(), expected, strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_those_that_monitor_a_metric_go_on(tmp_path: Path) -> None:
+    def monitoring() -> Any:
+        return author(
+            lambda: keras.callbacks.EarlyStopping("val_accuracy", patience=3, min_delta=1.0),
+            lambda: keras.callbacks.ReduceLROnPlateau("loss", 0.1, patience=1, min_delta=100.0),
+        )
+
+    (broken, _), (resumed, made) = monitoring(), monitoring()
+    broken.begin(trial())
+    first = go_on(broken, pause_after=2)
+    broken.save(tmp_path)()
+    resumed.begin(trial())
+    resumed.restore(tmp_path)
+    assert made[0].monitor_op is keras.ops.greater
+    assert made[1].monitor_op is keras.ops.less
+    found: list[Any] = []
+    with pytest.raises(Stopped):
+        resumed.train(lambda epoch: found.append(epoch) is None)
+    assert [epoch.learning_rate for epoch in first + found] == pytest.approx([0.05, 0.05, 0.005, 5e-4])
 
 
 def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
@@ -322,3 +345,97 @@ def test_what_is_no_number_in_the_logs_is_refused_with_the_callback_that_added_i
         Refused, match=r"Score.on_epoch_end\(\) adds 'val_score' = 'good' to the logs, expected a number"
     ):
         train(scoring("good")(), assignment())
+
+
+class Saving(Small):
+    """Saves its model in many ways; its dropout is a live number."""
+
+    folder: Path
+
+    def model(self, hp: Any) -> keras.Model:
+        body = [keras.layers.Dense(8, "relu"), keras.layers.Dropout(self.dropout(hp)), keras.layers.Dense(3)]
+        return keras.Sequential([keras.Input((6,)), *body])
+
+    def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
+        save, folder = keras.callbacks.ModelCheckpoint, self.folder / str(self.trial_number)
+        return [
+            save(folder / "{epoch:02d}-{val_accuracy:.2f}.keras"),
+            save(folder / "{epoch}.weights.h5", save_weights_only=True),
+            save(folder / "low.keras", save_best_only=True),
+            save(folder / "high.keras", monitor="val_loss", mode="max", save_best_only=True),
+            save(folder / "never.keras", save_best_only=True, initial_value_threshold=0.0),
+            keras.callbacks.TerminateOnNaN(),
+        ]
+
+
+def saving(folder: Path) -> Saving:
+    return type("SavingThere", (Saving,), {"folder": folder})()
+
+
+def saved(folder: Path) -> dict[str, list[Any]]:
+    """All weights of the files in a folder, with the optimizer's where these are whole models."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".keras":
+            model = keras.models.load_model(path)
+            variables = [*model.weights, *model.optimizer.variables]
+        else:
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), keras.layers.Dropout(0.1)])
+            model.add(keras.layers.Dense(3))
+            model.load_weights(path)
+            variables = model.weights
+        found[path.name] = [np.array(variable) for variable in variables]
+    return found
+
+
+def assert_same_files(first: Path, second: Path) -> None:
+    ours, theirs = saved(first), saved(second)
+    assert list(ours) == list(theirs)
+    for name in ours:
+        for mine, other in zip(ours[name], theirs[name], strict=True):
+            np.testing.assert_array_equal(mine, other, err_msg=name)
+
+
+def test_a_model_checkpoint_writes_the_files_of_fit_in_each_trial_and_when_it_is_resumed(tmp_path: Path) -> None:
+    given = trial(dropout=0.3)
+    warm = saving(tmp_path / "warm")
+    expected = metrics(train(warm, given))
+    assert "never.keras" not in saved(tmp_path / "warm" / "0")
+    other = replace(trial(dropout=0.6), trial=1)
+    assert metrics(train(warm, other)) == metrics(train(saving(tmp_path / "fresh"), other))
+    assert_same_files(tmp_path / "warm" / "1", tmp_path / "fresh" / "1")
+    train(saving(tmp_path / "fit"), replace(given, training={"loop": "fit"}))
+    assert_same_files(tmp_path / "warm" / "0", tmp_path / "fit" / "0")
+
+    (tmp_path / "kept").mkdir()
+    broken, resumed = saving(tmp_path / "cut"), saving(tmp_path / "cut")
+    broken.begin(given)
+    first = metrics(go_on(broken, pause_after=2))
+    broken.save(tmp_path / "kept")()
+    resumed.begin(given)
+    assert resumed.restore(tmp_path / "kept") == 2
+    assert first + metrics(go_on(resumed)) == expected
+    assert_same_files(tmp_path / "warm" / "0", tmp_path / "cut" / "0")
+
+
+@pytest.mark.parametrize("average", [{"ema_momentum": 0.5}, {"swa_from": 2}])
+def test_a_model_checkpoint_saves_the_weights_that_were_validated(average: Any, tmp_path: Path) -> None:
+    trainable = saving(tmp_path)
+    expected = train(trainable, trial(**average))
+    last = next((tmp_path / "0").glob("04-*.keras"))
+    validated = trainable.trained_model().get_weights()
+    for mine, theirs in zip(keras.models.load_model(last).get_weights(), validated, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    plain = type("Plain", (Saving,), {"callbacks": Small.callbacks})()
+    assert metrics(expected) == metrics(train(plain, trial(**average)))
+
+
+@LOOPS
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_loss_that_is_not_finite_ends_the_trial_as_diverged(training: Any, raises: bool) -> None:
+    trainable, _ = author(lambda: keras.callbacks.TerminateOnNaN(raise_error=raises))
+    found: list[Any] = []
+    trainable.begin(replace(trial(training), params={**trial().params, "learning_rate": 1e30}))
+    with pytest.raises(Diverged, match="became NaN or infinite in epoch 1"):
+        trainable.train(lambda epoch: found.append(epoch) is None)
+    assert not found

@@ -99,6 +99,34 @@ def test_no_loss_that_is_not_finite_is_lost_between_the_threads_in_which_keras_t
 
 
 @pytest.mark.slow
+class Perceptron(keras.Model):
+    """A model whose outputs are in the type of its policy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.head = keras.layers.Dense(8, "relu"), keras.layers.Dense(3)
+
+    def call(self, x: Any) -> Any:
+        return self.head(self.hidden(x))
+
+
+@pytest.mark.parametrize("precision", sampled(["mixed_bfloat16", "float32"], 1))
+def test_losses_have_the_bits_of_fit(precision: str) -> None:
+    class Raw(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return Perceptron()
+
+        def loss(self, hp: Any, model: Any) -> Any:
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    given = {"batch_size": 16, "validation_batch_size": 16, "optimizer": "sgd"}
+    own, fit = (
+        metrics(train(Raw(), assignment(epochs=3, training={"loop": loop, "precision": precision}, **given)))
+        for loop in ("own", "fit")
+    )
+    assert own == fit
+
+
 def test_fit_takes_lists_and_tells_losses_of_one_name_apart_unweighted() -> None:
     def trained(gpus: int) -> dict[str, float]:
         return metrics(train(TwinLosses(), assignment(gpus, training={"loop": "fit"}, batch_size=10)))[-1]

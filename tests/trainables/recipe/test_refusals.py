@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,6 +17,7 @@ from sweep.errors import TrainableError
 from trainables.devices import parameter_server
 from trainables.keras_trainable import KerasTrainable
 from trainables.loop import building
+from trainables.recipe import refusals
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -200,3 +202,30 @@ def test_a_value_in_the_place_of_a_method_is_refused(name: str, value: object, a
     with pytest.raises(TrainableError) as caught:
         type("Net", (KerasTrainable,), {name: value})
     assert str(caught.value) == f"Net.{name} is {value!r}, expected a method: def {name}({arguments}): return ..."
+
+
+def test_files_that_all_trials_or_all_processes_would_write(tmp_path: Path) -> None:
+    saving = keras.callbacks.ModelCheckpoint(tmp_path / "best.keras")
+    logging = keras.callbacks.CSVLogger("log.csv")
+    refusals.check_files([saving, logging], by_number=True, processes=1)
+    refusals.check_files([keras.callbacks.EarlyStopping(), logging], by_number=True, processes=2)
+    with pytest.raises(Refused, match=r"a ModelCheckpoint that writes '.*best.keras'.* self.trial_number"):
+        refusals.check_files([saving], by_number=False, processes=1)
+    with pytest.raises(Refused, match=r"a CSVLogger that writes 'log.csv'.* self.trial_number"):
+        refusals.check_files([logging], by_number=False, processes=1)
+    with pytest.raises(Refused, match=r"a ModelCheckpoint, and the trial has 2 processes.*`checkpoint:`"):
+        refusals.check_files([saving], by_number=True, processes=2)
+
+
+def test_methods_of_keras_for_single_updates_that_need_not_be_called() -> None:
+    class Noting(keras.callbacks.TerminateOnNaN):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            super().on_train_batch_end(batch, logs)
+
+    listed = refusals.list_callback_methods
+    assert not listed(keras.callbacks.TerminateOnNaN(raise_error=True), refusals.OF_BATCHES)
+    assert not listed(keras.callbacks.ModelCheckpoint("a.keras"), refusals.OF_BATCHES)
+    assert not listed(keras.callbacks.ProgbarLogger(), (*refusals.OF_BATCHES, *refusals.OF_TESTS))
+    assert listed(Noting(), refusals.OF_BATCHES) == ["on_train_batch_end"]
+    every_fifth = keras.callbacks.ModelCheckpoint("a.keras", save_freq=5)
+    assert listed(every_fifth, refusals.OF_BATCHES) == ["on_train_batch_end"]
