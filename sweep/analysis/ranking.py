@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from sweep.analysis.differences import describe_other_differences, list_varying_parameters, require_same_objectives
 from sweep.analysis.sweep_rows import Sweep, Trial
-from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
+from sweep.events import NULL_PARAMS, UNFINISHED, Role, Status, Value, names_of_nulls
 from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import objective
 from sweep.statistics.intervals import Z, compute_fold_correction, compute_mean_interval, compute_share_interval
@@ -140,6 +140,13 @@ ORDER = {  # lower is better
 }
 
 
+def _order_status(row: RankedConfiguration) -> float:
+    """Return the place of a row's status in the order; a running trial with a score follows the completed ones."""
+    if row.status is Status.RUNNING and row.scores:
+        return ORDER[Status.COMPLETED] + 0.5
+    return ORDER[row.status]
+
+
 class Score(Struct, frozen=True):
     """The values of one objective over the repeats of a configuration, their mean and its uncertainty."""
 
@@ -189,6 +196,11 @@ class RankedConfiguration(Struct, frozen=True):
                 return False
         return True
 
+    @property
+    def has_rank(self) -> bool:
+        """Whether its rank says anything: not while it runs or waits without a score."""
+        return bool(self.scores) or self.status not in UNFINISHED
+
     def has_trial(self, number: int) -> bool:
         """Return whether the trial with this number is one of the configuration's."""
         return any(trial.trial == number for trial in self.trials)
@@ -221,7 +233,9 @@ class Ranking:
 
 
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
-    """Rank by the mean of the objective: completed before pruned before unfinished before unsuccessful.
+    """Rank by the mean of the objective: completed before running before pruned before unfinished or unsuccessful.
+
+    Running trials come before pruned ones, which others have beaten; those without a score yet come after them.
 
     All repeats of a configuration count: first the share that completed, then the worst status among them.
     Configurations without a completed trial are ordered by epochs first, since values after different numbers of epochs
@@ -249,7 +263,7 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         place = places.get((row.sweep, configuration_key(row.params)), math.inf)
         first = place if len(sweeps) == 1 else 0
         number = row.trials[0].trial
-        return first, -row.completed, ORDER[row.status], trained, front, losses[id(row)], place, number
+        return first, -row.completed, _order_status(row), trained, front, losses[id(row)], place, number
 
     ordered = sorted(rows, key=key)
     ranked = []

@@ -144,7 +144,7 @@ def ranking_grid(
     if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
     columns: dict[str, list[str]] = {
-        "rank": [str(row.rank) for row in rows],
+        "rank": [str(row.rank) if row.has_rank else "" for row in rows],
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
         **_collect_mark_columns([row.trials for row in rows]),
