@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from sweep.analysis.differences import describe_other_differences, list_varying_parameters, require_same_objectives
 from sweep.analysis.sweep_rows import Sweep, Trial
-from sweep.events import NULL_PARAMS, Role, Status, Value, names_of_nulls
+from sweep.events import NULL_PARAMS, UNFINISHED, Role, Status, Value, names_of_nulls
 from sweep.space.domains import configuration_key, group_by_configuration
 from sweep.space.objectives import objective
 from sweep.statistics.intervals import Z, compute_fold_correction, compute_mean_interval, compute_share_interval
@@ -25,7 +25,7 @@ from sweep.store.sweep_info import SHARES, Objectives, says
 from sweep.text import counted
 
 if TYPE_CHECKING:
-    from sweep.analysis.confirmation import Confirmation
+    from sweep.analysis.confirmation import Confirmation, Confirmed
     from sweep.store.tables import Columns, Kind, Tables
 
 
@@ -59,7 +59,7 @@ def judge(
     """Compare each row with the best ones, seed by seed; return the verdict on each row by its number.
 
     A configuration that diverged with some of its seeds is not compared, since its remaining seeds would flatter it.
-    Nor is a configuration without a completed trial.
+    Nor is a configuration without a completed trial. Of a configuration with fresh seeds, only these count.
 
     Arguments:
         rows: the trials of each configuration, by row.
@@ -71,7 +71,7 @@ def judge(
     completed: dict[int, list[Trial]] = {}
     for row, trials in rows.items():
         if not reasons[row]:
-            completed[row] = [trial for trial in trials if trial.status is Status.COMPLETED]
+            completed[row] = _list_counted(trials)
     goals = [objective(*one).maximize for one in objectives]
     tables: list[dict[int, dict[Hashable, float]]] = []
     for metric, _ in objectives:
@@ -140,6 +140,13 @@ ORDER = {  # lower is better
 }
 
 
+def _order_status(row: RankedConfiguration) -> float:
+    """Return the place of a row's status in the order; a running trial with a score follows the completed ones."""
+    if row.status is Status.RUNNING and row.scores:
+        return ORDER[Status.COMPLETED] + 0.5
+    return ORDER[row.status]
+
+
 class Score(Struct, frozen=True):
     """The values of one objective over the repeats of a configuration, their mean and its uncertainty."""
 
@@ -189,6 +196,11 @@ class RankedConfiguration(Struct, frozen=True):
                 return False
         return True
 
+    @property
+    def has_rank(self) -> bool:
+        """Whether its rank says anything: not while it runs or waits without a score."""
+        return bool(self.scores) or self.status not in UNFINISHED
+
     def has_trial(self, number: int) -> bool:
         """Return whether the trial with this number is one of the configuration's."""
         return any(trial.trial == number for trial in self.trials)
@@ -221,14 +233,16 @@ class Ranking:
 
 
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
-    """Rank by the mean of the objective: completed before pruned before unfinished before unsuccessful.
+    """Rank by the mean of the objective: completed before running before pruned before unfinished or unsuccessful.
+
+    Running trials come before pruned ones, which others have beaten; those without a score yet come after them.
 
     All repeats of a configuration count: first the share that completed, then the worst status among them.
     Configurations without a completed trial are ordered by epochs first, since values after different numbers of epochs
-    are not comparable. Several objectives rank by Pareto front, then by the first objective. If a single sweep was
-    confirmed, the order of the confirmation comes first, and the scores of configurations with fresh seeds use only
-    these, because the configurations were chosen by the other scores. Raises `InputError` if the sweeps' objectives
-    differ.
+    are not comparable. Several objectives rank by Pareto front, then by the first objective. If a sweep was confirmed,
+    the scores of configurations with fresh seeds use only these, because the configurations were chosen by the other
+    scores; its finalists keep the order and the verdicts of the confirmation. Raises `InputError` if the sweeps'
+    objectives differ.
     """
     objectives = require_same_objectives(sweeps)
     rows: list[RankedConfiguration] = []
@@ -236,22 +250,20 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         for group in group_by_configuration(sweep.trials).values():
             rows.append(_summarize(group, objectives, sweep))
     fronts = _number_fronts(rows, objectives)
-    confirmed = _find_confirmation(sweeps)
-    places: dict[str, int] = {}
-    if confirmed:
-        places = {}
-        for finalist in confirmed.rows:
-            places[configuration_key(finalist.params)] = finalist.place
+    confirmations = _find_confirmations(sweeps)
+    places: dict[tuple[str, str], int] = {}
+    for name, confirmation in confirmations.items():
+        for finalist in confirmation.rows:
+            places[name, configuration_key(finalist.params)] = finalist.place
+    losses = _list_losses_behind_finalists(rows, places)
 
     def key(row: RankedConfiguration) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
-        loss = _list_losses(row)[0] if row.scores else math.inf
-        if places:
-            place = places.get(configuration_key(row.params), math.inf)
-        else:
-            place = 0
-        return place, -row.completed, ORDER[row.status], trained, front, loss, row.trials[0].trial
+        place = places.get((row.sweep, configuration_key(row.params)), math.inf)
+        first = place if len(sweeps) == 1 else 0
+        number = row.trials[0].trial
+        return first, -row.completed, _order_status(row), trained, front, losses[id(row)], place, number
 
     ordered = sorted(rows, key=key)
     ranked = []
@@ -265,18 +277,45 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         other_code=describe_other_differences(sweeps),
         other_space=_warn_about_spaces(sweeps, ordered),
     )
-    if confirmed:
-        return _add_confirmation(ranking, confirmed)
-    return _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
+    if len(sweeps) == 1 and confirmations:
+        return _add_confirmation(ranking, confirmations[sweeps[0].name])
+    judged = _add_verdicts(ranking, max((sweep.info.folds or 0 for sweep in sweeps), default=0))
+    return _keep_verdicts_of_finalists(judged, confirmations)
 
 
-def _find_confirmation(sweeps: Sequence[Sweep]) -> Confirmation | None:
-    """Return the confirmation of a single sweep; None if it has no trials with fresh seeds."""
-    if len(sweeps) > 1 or not any(trial.role is Role.CONFIRM for trial in sweeps[0].trials):
-        return None
-    from sweep.analysis import confirmation
+def _find_confirmations(sweeps: Sequence[Sweep]) -> dict[str, Confirmation]:
+    """Return the confirmations of those sweeps that have trials with fresh seeds, by the name of the sweep."""
+    found = {}
+    for sweep in sweeps:
+        if any(trial.role is Role.CONFIRM for trial in sweep.trials):
+            from sweep.analysis import confirmation
 
-    return confirmation.of_sweep(sweeps[0])
+            of_sweep = confirmation.of_sweep(sweep)
+            if of_sweep is not None:
+                found[sweep.name] = of_sweep
+    return found
+
+
+def _list_losses_behind_finalists(
+    rows: Sequence[RankedConfiguration], places: Mapping[tuple[str, str], int]
+) -> dict[int, float]:
+    """Return the loss by which each row is ordered, by the id() of the row; infinite without scores.
+
+    It is the mean of the first objective. In a sweep that was confirmed, it is at least that of the finalists ahead:
+    the search chose by its scores, so they flatter configurations that have no fresh seeds.
+    """
+    losses = {id(row): _list_losses(row)[0] if row.scores else math.inf for row in rows}
+    for sweep in {sweep for sweep, _ in places}:
+        ranked = []
+        for row in rows:
+            if row.sweep == sweep and row.scores and row.completed:
+                ranked.append((places.get((sweep, configuration_key(row.params)), math.inf), losses[id(row)], id(row)))
+        ahead = -math.inf
+        for place, loss, row_id in sorted(ranked):
+            losses[row_id] = max(loss, ahead)
+            if math.isfinite(place):
+                ahead = losses[row_id]
+    return losses
 
 
 def _warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
@@ -318,17 +357,54 @@ def _add_confirmation(ranking: Ranking, confirmation: Confirmation) -> Ranking:
         finalist = finalists.get(configuration_key(row.params))
         if finalist is None:
             rows.append(structs.replace(row, undecided="no finalist"))
-            continue
-        changed = structs.replace(
-            row,
-            verdict=Verdict(finalist.verdict),
-            undecided=finalist.undecided,
-            difference=finalist.difference,
-            difference_low=finalist.low,
-            difference_high=finalist.high,
-        )
-        rows.append(changed)
+        else:
+            rows.append(_set_verdict_of_finalist(row, finalist))
     return replace(ranking, rows=tuple(rows), method=confirmation.method, confirmed=confirmation)
+
+
+def _set_verdict_of_finalist(row: RankedConfiguration, finalist: Confirmed) -> RankedConfiguration:
+    """Return a row with the verdict of a confirmation."""
+    return structs.replace(
+        row,
+        verdict=Verdict(finalist.verdict),
+        undecided=finalist.undecided,
+        difference=finalist.difference,
+        difference_low=finalist.low,
+        difference_high=finalist.high,
+        p=None,
+        p_adjusted=None,
+        p_error=None,
+        more=None,
+    )
+
+
+def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Confirmation]) -> Ranking:
+    """Return the ranking of several sweeps in which finalists keep the verdicts of their own confirmation.
+
+    This holds if the best configuration is the best finalist of a confirmed sweep: a comparison with the other
+    finalists is then the one that was already made, as seeds were added, and testing it again would give it a second
+    chance.
+    """
+    if not ranking.best or len(ranking.objectives) > 1:
+        return ranking
+    best = ranking.best[0]
+    confirmation = confirmations.get(best.sweep)
+    if confirmation is None or configuration_key(confirmation.best.params) != configuration_key(best.params):
+        return ranking
+    finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
+    rows = []
+    for row in ranking.rows:
+        finalist = finalists.get(configuration_key(row.params))
+        if row.sweep != best.sweep or finalist is None:
+            rows.append(row)
+        elif row is best and finalist.verdict != Verdict.BEST:
+            rows.append(row)  # it may be better than configurations of the other sweeps
+        else:
+            rows.append(_set_verdict_of_finalist(row, finalist))
+    among = f"finalists of {best.sweep}: {confirmation.method}"
+    tested = any(row.p is not None for row in rows)
+    method = f"{ranking.method}; {among}" if tested else among
+    return replace(ranking, rows=tuple(rows), method=method)
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
@@ -364,18 +440,8 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 
 
 def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> RankedConfiguration:
-    """Return the row of a configuration: its scores over its trials with the best status, and its parameters."""
-    best = min((trial.status for trial in trials), key=ORDER.__getitem__)
-    counted = []
-    for trial in trials:
-        if trial.status is best:
-            counted.append(trial)
-    fresh = []
-    for trial in counted:
-        if trial.role is Role.CONFIRM:
-            fresh.append(trial)
-    if fresh and best is Status.COMPLETED:
-        counted = fresh
+    """Return the row of a configuration: its scores over the trials that count, and its parameters."""
+    counted = _list_counted(trials)
     scores = []
     for metric, goal in objectives:
         values = tuple(by_seed(counted, metric).values())
@@ -398,6 +464,25 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
     completed = sum(trial.status is Status.COMPLETED and _is_finite(trial, objectives) for trial in trials)
     share, status = outcome([trial.status for trial in trials], completed, sweep.info.trials_each)
     return RankedConfiguration(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+
+
+def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
+    """Return those of a configuration's trials that its scores come from: the ones with the best status.
+
+    If some of these completed with fresh seeds, only they count, because the others chose the configuration.
+    """
+    best = min((trial.status for trial in trials), key=ORDER.__getitem__)
+    counted = []
+    for trial in trials:
+        if trial.status is best:
+            counted.append(trial)
+    fresh = []
+    for trial in counted:
+        if trial.role is Role.CONFIRM:
+            fresh.append(trial)
+    if fresh and best is Status.COMPLETED:
+        return fresh
+    return counted
 
 
 def outcome(statuses: Sequence[Status], completed: int, repeats: int) -> tuple[float, Status]:

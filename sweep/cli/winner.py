@@ -14,7 +14,7 @@ from sweep.store.folder import ResultsFolder, require_locks
 from sweep.text import printable
 
 if TYPE_CHECKING:
-    from sweep.analysis.ranking import Ranking
+    from sweep.analysis.ranking import RankedConfiguration, Ranking
     from sweep.export.winner import Winner
     from sweep.runner import Options
     from sweep.runner.restoring import Which
@@ -69,7 +69,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
                 formats.append(name.strip())
         winner = winners.export_winner(folder, target, trial, which, formats)
     answer = verdict.summarize_ranking(ranking, running=folder.is_running())
-    _print_answer(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
+    _print_answer(ranking, rows, answer, winner, as_json=as_json)
 
 
 def _parse_epoch(epoch: str) -> Which:
@@ -82,17 +82,23 @@ def _parse_epoch(epoch: str) -> Which:
     raise InputError.one("--epoch", f"{epoch!r}, expected best, last or the number of an epoch")
 
 
-def _print_answer(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    """Print the best configurations and the answer, as text or as JSON, and what was exported."""
+def _print_answer(
+    ranking: Ranking, rows: tuple[RankedConfiguration, ...], answer: str, winner: Winner | None, *, as_json: bool
+) -> None:
+    """Print these configurations and the answer, as text or as JSON, and what was exported.
+
+    The whole ranking says how many others a configuration ties with.
+    """
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid
 
     if as_json:
         from sweep.documents import shapes  # it imports libraries that take longer than the answer
 
-        click.echo(document(shapes.extend(shapes.BestDocument, ranking, answer=answer, export=winner)))
+        shown = dataclasses.replace(ranking, rows=rows)
+        click.echo(document(shapes.extend(shapes.BestDocument, shown, answer=answer, export=winner)))
     else:
-        print_table(ranking_grid(ranking, None), console())
+        print_table(ranking_grid(ranking, only=rows), console())
         click.echo(printable("\n".join(answered(ranking, answer))))
     if winner is not None:
         for line in _describe_export(winner, ranking.objectives[0][0]):

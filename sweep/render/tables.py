@@ -132,14 +132,19 @@ def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
                 yield Text.assemble((name, "dim"), GAP, (row[at], STYLES.get(row[at], "")))
 
 
-def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
-    """Tabulate the best ``limit`` configurations, with the parameters in which they differ."""
-    rows = ranking.rows[:limit]
+def ranking_grid(
+    ranking: Ranking, limit: int | None = None, *, only: Sequence[RankedConfiguration] | None = None
+) -> Grid:
+    """Tabulate the best ``limit`` configurations, or ``only`` some rows, with the parameters in which they differ."""
+    if only is None:
+        rows = ranking.rows[:limit]
+    else:
+        rows = tuple(only)
     sweeps = [row.sweep for row in rows]
     if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
     columns: dict[str, list[str]] = {
-        "rank": [str(row.rank) for row in rows],
+        "rank": [str(row.rank) if row.has_rank else "" for row in rows],
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
         **_collect_mark_columns([row.trials for row in rows]),

@@ -102,6 +102,16 @@ class BestFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeaderFacts:
+    """The running trial that leads before a trial has completed, or that is ahead of the best one."""
+
+    value: float
+    trial: int
+    position: str  # how far it has trained, such as 3/10
+    settings: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class LiveFacts:
     """The present state of a sweep, from its log."""
 
@@ -129,6 +139,7 @@ class LiveFacts:
     survivors: float | None  # trials expected to train all their epochs
     use: Mapping[str, float]  # CPU cores, memory and share of the GPUs, as running trials have measured them
     best: BestFacts | None
+    leader: LeaderFacts | None  # of the running trials, if it is ahead of the best
     workers: tuple[WorkerFacts, ...]
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
@@ -184,6 +195,7 @@ def describe_standing(
         survivors=standing.survivors() if running and standing.outline.decisions else None,
         use=standing.usage() if running else {},
         best=_describe_best(standing),
+        leader=_describe_leader(standing) if running else None,
         workers=tuple(_list_workers(standing)) if running else (),
         rungs=tuple(_list_rungs(standing)),
         failures=tuple(_list_failures(standing)),
@@ -252,6 +264,22 @@ def _describe_best(standing: Standing) -> BestFacts | None:
         return None
     settings = format_settings(best.params, standing.outline.varying)
     return BestFacts(value=best.value, trials=best.trials, settings=settings)
+
+
+def _describe_leader(standing: Standing) -> LeaderFacts | None:
+    """Return the running trial with the best score; None if the best completed configuration is as good."""
+    objective = standing.outline.objective
+    best = standing.best
+    least = math.inf if best is None else objective.to_loss(best.value)
+    leader: Open | None = None
+    for trial in standing.running.values():
+        if trial.value is not None and math.isfinite(trial.value) and objective.to_loss(trial.value) < least:
+            least = objective.to_loss(trial.value)
+            leader = trial
+    if leader is None or leader.value is None:
+        return None
+    settings = format_settings(leader.state.params, standing.outline.varying)
+    return LeaderFacts(value=leader.value, trial=leader.state.number, position=leader.position, settings=settings)
 
 
 def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:

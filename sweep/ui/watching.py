@@ -188,8 +188,11 @@ class Watch(KeptUpToDate):
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
         sweep = self.sweep
+        was_running = sweep.running
         changed = await self._reading.run(sweep.read_on)
         now = time.monotonic()
+        if sweep.running != was_running:
+            self._report_due = now  # its report says something else from now on
         is_due = sweep.running and now - self._told > TICK_S
         if changed or not self.facts or is_due or self.problem:
             self._told = now

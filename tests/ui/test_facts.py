@@ -9,15 +9,18 @@ from sweep.analysis import Outline
 from sweep.analysis.live_status import Standing
 from sweep.events import (
     ConfigurationsEnqueued,
+    EpochReported,
     Event,
     NoteWritten,
     SessionEnded,
     SessionStarted,
+    Status,
     SweepChanged,
+    TrialEnded,
     TrialStarred,
     TrialStarted,
 )
-from sweep.ui.facts import describe_event
+from sweep.ui.facts import describe_event, describe_standing
 
 BY_ADA = {"request": "r", "by": "ada", "time": 3.0}
 STARTED = TrialStarted(trial=0, trial_id="t0", params={"units": 8, "rate": 0.1}, seed=0, repeat=0, time=2.0)
@@ -51,3 +54,21 @@ def test_events_in_words(event: Event, text: str) -> None:
     standing.observe(STARTED)
     standing.observe(event)
     assert describe_event(event, 3, standing).text == text
+
+
+def test_the_running_trial_that_leads_is_named_until_a_completed_one_is_better() -> None:
+    standing = Standing(Outline(name="s", metric="loss", goal="minimize", varying=("units",), epochs=9))
+    leaders = []
+    for event in (
+        SessionStarted(time=1.0, resumed=False, version="1"),
+        STARTED,
+        structs.replace(STARTED, trial=1, params={"units": 4}),
+        EpochReported(trial=0, epoch=1, metrics={"loss": 0.5}, time=3.0, time_s=1.0),
+        EpochReported(trial=1, epoch=1, metrics={"loss": 0.4}, time=3.0, time_s=1.0),
+        EpochReported(trial=0, epoch=2, metrics={"loss": 0.3}, time=4.0, time_s=1.0),
+        TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=5.0),
+    ):
+        standing.observe(event)
+        leader = describe_standing(standing, 6.0, running=True, read=1.0, line=0, events=()).leader
+        leaders.append(leader and (leader.trial, leader.value, leader.position))
+    assert leaders == [None, None, None, (0, 0.5, "1/9"), (1, 0.4, "1/9"), (0, 0.3, "2/9"), None]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from browsers import needs_chromium
-from living import FILE, SCRIPT, driver_process, driving, end, epoch, finished, make_sweep, start, trial
+from living import FILE, SCRIPT, begin, driver_process, driving, end, epoch, finished, make_sweep, start, trial
 from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
-from sweep.events import Status
+from sweep.events import SessionEnded, Status
 from sweep.store.folder import ResultsFolder
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -77,6 +77,26 @@ def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> N
         assert one.page.inner_text("h1") in ("trial 1", "trial 4")
         assert one.page.locator("tr.differs").count() > 3
         assert one.page.evaluate("plots.length") == 3
+
+
+def test_the_leader_and_the_end_are_said_at_once(visit: Visit, project: Path) -> None:
+    folder = make_sweep(project / "results", "young", [begin(time.time())])
+    one = visit()
+    with driving(folder) as driver:
+        one.open("/young", ready=False)
+        now = time.time()
+        driver.write(start(0, now), *[epoch(0, at, now) for at in (1, 2, 3)], start(1, now))
+        one.has_text("#leader", "^in the lead val_accuracy 0.* trial 0, running, epoch 3/6")
+        one.has_text("#best", "No trial has completed yet")
+        driver.write(*[epoch(0, at, now) for at in (4, 5, 6)], end(0, Status.COMPLETED, now))
+        one.has_text("#best", "best so far val_accuracy")
+        one.has_text("#answer", "It still runs")
+        driver.write(end(1, Status.PRUNED, now), SessionEnded(time=now, reason="finished"))
+    one.has_text("#state", "^finished$")
+    assert "It still runs" not in one.page.inner_text("#answer")
+    assert one.page.inner_text("[data-fact=trials]") == "1 completed, 1 pruned"
+    assert one.page.inner_text("[data-fact=ended]") == "finished"
+    one.has_text("#answer", "The best was")
 
 
 def test_a_hundred_trials_that_ask_for_new_parts(visit: Visit, project: Path) -> None:

@@ -27,7 +27,7 @@ function readData(content) {
   CURVES = readCurves();
   readFields();
   SEVERAL = DATA.sweeps.length > 1;
-  ORDER = Array.from({ length: N }, (_, at) => at).sort((one, other) => TRIALS.rank[other] - TRIALS.rank[one]);
+  ORDER = Array.from({ length: N }, (_, at) => at).sort((one, other) => (TRIALS.rank[other] ?? N + 1) - (TRIALS.rank[one] ?? N + 1));
 }
 
 function bytes(text) {

@@ -117,6 +117,7 @@ def _collect_values(
         "title": " · ".join(one.sweep.name for one in accounts),
         "objectives": ranking.objectives,
         "answer": verdict.summarize_ranking(ranking, running=any(one.running for one in accounts)),
+        "running": any(one.running for one in accounts),
         "method": ranking.method,
         "other_space": bool(ranking.other_space),
         "worth": [*worth_lines(worths), *space_lines(ranking), *rung_texts, *held_out_lines(noise)],

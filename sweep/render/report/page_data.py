@@ -35,13 +35,13 @@ def report_document(
     """Return the data that `sweep/render/report/data.js` reads: columns over the trials of all sweeps in turn."""
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
-    rank = [0] * len(trials)
+    rank: list[int | None] = [None] * len(trials)
     table_trials = []
     for row in ranking.rows:
         places = [place[id(trial)] for trial in row.trials]
         table_trials.append(places)
         for at in places:
-            rank[at] = row.rank
+            rank[at] = row.rank if row.has_rank else None
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
     # a single one has all the importance

@@ -65,6 +65,7 @@ async function takeReport() {
     const first = !live.asked;
     live.asked = true;
     showReport(content);
+    renewTexts();
     live.buffer = live.buffer.filter((one) => one.line > report.line);
     for (const one of live.buffer) applyEvent(one.event);
     if (live.buffer.length) growSoon();
@@ -164,12 +165,30 @@ function showFacts(facts) {
   showMarks(before, facts);
   showClock();
   showProgress(facts);
+  renewTexts();
   showBest(facts);
   showWorkers(facts);
   showRungs(facts);
   showFailures(facts);
   showEvents(facts);
   announce(before, facts);
+}
+
+// Texts of the report must not contradict what is known by now: the next report may take seconds to come.
+function renewTexts() {
+  const { facts } = live;
+  if (!facts || facts.read < 1) return;
+  const running = facts.state === "running";
+  const told = {
+    trials: Object.entries(facts.counts).map(([status, count]) => `${count} ${status}`).join(", "),
+    ended: running ? "it is running" : facts.state === "killed" ? "its process was killed" : facts.reason,
+  };
+  for (const [fact, text] of Object.entries(told)) {
+    const place = find("facts-place").querySelector(`[data-fact="${fact}"] bdi`);
+    if (place && text) tell(place, text);
+  }
+  const answer = document.querySelector("#answer p.answer[data-running]");
+  if (answer && !running) tell(answer, "The sweep does not run any more; its answer is being worked out ...");
 }
 
 function stateText(facts) {
@@ -240,8 +259,10 @@ function trialLink(number, text = `trial ${number}`) {
 }
 
 function showBest(facts) {
+  showLeader(facts);
   const line = find("best");
   if (!facts.best) {
+    delete line.dataset.key;
     tell(line, facts.read < 1 ? "" : "No trial has completed yet.");
     return;
   }
@@ -252,6 +273,17 @@ function showBest(facts) {
   if (line.dataset.key === key) return;
   line.dataset.key = key;
   line.replaceChildren(make("span", { class: "note" }, facts.state === "ended" ? "best " : "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
+}
+
+// The running trial that is ahead of all that have completed.
+function showLeader({ leader, metric }) {
+  const line = find("leader");
+  line.hidden = !leader;
+  const key = JSON.stringify(leader);
+  if (!leader || line.dataset.key === key) return;
+  line.dataset.key = key;
+  const progress = `, running, epoch ${leader.position} `;
+  line.replaceChildren(make("span", { class: "note" }, "in the lead "), make("strong", {}, `${metric} ${inScore(leader.value)}`), ", ", trialLink(leader.trial), progress, make("span", { class: "note" }, leader.settings));
 }
 
 function showWorkers(facts) {
