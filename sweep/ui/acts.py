@@ -262,6 +262,11 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
     return offered[name]
 
 
+def name_act(act: Act, given: Given) -> str:
+    """Return the label of an action with the names of what it applies to."""
+    return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
+
+
 def make_results_option(place: str) -> list[str]:
     """Return the words of ``--results`` for a folder or a URL; no words for the default folder."""
     return [] if place == "results" else ["--results", place]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -478,3 +479,30 @@ def test_forms_are_filled_in_with_what_the_sweep_has(visit: Visit) -> None:
     one.has_exactly(
         "dialog output", "python -m sweep change over --set 'parameters.units.values=[8, 16, 32]' --set run_cap=4"
     )
+
+
+def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.open("/over")
+    press_act(one, "note", "note over 'a plain one'", {"text": "a plain one"})
+    one.page.click("[data-act=change]")
+    fill(one, "changes", "method=grid")
+    one.page.click("dialog button[type=submit]")
+    one.has_text("#jobs", "ended with exit code")
+    one.open("/over/1")
+    one.wait("acts.restored")
+    assert one.page.locator(".job").count() == 0  # of the sweep, not of this trial
+    one.open("/over")
+    one.wait("acts.restored")
+    failed, succeeded = one.page.locator(".job").all()
+    assert "ended with exit code" in failed.inner_text()
+    assert failed.locator("pre").is_visible()
+    assert re.match(r"Note on (over )?done ", succeeded.inner_text())
+    assert not succeeded.locator("code").is_visible()
+    assert succeeded.bounding_box()["height"] < 45
+    succeeded.locator("summary").click()
+    assert succeeded.locator("code").is_visible()
+    failed.locator("button").click()
+    one.open("/over")
+    one.wait("acts.restored")
+    assert one.page.locator(".job").count() == 1

@@ -13,7 +13,8 @@ const AT_THE_NOTE = ["remove_note", "remove_note_trial"]; // stand beside the no
 // `done`: to what, {sweep, trial}.
 async function openActs(done) {
   acts.done = done;
-  acts.offered = await getJson(`${ROOT}${encodeURIComponent(done.sweep)}/-/acts.json`);
+  const [offered] = await Promise.all([getJson(`${ROOT}${encodeURIComponent(done.sweep)}/-/acts.json`), restoreJobs(done)]);
+  acts.offered = offered;
   showActs();
 }
 
@@ -129,10 +130,17 @@ function noteParts(note, done, mark) {
   return parts;
 }
 
+// What was refused before a command line was run; the next one replaces it.
 function showWrong(text) {
   hear(text);
-  find("jobs").hidden = false;
+  forgetWrong();
   find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, text));
+  showJobs();
+}
+
+function forgetWrong() {
+  find("jobs").querySelector(":scope > .wrong")?.remove();
+  showJobs();
 }
 
 // The command line of an act that asks for nothing, or what it begins with.
@@ -247,7 +255,7 @@ function offeredLines(input, lines) {
 
 async function doAct(act, given, asked = { done: acts.done }) {
   const job = await post(addressOf(act, asked.done), { ...targets(asked.done), ...given });
-  followJob(job, named(act, asked.done), (facts) => facts.exit_code === 0 && acts.ended(act, asked.done, given));
+  followJob(job, (facts) => facts.exit_code === 0 && acts.ended(act, asked.done, given));
 }
 
 // The star and the note after an act was carried out.
@@ -256,31 +264,49 @@ function markAfter(mark, act, given) {
   return act.command === "note" ? { ...mark, note: given.text?.trim() ?? "" } : mark;
 }
 
-// A command line that runs: what it says, until it has ended.
-function followJob(job, title, ended = () => {}) {
-  const head = make("p", {}, make("strong", {}, title), " ", make("span", { class: "outcome" }));
-  const line = make("p", { class: "note" }, make("code", {}, job.command));
+// The command lines that were started for a sweep, a trial or a file are shown again when one comes back to its page.
+async function restoreJobs(subject) {
+  const jobs = await getJson(`${ROOT}-/jobs.json?${new URLSearchParams(subject)}`);
+  for (const job of jobs) if (!panelOf(job)) followJob(job);
+  acts.restored = true;
+}
+
+function panelOf(job) {
+  return find("jobs").querySelector(`[data-job="${job.job}"]`);
+}
+
+function showJobs() {
+  find("jobs").hidden = !find("jobs").children.length;
+}
+
+const READ = ["Plan"]; // is done to be read, and stays open
+
+// A command line that runs: what it says, until it has ended. One that succeeded takes one line, which can be opened.
+function followJob(job, ended = () => {}) {
+  const outcome = make("span", { class: "outcome" });
+  const first = make("span", { class: "note" });
   const output = make("pre", { tabindex: "0", "aria-label": `Output of ${job.command}` });
-  const away = make("button", { type: "button", class: "quiet", "aria-label": `Close: ${title}` }, "×");
-  const panel = make("article", { class: "job", "data-job": String(job.job) }, away, head, line, output);
-  away.addEventListener("click", () => {
-    panel.remove();
-    find("jobs").hidden = !find("jobs").children.length;
-  });
+  const line = make("p", { class: "note" }, make("code", {}, job.command));
+  const parts = make("details", { open: true }, make("summary", {}, make("strong", {}, job.title), " ", outcome, " ", first), line, output);
+  const away = make("button", { type: "button", class: "quiet", "aria-label": `Dismiss: ${job.title}` }, "×");
+  const panel = make("article", { class: "job", "data-job": String(job.job), "data-title": job.title }, parts, away);
+  away.addEventListener("click", () => dismissJob(panel));
   find("jobs").prepend(panel);
-  find("jobs").hidden = false;
-  const outcome = head.querySelector(".outcome");
+  showJobs();
   const show = (facts) => {
     tell(output, facts.output);
     output.hidden = !facts.output;
     const running = facts.exit_code === null;
+    const succeeded = facts.exit_code === 0;
     panel.dataset.code = running ? "" : String(facts.exit_code);
-    tell(outcome, running ? `runs, ${inTime(facts.took_s)}` : facts.exit_code === 0 ? "done" : `ended with exit code ${facts.exit_code}`);
-    if (!running) {
-      hear(`${title}: ${outcome.textContent}`);
-      ended(facts);
-    }
-    return running;
+    tell(outcome, outcomeOf(facts));
+    if (running) return true;
+    parts.open = !succeeded || READ.includes(job.title);
+    if (succeeded && !parts.open) tell(first, facts.output.trim().split("\n")[0]);
+    panel.append(...watchLinks(facts));
+    hear(`${job.title}: ${outcome.textContent}`);
+    ended(facts);
+    return false;
   };
   const again = async () => {
     let running = true;
@@ -292,4 +318,23 @@ function followJob(job, title, ended = () => {}) {
     if (running && panel.isConnected) setTimeout(again, 700);
   };
   if (show(job)) setTimeout(again, 300);
+}
+
+function outcomeOf(facts) {
+  if (facts.exit_code === null) return `runs, ${inTime(facts.took_s)}`;
+  if (facts.exit_code !== 0) return `ended with exit code ${facts.exit_code}`;
+  return facts.detaches ? "started" : "done";
+}
+
+// A link to another sweep that a command line has started in the background.
+function watchLinks(facts) {
+  const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
+  if (facts.exit_code !== 0 || !name || name === acts.done.sweep) return [];
+  return [make("a", { class: "button", href: `${ROOT}${encodeURIComponent(name)}` }, `Watch ${name}`)];
+}
+
+function dismissJob(panel) {
+  panel.remove();
+  showJobs();
+  post(`${ROOT}-/jobs/${panel.dataset.job}/dismiss`, {}).catch((error) => hear(error.message));
 }
