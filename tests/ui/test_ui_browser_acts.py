@@ -139,6 +139,14 @@ ROWS: Mapping[str, Row] = {
         says="trial 3 is completed",
         marks=(RAY,),
     ),
+    "retry_trial": Row(
+        line="resume over --retry-failed --detach",
+        sweep="over",
+        trial=3,
+        logged=has_tried_again,
+        says="trial 3 is completed",
+        marks=(RAY,),
+    ),
     "confirm": Row(
         line="confirm over --seeds 2 --finalists 2 --budget none",
         sweep="over",
@@ -485,8 +493,9 @@ def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(visit: Vi
     one = visit()
     one.open("/over")
     press_act(one, "note", "note over 'a plain one'", {"text": "a plain one"})
-    one.page.click("[data-act=change]")
-    fill(one, "changes", "method=grid")
+    one.page.click(".more summary")
+    one.page.click("[data-act=export]")
+    fill(one, "folder", "nothing-to-export")
     one.page.click("dialog button[type=submit]")
     one.has_text("#jobs", "ended with exit code")
     one.open("/over/1")
@@ -506,3 +515,33 @@ def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(visit: Vi
     one.open("/over")
     one.wait("acts.restored")
     assert one.page.locator(".job").count() == 1
+
+
+def test_a_form_is_checked_before_it_is_sent(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.open("/halted")
+    one.page.click("[data-act=add]")
+    fill(one, "settings", "learning_rate=abc\nunits=16\noptimizer=sgd")
+    one.has_text("dialog .wrong", "learning_rate")
+    assert one.page.is_disabled("dialog button[type=submit]")
+    fill(one, "settings", "learning_rate=0.02\nunits=16\noptimizer=sgd")
+    one.has_exactly("dialog .wrong", "")
+    assert one.page.is_enabled("dialog button[type=submit]")
+
+
+def test_what_would_do_nothing_is_not_offered(visit: Visit, project: Path) -> None:
+    now = time.time()
+    ended = SessionEnded(time=now, reason="finished", finished=True)
+    diverged = trial(0, now - 20, 1, Status.DIVERGED, reason="val_accuracy is nan")
+    make_sweep(project / "results", "nothing", [begin(now - 60), *diverged, ended], SHORT)
+    one = visit()
+    one.open("/nothing")
+    one.wait("acts.shown")
+    one.has_text("#failed", "Diverged trials are results")
+    assert one.page.is_disabled("[data-act=resume]")
+    assert one.page.locator("[data-act=retry], [data-act=confirm], [data-act=retrain], [data-act=export]").count() == 0
+    one.open("/over")
+    one.page.wait_for_selector("[data-act=retry]", state="attached")
+    one.open("/over/1")
+    one.page.wait_for_selector("[data-act=retrain_trial]")
+    assert one.page.locator("[data-act=retry_trial]").count() == 0

@@ -30,7 +30,7 @@ def test_mistakes_are_those_of_the_newest_text(visit: Visit) -> None:
     one.page.wait_for_timeout(700)
     one.page.fill("#text", GOOD)
     one.page.wait_for_timeout(700)
-    assert [GOOD == route.request.post_data_json["text"] for route in held] == [False, True]
+    assert [route.request.post_data_json["text"] == GOOD for route in held] == [False, True]
     assert held[0].request.failure is not None
     held[1].continue_()
     one.has_text("#verdict", "^new: no mistake")

@@ -3,7 +3,7 @@
 
 // `mark`: the star and the note of what the page shows. `lines`: by act, lines for its form. `ended`: called after an
 // act was carried out.
-const acts = { offered: [], done: {}, state: "", trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
+const acts = { offered: [], done: {}, state: "", counts: {}, trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
 
 // The acts of a sweep that are not below "More", in this order. Each has its place, whether it is possible now or not,
 // so that none stands where another one was a moment ago. What stops something is last, and apart.
@@ -24,17 +24,20 @@ function scopeOf(done) {
 
 function isPossible(act) {
   if (!act.states.includes(acts.state)) return false;
-  if (act.needs && !hasMark(act.needs)) return false;
+  if (act.needs && !hasNeeded(act.needs)) return false;
+  if (act.name === "resume" && acts.isOver) return false;
   return act.scope === "sweep" || !act.trials.length || act.trials.includes(acts.trial);
 }
 
-function hasMark(name) {
+function hasNeeded(name) {
+  if (name === "failed" || name === "completed") return (acts.counts[name] ?? 0) > 0;
   if (name === "note") return acts.mark.note !== "";
   return acts.mark.starred === (name === "star");
 }
 
 // Why an act is not possible now.
 function explainAct(act) {
+  if (act.name === "resume" && acts.isOver) return "it is finished; Extend it, or add a configuration";
   if (!act.states.includes(acts.state)) return act.states.includes("running") ? "only while the sweep runs" : "only while the sweep does not run";
   return `only of a trial that is ${act.trials.join(" or ")}`;
 }
@@ -184,20 +187,27 @@ async function askFor(act, back, asked = { done: acts.done, mark: acts.mark }) {
     wrong,
     make("div", { class: "tools" }, make("button", { type: "submit", class: "strong" }, named(act, done)), cancel),
   );
+  const begin = form.querySelector("button[type=submit]");
   const read = () => Object.fromEntries(act.fields.map((field, at) => [field.name, inputs[at].read()]));
   let waiting = 0;
+  let asking = null;
+  // What the server says of the fields as they are now; an answer about older ones is given up.
   const preview = async () => {
+    asking?.abort();
+    const mine = (asking = new AbortController());
     try {
-      const found = await post(addressOf(act, done), { ...targets(done), ...read(), preview: "yes" });
+      const found = await post(addressOf(act, done), { ...targets(done), ...read(), preview: "yes" }, mine.signal);
       tell(line, found.command || found.wrong);
       tell(note, found.note || "");
-      tell(wrong, "");
+      tell(wrong, found.command ? found.wrong : "");
+      begin.disabled = Boolean(found.command && found.wrong);
     } catch (error) {
-      tell(line, error.message);
+      if (!mine.signal.aborted) tell(line, error.message);
     }
   };
   form.addEventListener("input", () => {
     clearTimeout(waiting);
+    begin.disabled = false; // until the fields have been checked; the command checks them once more
     waiting = setTimeout(preview, 150);
   });
   form.addEventListener("submit", async (event) => {
@@ -228,13 +238,20 @@ function fieldInput(field, text, lines) {
     const input = make("input", { type: "checkbox", id });
     return { label: make("label", { class: "check", for: id }, input, field.label), read: () => (input.checked ? "yes" : "") };
   }
-  const hint = field.kind === "lines" && lines.canBeTaken ? lines.hints[0] ?? field.hint : field.hint;
+  const hint = hintOf(field, lines);
   const attributes = { id, placeholder: hint, required: field.required, autocomplete: "off", spellcheck: "false" };
   const input = field.kind === "lines" ? make("textarea", { ...attributes, rows: "5", wrap: "off" }) : make("input", { ...attributes, type: field.kind === "number" ? "number" : "text", min: field.kind === "number" ? "1" : null });
   input.value = text;
   const label = make("label", { class: "field", for: id }, field.label, input);
   const offered = field.kind === "lines" && lines.hints?.length ? offeredLines(input, lines) : null;
   return { label: offered ? make("div", {}, label, offered) : label, read: () => input.value };
+}
+
+// An example, or what holds now.
+function hintOf(field, lines) {
+  if (field.kind === "lines" && lines.canBeTaken) return lines.hints[0] ?? field.hint;
+  const present = lines.hints?.find((text) => text.startsWith(`${field.name}=`));
+  return present ? `now ${present.split("=")[1]}` : field.hint;
 }
 
 // Lines of this sweep below a field; a click puts one into it, to be changed there.
