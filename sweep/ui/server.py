@@ -648,7 +648,7 @@ async def _dismiss_job(request: web.Request) -> web.Response:
 async def _show_draft(request: web.Request) -> web.Response:
     """Show the page on which a new sweep file is written."""
     page = request.app[PAGE]
-    text, file = drafts.TEMPLATE, drafts.FILE
+    text, file = "", drafts.FILE
     source = request.query.get("from")
     if source is not None:
         folder = _open_folder(request, source)
@@ -658,7 +658,11 @@ async def _show_draft(request: web.Request) -> web.Response:
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
     page.start_task(page.reading.run(drafts.prepare_proposals))
-    page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
+    if source is None and opened is None:
+        await page.reading.run(page.trainables.search_folder, page.folder)
+        text = await page.reading.run(drafts.write_template, page.trainables, file)
+    else:
+        page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
     title = "new sweep" if opened is None else file
     return _draw_page(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
 

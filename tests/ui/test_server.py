@@ -519,7 +519,7 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
 
 
 def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
-    (project / "mine.yaml").write_text("name: mine\n")
+    (project / "mine.yaml").write_text("name: mine\nparameters:\n")
 
     async def work(client: Client) -> None:
         assert await read(client, "/-/new/files.json") == ["mine.yaml"]
@@ -530,7 +530,7 @@ def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
         assert (await client.get("/-/new?file=none.yaml")).status == 404
         given = {"file": "mine.yaml", "text": "name: yours\n"}
         assert await (await post(client, "/-/new/save", given)).json() == {"file": "mine.yaml", "saved": False}
-        assert (project / "mine.yaml").read_text() == "name: mine\n"
+        assert (project / "mine.yaml").read_text() == "name: mine\nparameters:\n"
         answer = await post(client, "/-/new/save", {**given, "replace": "yes"})
         assert await answer.json() == {"file": "mine.yaml", "saved": True}
         assert (project / "mine.yaml").read_text() == "name: yours\n"
