@@ -17,6 +17,7 @@ from sweep.space.objectives import objective
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
 from sweep.statistics.racing import FIRST_SEEDS
+from sweep.text import counted
 
 MOST_TRIES = 20  # of budgets, to find the least that allows more
 
@@ -99,10 +100,13 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
-    what = (
-        f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs is spent: one more fresh seed for each of "
-        f"{len(left)} finalists takes {each:,}, with {max(race.allowed - race.epochs, 0):.0f} left"
-    )
+    share = f"{_get_budget(sweep.spec)} of the search's {searched:,} epochs"
+    finalists = counted(len(left), "finalist")
+    if race.epochs:
+        rest = max(race.allowed - race.epochs, 0)
+        what = f"{share} is spent: one more fresh seed for each of {finalists} takes {each:,}, with {rest:.0f} left"
+    else:
+        what = f"{share} is {race.allowed:.0f}, too few: one fresh seed for each of {finalists} takes {each:,}"
     larger = _find_larger_budget(rules, runs, max(len(left[0].losses) + 1, FIRST_SEEDS))
     budgets = f"--budget {larger}"
     if larger != "none":

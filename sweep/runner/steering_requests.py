@@ -91,25 +91,40 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
     """Check a request, append its event to the log, and update sweep.json; return the event."""
-    sweep = resuming.open_sweep(folder)
-    ledger = Ledger(keep_epochs=False)
-    present = PresentSpec(sweep.first)
-    for change, _ in ledger.follow(folder.log):
-        present.observe(change)
-        event = change.event
-        if isinstance(event, SteeringEvent) and event.request == request.id:
-            return event  # a process has carried it out, and has ended since
-    changes_space = True
-    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own  # all of these can
-    if isinstance(request.act, Change) and not learns_here:
-        changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
-    position = Position(folder.name, folder.address, ledger, present, changes_space)
+    position, done = _read_position(folder, request)
+    if done is not None:
+        return done
     made = make_event(request, position)
     with Log(folder.log, copy=copy) as log:
         log.append([made])
     position.observe(made)
-    resuming.write_present_spec(folder, present.spec)
+    resuming.write_present_spec(folder, position.present.spec)
     return made
+
+
+def check_act(folder: ResultsFolder, act: Act) -> None:
+    """Check an act against the log so far, without carrying it out; raises what `steer` would raise."""
+    request = make_request(act)
+    position, _ = _read_position(folder, request)
+    make_event(request, position)
+
+
+def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, SteeringEvent | None]:
+    """Return the state of a sweep for a request, and its event if a process carried it out and has ended since."""
+    sweep = resuming.open_sweep(folder)
+    ledger = Ledger(keep_epochs=False)
+    present = PresentSpec(sweep.first)
+    done = None
+    for change, _ in ledger.follow(folder.log):
+        present.observe(change)
+        event = change.event
+        if isinstance(event, SteeringEvent) and event.request == request.id:
+            done = event
+    changes_space = True
+    learns_here = sweep.first.search_method.learns and not sweep.first.search_method.is_own  # all of these can
+    if isinstance(request.act, Change) and not learns_here:
+        changes_space = methods.can_change_space(methods.searcher(sweep.first, sweep.import_folders))
+    return Position(folder.name, folder.address, ledger, present, changes_space), done
 
 
 @dataclass(slots=True)

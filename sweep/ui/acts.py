@@ -52,7 +52,8 @@ class Act:
     scope: Literal["sweep", "trial"] = "sweep"
     states: tuple[str, ...] = ("running", "killed", "ended")  # of the sweep
     trials: tuple[str, ...] = ()  # statuses of the trial; () for all
-    needs: Literal["", "star", "no star", "note"] = ""  # what the sweep or the trial must have for it
+    needs: Literal["", "star", "no star", "note", "failed", "completed"] = ""
+    """What the sweep or the trial must have for it: a mark of a person, or a trial with this status."""
     asks: str = ""  # said before it is done, where something is lost or ends
 
 
@@ -115,6 +116,17 @@ ACTS: tuple[Act, ...] = (
         command="resume",
         options=(("--retry-failed",), ("--detach",)),
         states=NOT_RUNNING,
+        needs="failed",
+    ),
+    Act(
+        name="retry_trial",
+        label="Try trial {trial} and all other failed trials of {sweep} again",
+        command="resume",
+        options=(("--retry-failed",), ("--detach",)),
+        scope="trial",
+        states=NOT_RUNNING,
+        trials=("failed",),
+        needs="failed",
     ),
     Act(
         name="confirm",
@@ -127,6 +139,7 @@ ACTS: tuple[Act, ...] = (
             Field(name="budget", label="Epochs, as a share of the search's", hint="20%"),
         ),
         states=NOT_RUNNING,
+        needs="completed",
     ),
     Act(
         name="retrain",
@@ -142,6 +155,7 @@ ACTS: tuple[Act, ...] = (
             Field(name="name", label="Name of the new sweep"),
             Field(name="all_data", label="train on the validation data as well", kind="flag"),
         ),
+        needs="completed",
     ),
     Act(
         name="retrain_trial",
@@ -164,6 +178,7 @@ ACTS: tuple[Act, ...] = (
             Field(name="folder", label="New folder", required=True),
             Field(name="formats", label="Formats", hint="keras,saved_model"),
         ),
+        needs="completed",
     ),
     Act(
         name="export_trial",
@@ -262,6 +277,11 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
     return offered[name]
 
 
+def name_act(act: Act, given: Given) -> str:
+    """Return the label of an action with the names of what it applies to."""
+    return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
+
+
 def make_results_option(place: str) -> list[str]:
     """Return the words of ``--results`` for a folder or a URL; no words for the default folder."""
     return [] if place == "results" else ["--results", place]
@@ -315,8 +335,13 @@ def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
     name = word.strip("{}")
     text = given.get(name, "").strip()
     if kinds.get(name) == "lines":
-        return [line.strip() for line in text.splitlines() if line.strip()]
+        return list_lines(text)
     return [text] if text else []
+
+
+def list_lines(text: str) -> list[str]:
+    """Return the lines of a field that are not empty."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,17 +23,38 @@ MOST_FILES = 200  # sweep files of a folder that are listed
 LARGEST = 1_000_000  # bytes of a sweep file that is opened
 _PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
 
+SPACES = "search_spaces"  # the folder in it that may have sweep files, too
+EXAMPLE = "trainables.digits_cnn:DigitsCNN"
+MOST_TRIED = 3  # trainables of the folder that are tried in the template
+
 TEMPLATE = """\
-# What is the question?
-# What does it cost?
 name: NAME
-trainable: my_model:MyModel
-metric: {name: val_accuracy, goal: maximize}
+trainable: TRAINABLE
+metric: {name: METRIC, goal: GOAL}
 parameters:
   learning_rate: {distribution: log_uniform_values, min: 1e-4, max: 1e-1}
 epochs: 10
 run_cap: 12
 """
+
+
+def write_template(trainables: KnownTrainables, file: str) -> str:
+    """Return a sweep file without mistakes to begin with, for a trainable of the folder if one fits; takes seconds."""
+    found = trainables.found or {}
+    for trainable in [*found][:MOST_TRIED]:
+        trainables.read(trainable, file)
+        text = _fill_template(trainable, trainables.find(trainable)[0].metrics or ())
+        if not check_draft(text, file).mistakes:
+            return text
+    return _fill_template(EXAMPLE, ())
+
+
+def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
+    """Return the template for a trainable that reports these metrics, as far as they are known."""
+    known = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
+    metric = next(iter(known), "val_accuracy")
+    goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
+    return TEMPLATE.replace("TRAINABLE", trainable).replace("METRIC", metric).replace("GOAL", goal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,12 +152,21 @@ def _find_key(path: str, text: str) -> int:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the names of the sweep files in a folder, those changed last first."""
+    """Return the names of the sweep files in a folder and in its `SPACES`, those changed last first."""
     found = []
-    for path in folder.iterdir():
-        if is_plain_name(path.name) and path.is_file():
-            found.append((path.stat().st_mtime, path.name))
+    for path in [*folder.glob("*.y*ml"), *folder.glob(f"{SPACES}/*.y*ml")]:
+        file = path.relative_to(folder).as_posix()
+        if is_name(file) and path.is_file() and _is_sweep_file(path):
+            found.append((path.stat().st_mtime, file))
     return [name for _, name in sorted(found, reverse=True)[:MOST_FILES]]
+
+
+def _is_sweep_file(path: Path) -> bool:
+    """Return whether a file has what makes a sweep file, even if it has mistakes."""
+    if path.stat().st_size > LARGEST:
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return re.search(r"^(parameters|trainable)\s*:", text, re.MULTILINE) is not None
 
 
 def read_file(folder: Path, file: str) -> str:
@@ -151,17 +182,18 @@ def read_file(folder: Path, file: str) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def is_plain_name(file: str) -> bool:
-    """Return whether a text is the name of a sweep file without any folder."""
-    return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", file) is not None
+def is_name(file: str) -> bool:
+    """Return whether a text is the name of a sweep file of a folder: a plain one, or one in its `SPACES`."""
+    plain = file.removeprefix(f"{SPACES}/")
+    return re.fullmatch(r"[^/\\.\-\s][^/\\\x00-\x1f]{0,150}\.ya?ml", plain) is not None
 
 
 def _find_file(folder: Path, file: str) -> Path:
     """Return the path of a sweep file that may not exist. Raises `InputError` for names that lead out of the folder."""
-    if not is_plain_name(file):
+    if not is_name(file):
         raise InputError.one("file", f"is {file!r}, expected a plain name that ends in .yaml")
     path = folder / file
-    if path.resolve().parent != folder.resolve():
+    if path.resolve().parent != (folder.resolve() / file).parent:
         raise InputError.one(file, "is a link to another folder", "copy the file into this one")
     return path
 

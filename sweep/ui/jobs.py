@@ -20,11 +20,23 @@ SHOWN_BYTES = 100_000  # of the end of an output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a command line is run for: a sweep, perhaps one of its trials, or the file of a draft."""
+
+    title: str = ""
+    sweep: str = ""
+    trial: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
     """The state of a command line that the page has started; ``exit_code`` is null while it runs."""
 
     job: int
+    title: str
     command: str
+    detaches: bool  # success means that something was started in the background, not that it is done
     output: str
     exit_code: int | None
     took_s: float
@@ -35,11 +47,14 @@ class Job:
     """A process that runs one command line of sweep."""
 
     number: int
+    subject: Subject
     command: str
+    detaches: bool
     process: subprocess.Popen[bytes]
     output: IO[bytes]
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
+    is_dismissed: bool = False  # no page shows it any more
 
     def describe(self) -> JobFacts:
         """Return the job's present state and output."""
@@ -49,7 +64,9 @@ class Job:
         until = time.monotonic() if self.ended is None else self.ended
         return JobFacts(
             job=self.number,
+            title=self.subject.title,
             command=self.command,
+            detaches=self.detaches,
             output=printable(self._read_output()),
             exit_code=code,
             took_s=round(until - self.began, 1),
@@ -70,7 +87,9 @@ class Jobs:
         self._jobs: dict[int, Job] = {}
         self._last = 0
 
-    def start(self, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None) -> Job:
+    def start(
+        self, subject: Subject, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None
+    ) -> Job:
         """Run ``python -m sweep`` with these arguments and ``text`` as standard input; return the job.
 
         ``shown`` are the arguments in the command line that is shown, by default the same.
@@ -89,7 +108,9 @@ class Jobs:
                 start_new_session=True,  # it goes on when the page's server ends
             )
         self._last += 1
-        job = Job(self._last, show_command(arguments if shown is None else shown), process, output)
+        options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        command = show_command(arguments if shown is None else shown)
+        job = Job(self._last, subject, command, "--detach" in options, process, output)
         self._jobs[job.number] = job
         self._forget_old()
         return job
@@ -97,6 +118,19 @@ class Jobs:
     def find(self, number: int) -> Job | None:
         """Return the job with this number; None if it is not kept any more."""
         return self._jobs.get(number)
+
+    def list_shown(self, subject: Subject) -> list[Job]:
+        """Return the jobs that a page shows, oldest first.
+
+        The page of a sweep shows those of its trials, too; other pages only their own.
+        """
+        found = []
+        for job in self._jobs.values():
+            theirs = job.subject
+            is_same = (theirs.sweep, theirs.file) == (subject.sweep, subject.file)
+            if is_same and subject.trial in ("", theirs.trial) and not job.is_dismissed:
+                found.append(job)
+        return found
 
     def _forget_old(self) -> None:
         """Remove the oldest jobs that have ended."""

@@ -18,7 +18,7 @@ MOST = 100  # lines of a form
 class FormLines:
     """Lines of the forms of a sweep, each in the form ``name=value``."""
 
-    configuration: tuple[str, ...]  # parameters with the values of the best trial; () if none has completed
+    configuration: tuple[str, ...]  # varying parameters with the values of the best trial; names alone before it
     parameters: tuple[str, ...]  # of the sweep file, each with what it may be
     keys: tuple[str, ...]  # assignments as `change --set` takes them, with the present values
 
@@ -31,7 +31,7 @@ def list_form_lines(standing: Standing) -> FormLines:
     spec = standing.spec
     if spec is None:
         return NOTHING
-    configuration: tuple[str, ...] = ()
+    configuration = tuple(f"{name}=" for name in spec.space.varying)
     if standing.best is not None:
         configuration = tuple(_list_settings(spec, standing.best.params))
     return FormLines(

@@ -9,34 +9,51 @@ from sweep.ui.acts import Act, Given
 
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
-    """Return the command line of an action or the mistakes in its fields, and a note on what it would train."""
+    """Return the command line of an action, why it would be refused, and a note on what it would train.
+
+    The command line is "" if there is none yet because of a mistake in the fields.
+    """
     try:
         command = acts.show_command(acts.make_arguments(act, given, place))
     except InputError as error:
         return {"command": "", "wrong": str(error), "note": ""}
     note = ""
-    if act.command == "confirm":
-        note = _describe_confirming(given, folder)
+    try:
+        if act.command == "confirm":
+            note = _describe_confirming(given, folder)
+        elif act.command in ("add", "change"):
+            _check_steering(act.command, given, folder)
+    except SweepError as error:
+        return {"command": command, "wrong": str(error), "note": ""}
     return {"command": command, "wrong": "", "note": note}
 
 
+def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
+    """Check what a form adds or changes. Raises `SweepError` if it would be refused."""
+    from sweep.runner import additions, steering, steering_requests
+
+    lines = acts.list_lines(given.get("settings" if command == "add" else "changes", ""))
+    if command == "add":
+        values = additions.read_assignments(lines)
+        steering_requests.check_act(folder, steering.Add.of([values], steering.COMMAND))
+    else:
+        steering_requests.check_act(folder, steering.Change(tuple(lines)))
+
+
 def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
-    """Describe the most that a confirmation would train, or why it would be refused."""
+    """Describe the most that a confirmation would train. Raises `SweepError` if it would be refused."""
     from sweep.render.plans import describe_confirming  # slow imports, for this act alone
     from sweep.runner import resuming
     from sweep.runner.confirming import plan_confirmation
 
-    try:
-        sweep = resuming.reopen_to_confirm(
-            folder.path.parent,
-            folder.name,
-            _read_number(given, "seeds"),
-            _read_number(given, "finalists"),
-            given.get("budget", "").strip() or None,
-        )
-        return describe_confirming(plan_confirmation(sweep), folder.name)
-    except SweepError as error:
-        return str(error)
+    sweep = resuming.reopen_to_confirm(
+        folder.path.parent,
+        folder.name,
+        _read_number(given, "seeds"),
+        _read_number(given, "finalists"),
+        given.get("budget", "").strip() or None,
+    )
+    return describe_confirming(plan_confirmation(sweep), folder.name)
 
 
 def _read_number(given: Given, name: str) -> int | None:

@@ -29,7 +29,7 @@ from sweep.ui import access, acts, drafts, prefilling, shells, trial_facts
 from sweep.ui.access import Access, Asked, Frames, Refusal
 from sweep.ui.acts import Commands
 from sweep.ui.duplicates import duplicate_file
-from sweep.ui.jobs import Jobs
+from sweep.ui.jobs import Job, Jobs, Subject
 from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.places import find_folder
 from sweep.ui.previews import preview_act
@@ -61,6 +61,7 @@ class Page:
     watches: Watches = field(init=False)
     shelf: ShelfWatch = field(init=False)
     jobs: Jobs = field(init=False)
+    checking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a draft is checked
     ends: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # that no request waits for
 
@@ -114,7 +115,9 @@ def make_app(page: Page) -> web.Application:
             web.post("/-/new/run", _run_draft),
             web.post("/-/new/save", _save_draft),
             web.get("/-/new/files.json", _send_draft_files),
+            web.get("/-/jobs.json", _send_jobs),
             web.get("/-/jobs/{job:[0-9]{1,9}}", _send_job),
+            web.post("/-/jobs/{job:[0-9]{1,9}}/dismiss", _dismiss_job),
             web.get("/{name}", _show_sweep),
             web.get("/{name}/-/status.json", _send_status),
             web.get("/{name}/-/report.json", _send_report),
@@ -605,15 +608,37 @@ async def _run_act(request: web.Request) -> web.Response:
     if given.get("preview"):
         given = {**given, "sweep": folder.name}
         return _make_json_answer(await page.reading.run(preview_act, act, given, page.place, folder))
-    arguments = acts.make_arguments(act, {**given, "sweep": folder.name}, page.place)
-    return _make_json_answer(page.jobs.start(arguments).describe())
+    given = {**given, "sweep": folder.name}
+    arguments = acts.make_arguments(act, given, page.place)
+    trial = given["trial"] if act.scope == "trial" else ""
+    subject = Subject(title=acts.name_act(act, given), sweep=folder.name, trial=trial)
+    return _make_json_answer(page.jobs.start(subject, arguments).describe())
+
+
+async def _send_jobs(request: web.Request) -> web.Response:
+    """Send the command lines that were started for a sweep, a trial or the file of a draft, oldest first."""
+    query = request.query
+    subject = Subject(sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", ""))
+    return _make_json_answer([job.describe() for job in request.app[PAGE].jobs.list_shown(subject)])
+
+
+def _find_job(request: web.Request) -> Job:
+    """Return the command line that a request names."""
+    job = request.app[PAGE].jobs.find(int(request.match_info["job"]))
+    if job is None:
+        raise web.HTTPNotFound
+    return job
 
 
 async def _send_job(request: web.Request) -> web.Response:
     """Send the state and the output of a command line that the page has started."""
-    job = request.app[PAGE].jobs.find(int(request.match_info["job"]))
-    if job is None:
-        raise web.HTTPNotFound
+    return _make_json_answer(_find_job(request).describe())
+
+
+async def _dismiss_job(request: web.Request) -> web.Response:
+    """Do not show a command line on any page any more; it runs on if it has not ended."""
+    job = _find_job(request)
+    job.is_dismissed = True
     return _make_json_answer(job.describe())
 
 
@@ -623,7 +648,7 @@ async def _send_job(request: web.Request) -> web.Response:
 async def _show_draft(request: web.Request) -> web.Response:
     """Show the page on which a new sweep file is written."""
     page = request.app[PAGE]
-    text, file = drafts.TEMPLATE, drafts.FILE
+    text, file = "", drafts.FILE
     source = request.query.get("from")
     if source is not None:
         folder = _open_folder(request, source)
@@ -633,7 +658,11 @@ async def _show_draft(request: web.Request) -> web.Response:
     if opened is not None:
         text, file = drafts.read_file(page.folder, opened), opened
     page.start_task(page.reading.run(drafts.prepare_proposals))
-    page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
+    if source is None and opened is None:
+        await page.reading.run(page.trainables.search_folder, page.folder)
+        text = await page.reading.run(drafts.write_template, page.trainables, file)
+    else:
+        page.start_task(page.reading.run(page.trainables.search_folder, page.folder))
     title = "new sweep" if opened is None else file
     return _draw_page(request, "draft", title, text=text, file=file, folder=page.folder, opened=opened or "")
 
@@ -656,9 +685,16 @@ async def _save_draft(request: web.Request) -> web.Response:
 
 
 async def _check_draft(request: web.Request) -> web.Response:
-    """Send the mistakes of a draft."""
-    given = await _read_fields(request)
-    found = await request.app[PAGE].reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
+    """Send the mistakes of a draft.
+
+    Drafts are checked one after the other, so that what is typed quickly does not occupy all threads. A check that the
+    browser has given up before it began is left out.
+    """
+    page, given = request.app[PAGE], await _read_fields(request)
+    async with page.checking:
+        if request.transport is None:  # the browser has closed the connection
+            raise web.HTTPRequestTimeout
+        found = await page.reading.run(drafts.check_draft, given.get("text", ""), given.get("file", ""))
     return _make_json_answer(found)
 
 
@@ -680,7 +716,8 @@ async def _plan_draft(request: web.Request) -> web.Response:
     page, given = request.app[PAGE], await _read_fields(request)
     more = acts.make_results_option(page.place)
     file = given.get("file", "") or drafts.FILE
-    job = page.jobs.start(["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
+    subject = Subject(title="Plan", file=file)
+    job = page.jobs.start(subject, ["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])
     return _make_json_answer(job.describe())
 
 
@@ -692,7 +729,7 @@ async def _run_draft(request: web.Request) -> web.Response:
     if given.get("preview"):
         return _make_json_answer({"command": acts.show_command(arguments)})
     drafts.save_draft(page.folder, given.get("file", ""), given.get("text", ""), replace=bool(given.get("replace")))
-    return _make_json_answer(page.jobs.start(arguments).describe())
+    return _make_json_answer(page.jobs.start(Subject(title="Run", file=given["file"]), arguments).describe())
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------

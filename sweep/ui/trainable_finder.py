@@ -12,6 +12,8 @@ LARGEST = 500_000  # bytes of a module that is looked at
 OURS = "trainables"
 BASE = "KerasTrainable"
 METHODS = ("data", "model")  # of a `KerasTrainable`
+APART = frozenset({OURS, "sweep", "tests", "test", "benchmarks"})  # folders whose modules no sweep file is to name
+INNER = frozenset({"session"})  # modules of `trainables` with classes that only look like trainables
 
 
 class TrainableFinder:
@@ -53,7 +55,8 @@ def _list_modules(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in paths[:MOST_FILES]:
         parts = path.relative_to(folder).with_suffix("").parts
         is_module = all(part.isidentifier() and not part.startswith("__") for part in parts)
-        if is_module and parts[0] not in (OURS, "sweep"):
+        is_test = parts[-1] == "conftest" or parts[-1].startswith("test_")
+        if is_module and parts[0] not in APART and not is_test:
             yield ".".join(parts), path
 
 
@@ -62,7 +65,7 @@ def _list_our_modules() -> Iterator[tuple[str, Path]]:
     spec = importlib.util.find_spec(OURS)
     for place in (spec.submodule_search_locations if spec is not None else None) or ():
         for path in sorted(Path(place).glob("*.py")):
-            if not path.stem.startswith("_"):
+            if not path.stem.startswith("_") and path.stem not in INNER:
                 yield f"{OURS}.{path.stem}", path
 
 

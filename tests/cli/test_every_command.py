@@ -181,8 +181,8 @@ OTHERS = (
     Row(
         "confirm one --inline --no-memo",
         4,
-        err="one: confirm.budget: 20% of the search's 6 epochs is spent: one more fresh seed for each of 2 finalists "
-        r"takes 4, with 1 left; allow more: python -m sweep confirm one --budget 1\d\d%, or --budget none; or search "
+        err="one: confirm.budget: 20% of the search's 6 epochs is 1, too few: one fresh seed for each of 2 finalists "
+        r"takes 4; allow more: python -m sweep confirm one --budget 1\d\d%, or --budget none; or search "
         "on: python -m sweep resume one --run-cap N",
     ),
     Row(

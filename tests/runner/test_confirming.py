@@ -207,8 +207,8 @@ def test_a_budget_that_allows_too_few_seeds_says_so_first(noisy: Path) -> None:
 def test_a_budget_that_is_spent_is_refused_with_the_way_out(noisy: Path) -> None:
     run(noisy, PLAIN)
     told = (
-        "noisy: confirm.budget: 20% of the search's 15 epochs is spent: one more fresh seed for each of 2 finalists "
-        "takes 6, with 3 left; allow more: python -m sweep confirm noisy --budget 80%, or --budget none; or search on: "
+        "noisy: confirm.budget: 20% of the search's 15 epochs is 3, too few: one fresh seed for each of 2 finalists "
+        "takes 6; allow more: python -m sweep confirm noisy --budget 80%, or --budget none; or search on: "
         "python -m sweep resume noisy --run-cap N"
     )
     with pytest.raises(RefusedError) as refused:

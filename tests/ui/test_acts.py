@@ -38,6 +38,7 @@ def _commands() -> acts.Commands:
             "resume a --run-cap 40 --set budget.hours=8 --set metric.target=0.9 --detach",
         ),
         ("retry", {}, "resume a --retry-failed --detach"),
+        ("retry_trial", {"trial": "3"}, "resume a --retry-failed --detach"),
         ("confirm", {"seeds": "4", "budget": "20%"}, "confirm a --seeds 4 --budget 20%"),
         ("retrain", {"all_data": "yes", "name": "b"}, "retrain a --name b --all-data"),
         ("retrain_trial", {"trial": "0", "epochs": "9"}, "retrain a --trial 0 --epochs 9"),

@@ -9,7 +9,17 @@ import pytest
 from living import FILE
 
 from sweep.errors import InputError, RefusedError, UnknownNameError
-from sweep.ui.drafts import TEMPLATE, check_draft, has_other_text, list_files, read_file, save_draft
+from sweep.ui.drafts import (
+    EXAMPLE,
+    TEMPLATE,
+    check_draft,
+    has_other_text,
+    list_files,
+    read_file,
+    save_draft,
+    write_template,
+)
+from sweep.ui.known_trainables import KnownTrainables
 
 MODULE = """
 def train(hp, report):
@@ -48,7 +58,19 @@ def test_whatever_is_typed_gives_mistakes(project: Path, text: str) -> None:
     assert all(0 <= one.line <= text.count("\n") + 1 for one in found.mistakes)
 
 
-ELSEWHERE = ["", "../a.yaml", "/a.yaml", "a/b.yaml", ".a.yaml", "-a.yaml", "a.py", "a\n.yaml", "a\\b.yaml"]
+ELSEWHERE = [
+    "",
+    "../a.yaml",
+    "/a.yaml",
+    "a/b.yaml",
+    ".a.yaml",
+    "search_spaces/../a.yaml",
+    "search_spaces/b/a.yaml",
+    "-a.yaml",
+    "a.py",
+    "a\n.yaml",
+    "a\\b.yaml",
+]
 
 
 @pytest.mark.parametrize("file", ELSEWHERE)
@@ -92,13 +114,31 @@ def test_a_link_does_not_lead_out_of_the_folder(tmp_path: Path) -> None:
 
 def test_the_sweep_files_of_the_folder_are_listed_and_opened(tmp_path: Path) -> None:
     for age, name in enumerate(["new.yaml", "old.yml", ".hidden.yaml", "notes.txt"]):
-        (tmp_path / name).write_text(f"name: {name}\n")
+        (tmp_path / name).write_text(f"name: {name}\nparameters:\n")
         os.utime(tmp_path / name, (1_700_000_000 - age, 1_700_000_000 - age))
     (tmp_path / "folder.yaml").mkdir()
-    assert list_files(tmp_path) == ["new.yaml", "old.yml"]
-    assert read_file(tmp_path, "old.yml") == "name: old.yml\n"
+    (tmp_path / "mkdocs.yml").write_text("site_name: no sweep file\n")
+    (tmp_path / "search_spaces").mkdir()
+    (tmp_path / "search_spaces" / "wide.yaml").write_text("trainable: a:b\n")
+    os.utime(tmp_path / "search_spaces" / "wide.yaml", (1, 1))
+    assert list_files(tmp_path) == ["new.yaml", "old.yml", "search_spaces/wide.yaml"]
+    assert read_file(tmp_path, "old.yml") == "name: old.yml\nparameters:\n"
+    assert read_file(tmp_path, "search_spaces/wide.yaml") == "trainable: a:b\n"
     with pytest.raises(UnknownNameError, match=r"did you mean 'new\.yaml'"):
         read_file(tmp_path, "nev.yaml")
     assert has_other_text(tmp_path, "new.yaml", "other")
-    assert not has_other_text(tmp_path, "new.yaml", "name: new.yaml\n")
+    assert not has_other_text(tmp_path, "new.yaml", "name: new.yaml\nparameters:\n")
     assert not has_other_text(tmp_path, "third.yaml", "other")
+
+
+def test_a_new_sweep_begins_with_a_trainable_of_the_folder_and_no_mistake(project: Path) -> None:
+    known = KnownTrainables()
+    known.search_folder(project)
+    (project / "drafted.py").write_text("def train(hp, report):\n    report(val_loss=hp.learning_rate)\n")
+    text = write_template(known, "sweep.yaml")
+    assert "trainable: drafted:train\nmetric: {name: val_loss, goal: minimize}\n" in text
+    assert check_draft(text, "sweep.yaml").mistakes == ()
+    (project / "drafted.py").unlink()
+    text = write_template(KnownTrainables(), "sweep.yaml")
+    assert f"trainable: {EXAMPLE}\n" in text
+    assert check_draft(text, "sweep.yaml").mistakes == ()

@@ -17,7 +17,7 @@ SPEC = parse_spec(FILE.replace("NAME", "one") + "budget: {hours: 3}\n", "one.yam
 
 def test_a_sweep_that_begins_offers_what_its_file_has() -> None:
     lines = list_form_lines(Standing(Outline.of(SPEC)))
-    assert lines.configuration == ()
+    assert lines.configuration == ("learning_rate=", "units=", "optimizer=")
     assert lines.parameters == (
         "learning_rate={distribution: log_uniform_values, min: 0.0001, max: 0.1}",
         "units={values: [8, 16, 32]}",

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from living import finished, make_sweep
+from living import finished, make_sweep, some_trials
 
 from sweep.store.folder import ResultsFolder
 from sweep.ui.acts import ACTS
@@ -31,11 +31,34 @@ def test_a_confirmation_has_its_price(done: ResultsFolder) -> None:
 
 def test_a_budget_that_is_spent_is_said_before(done: ResultsFolder) -> None:
     shown = preview_act(ALL["confirm"], {"sweep": "done", "budget": "1%"}, "results", done)
-    assert shown["note"].startswith("done: confirm.budget: 1% of the search's ")
+    assert shown["wrong"].startswith("done: confirm.budget: 1% of the search's ")
     wrong = preview_act(ALL["confirm"], {"sweep": "done", "budget": "soon"}, "results", done)
-    assert "expected a share such as 20%" in wrong["note"]
+    assert "expected a share such as 20%" in wrong["wrong"]
 
 
 def test_other_acts_have_none(done: ResultsFolder) -> None:
     shown = preview_act(ALL["resume"], {"sweep": "done"}, "results", done)
     assert shown == {"command": "python -m sweep resume done --detach", "wrong": "", "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("settings", "mistake"),
+    [
+        ("learning_rate=abc\nunits=8\noptimizer=sgd", "learning_rate"),
+        ("lr=0.01\nunits=8\noptimizer=sgd", "lr"),
+        ("learning_rate", "'learning_rate', expected NAME=VALUE"),
+        ("learning_rate=0.01\nunits=8\noptimizer=sgd", "is limited to 12 configurations"),
+    ],
+)
+def test_what_cannot_be_added_is_said_before(done: ResultsFolder, settings: str, mistake: str) -> None:
+    before = done.log.read_bytes()
+    shown = preview_act(ALL["add"], {"sweep": "done", "settings": settings}, "results", done)
+    assert shown["command"].startswith("python -m sweep add done ")
+    assert mistake in shown["wrong"]
+    assert done.log.read_bytes() == before
+
+
+def test_what_can_be_added_has_no_mistake(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "results", "lives", some_trials(time.time(), 5))
+    given = {"sweep": "lives", "settings": "learning_rate=0.01\nunits=8\noptimizer=sgd"}
+    assert preview_act(ALL["add"], given, "results", folder)["wrong"] == ""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from yarl import URL
 from sweep.errors import StoreError
 from sweep.events import SessionEnded, Status
 from sweep.store import object_store
-from sweep.ui import acts, server, watching
+from sweep.ui import acts, drafts, server, watching
 from sweep.ui.access import MAX_BODY_BYTES, Access
 
 ACCESS = Access(token="the-token", cookie="the-cookie")
@@ -518,7 +519,7 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
 
 
 def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
-    (project / "mine.yaml").write_text("name: mine\n")
+    (project / "mine.yaml").write_text("name: mine\nparameters:\n")
 
     async def work(client: Client) -> None:
         assert await read(client, "/-/new/files.json") == ["mine.yaml"]
@@ -529,7 +530,7 @@ def test_a_file_is_opened_and_overwritten_on_purpose(project: Path) -> None:
         assert (await client.get("/-/new?file=none.yaml")).status == 404
         given = {"file": "mine.yaml", "text": "name: yours\n"}
         assert await (await post(client, "/-/new/save", given)).json() == {"file": "mine.yaml", "saved": False}
-        assert (project / "mine.yaml").read_text() == "name: mine\n"
+        assert (project / "mine.yaml").read_text() == "name: mine\nparameters:\n"
         answer = await post(client, "/-/new/save", {**given, "replace": "yes"})
         assert await answer.json() == {"file": "mine.yaml", "saved": True}
         assert (project / "mine.yaml").read_text() == "name: yours\n"
@@ -578,5 +579,57 @@ def test_nothing_is_read_while_nobody_looks(project: Path) -> None:
             if page.browsers == 0:
                 break
         assert page.browsers == 0
+
+    visit(work)
+
+
+def test_a_check_that_was_given_up_is_left_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one text is checked, the browser gives up the next one for a newer one."""
+    checked: list[str] = []
+    goes_on = threading.Event()
+
+    def check(text: str, file: str) -> drafts.DraftFacts:
+        checked.append(text)
+        assert goes_on.wait(30)
+        return drafts.DraftFacts(mistakes=(), name=text, work="")
+
+    monkeypatch.setattr(drafts, "check_draft", check)
+
+    async def work(client: Client) -> None:
+        first = asyncio.ensure_future(post(client, "/-/new/check", {"text": "first", "file": ""}))
+        while not checked:
+            await asyncio.sleep(0.01)
+        second = asyncio.ensure_future(post(client, "/-/new/check", {"text": "second", "file": ""}))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        await asyncio.sleep(0.1)
+        third = asyncio.ensure_future(post(client, "/-/new/check", {"text": "third", "file": ""}))
+        await asyncio.sleep(0.1)
+        assert checked == ["first"]  # one at a time
+        goes_on.set()
+        assert [(await (await one).json())["name"] for one in (first, third)] == ["first", "third"]
+
+    visit(work)
+    assert checked == ["first", "third"]
+
+
+def test_what_was_done_is_shown_again_until_it_is_dismissed(project: Path, recorded: Path) -> None:
+    async def work(client: Client) -> None:
+        async def titles(query: str) -> list[str]:
+            return [job["title"] for job in await read(client, f"/-/jobs.json?{query}")]
+
+        starred = await (await post(client, "/one/-/acts/star", {"trial": "3"})).json()
+        await finish(client, await (await post(client, "/one/-/acts/resume", {})).json())
+        await finish(client, await (await post(client, "/-/new/plan", {"file": "a.yaml", "text": ""})).json())
+        assert (starred["title"], starred["detaches"]) == ("Star trial 3 of one", False)
+        assert await titles("sweep=one") == ["Star trial 3 of one", "Resume one"]
+        assert await titles("sweep=one&trial=3") == ["Star trial 3 of one"]
+        assert await titles("sweep=one&trial=2") == await titles("sweep=two") == await titles("file=b.yaml") == []
+        assert await titles("file=a.yaml") == ["Plan"]
+        (resumed,) = (await read(client, "/-/jobs.json?sweep=one"))[1:]
+        assert (resumed["output"], resumed["exit_code"], resumed["detaches"]) == ("said\n", 4, True)
+        assert (await post(client, f"/-/jobs/{resumed['job']}/dismiss", {})).status == 200
+        assert await titles("sweep=one") == ["Star trial 3 of one"]
+        assert (await post(client, "/-/jobs/99/dismiss", {})).status == 404
 
     visit(work)

@@ -45,8 +45,13 @@ def test_modules_and_packages_of_the_folder_come_first(tmp_path: Path) -> None:
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "wide.py").write_text("def train(hp, report): ...")
     (tmp_path / "not-a-module.py").write_text("def train(hp, report): ...")
+    for apart in ("tests/some.py", "benchmarks/some.py", "models/test_wide.py"):
+        (tmp_path / apart).parent.mkdir(exist_ok=True)
+        (tmp_path / apart).write_text("def train(hp, report): ...")
     found = TrainableFinder().list_trainables(tmp_path)
     assert list(found)[:5] == ["mine:Mine", "mine:Wider", "mine:Widest", "mine:train", "models.wide:train"]
+    assert all(name.startswith(("mine:", "models.wide:", "trainables.")) for name in found)
+    assert "trainables.session:TrialSession" not in found
     assert found["models.wide:train"] == f"In {Path('models') / 'wide.py'}."
     assert found["trainables.digits_cnn:DigitsCNN"] == "One that comes with sweep."
     assert "mine" not in sys.modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,6 +135,14 @@ ROWS: Mapping[str, Row] = {
     "retry": Row(
         line="resume over --retry-failed --detach",
         sweep="over",
+        logged=has_tried_again,
+        says="trial 3 is completed",
+        marks=(RAY,),
+    ),
+    "retry_trial": Row(
+        line="resume over --retry-failed --detach",
+        sweep="over",
+        trial=3,
         logged=has_tried_again,
         says="trial 3 is completed",
         marks=(RAY,),
@@ -478,3 +487,61 @@ def test_forms_are_filled_in_with_what_the_sweep_has(visit: Visit) -> None:
     one.has_exactly(
         "dialog output", "python -m sweep change over --set 'parameters.units.values=[8, 16, 32]' --set run_cap=4"
     )
+
+
+def test_what_acts_said_is_there_again_and_what_succeeded_takes_a_line(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.open("/over")
+    press_act(one, "note", "note over 'a plain one'", {"text": "a plain one"})
+    one.page.click(".more summary")
+    one.page.click("[data-act=export]")
+    fill(one, "folder", "nothing-to-export")
+    one.page.click("dialog button[type=submit]")
+    one.has_text("#jobs", "ended with exit code")
+    one.open("/over/1")
+    one.wait("acts.restored")
+    assert one.page.locator(".job").count() == 0  # of the sweep, not of this trial
+    one.open("/over")
+    one.wait("acts.restored")
+    failed, succeeded = one.page.locator(".job").all()
+    assert "ended with exit code" in failed.inner_text()
+    assert failed.locator("pre").is_visible()
+    assert re.match(r"Note on (over )?done ", succeeded.inner_text())
+    assert not succeeded.locator("code").is_visible()
+    assert succeeded.bounding_box()["height"] < 45
+    succeeded.locator("summary").click()
+    assert succeeded.locator("code").is_visible()
+    failed.locator("button").click()
+    one.open("/over")
+    one.wait("acts.restored")
+    assert one.page.locator(".job").count() == 1
+
+
+def test_a_form_is_checked_before_it_is_sent(visit: Visit, project: Path) -> None:
+    one = visit()
+    one.open("/halted")
+    one.page.click("[data-act=add]")
+    fill(one, "settings", "learning_rate=abc\nunits=16\noptimizer=sgd")
+    one.has_text("dialog .wrong", "learning_rate")
+    assert one.page.is_disabled("dialog button[type=submit]")
+    fill(one, "settings", "learning_rate=0.02\nunits=16\noptimizer=sgd")
+    one.has_exactly("dialog .wrong", "")
+    assert one.page.is_enabled("dialog button[type=submit]")
+
+
+def test_what_would_do_nothing_is_not_offered(visit: Visit, project: Path) -> None:
+    now = time.time()
+    ended = SessionEnded(time=now, reason="finished", finished=True)
+    diverged = trial(0, now - 20, 1, Status.DIVERGED, reason="val_accuracy is nan")
+    make_sweep(project / "results", "nothing", [begin(now - 60), *diverged, ended], SHORT)
+    one = visit()
+    one.open("/nothing")
+    one.wait("acts.shown")
+    one.has_text("#failed", "Diverged trials are results")
+    assert one.page.is_disabled("[data-act=resume]")
+    assert one.page.locator("[data-act=retry], [data-act=confirm], [data-act=retrain], [data-act=export]").count() == 0
+    one.open("/over")
+    one.page.wait_for_selector("[data-act=retry]", state="attached")
+    one.open("/over/1")
+    one.page.wait_for_selector("[data-act=retrain_trial]")
+    assert one.page.locator("[data-act=retry_trial]").count() == 0

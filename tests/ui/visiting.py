@@ -88,6 +88,7 @@ def press_act(one: Visitor, name: str, line: str, fields: Mapping[str, str] | No
 
     The page must show the command line before and after. ``fields`` are filled in; a flag is "yes".
     """
+    one.wait("acts.restored")
     before = one.page.locator("#jobs .job").count()
     place = f"#note [data-placed={name}]" if name.startswith("remove_note") else f"#buttons [data-act={name}]"
     button = one.page.locator(place)
@@ -107,8 +108,8 @@ def press_act(one: Visitor, name: str, line: str, fields: Mapping[str, str] | No
     one.wait(f"document.querySelectorAll('#jobs .job').length === {before + 1}")
     one.wait("document.querySelector('#jobs .job').dataset.code !== ''")
     job = one.page.locator("#jobs .job").first
-    said = job.inner_text()
-    assert job.locator("code").inner_text() == f"python -m sweep {line}"
+    said = str(job.text_content())
+    assert job.locator("code").text_content() == f"python -m sweep {line}"
     assert job.get_attribute("data-code") == "0", said
     return said
 

@@ -3,7 +3,7 @@
 
 // `mark`: the star and the note of what the page shows. `lines`: by act, lines for its form. `ended`: called after an
 // act was carried out.
-const acts = { offered: [], done: {}, state: "", trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
+const acts = { offered: [], done: {}, state: "", counts: {}, trial: null, mark: { starred: false, note: "" }, lines: async () => ({}), ended: () => {} };
 
 // The acts of a sweep that are not below "More", in this order. Each has its place, whether it is possible now or not,
 // so that none stands where another one was a moment ago. What stops something is last, and apart.
@@ -13,7 +13,8 @@ const AT_THE_NOTE = ["remove_note", "remove_note_trial"]; // stand beside the no
 // `done`: to what, {sweep, trial}.
 async function openActs(done) {
   acts.done = done;
-  acts.offered = await getJson(`${ROOT}${encodeURIComponent(done.sweep)}/-/acts.json`);
+  const [offered] = await Promise.all([getJson(`${ROOT}${encodeURIComponent(done.sweep)}/-/acts.json`), restoreJobs(done)]);
+  acts.offered = offered;
   showActs();
 }
 
@@ -23,17 +24,20 @@ function scopeOf(done) {
 
 function isPossible(act) {
   if (!act.states.includes(acts.state)) return false;
-  if (act.needs && !hasMark(act.needs)) return false;
+  if (act.needs && !hasNeeded(act.needs)) return false;
+  if (act.name === "resume" && acts.isOver) return false;
   return act.scope === "sweep" || !act.trials.length || act.trials.includes(acts.trial);
 }
 
-function hasMark(name) {
+function hasNeeded(name) {
+  if (name === "failed" || name === "completed") return (acts.counts[name] ?? 0) > 0;
   if (name === "note") return acts.mark.note !== "";
   return acts.mark.starred === (name === "star");
 }
 
 // Why an act is not possible now.
 function explainAct(act) {
+  if (act.name === "resume" && acts.isOver) return "it is finished; Extend it, or add a configuration";
   if (!act.states.includes(acts.state)) return act.states.includes("running") ? "only while the sweep runs" : "only while the sweep does not run";
   return `only of a trial that is ${act.trials.join(" or ")}`;
 }
@@ -129,10 +133,17 @@ function noteParts(note, done, mark) {
   return parts;
 }
 
+// What was refused before a command line was run; the next one replaces it.
 function showWrong(text) {
   hear(text);
-  find("jobs").hidden = false;
+  forgetWrong();
   find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, text));
+  showJobs();
+}
+
+function forgetWrong() {
+  find("jobs").querySelector(":scope > .wrong")?.remove();
+  showJobs();
 }
 
 // The command line of an act that asks for nothing, or what it begins with.
@@ -176,20 +187,27 @@ async function askFor(act, back, asked = { done: acts.done, mark: acts.mark }) {
     wrong,
     make("div", { class: "tools" }, make("button", { type: "submit", class: "strong" }, named(act, done)), cancel),
   );
+  const begin = form.querySelector("button[type=submit]");
   const read = () => Object.fromEntries(act.fields.map((field, at) => [field.name, inputs[at].read()]));
   let waiting = 0;
+  let asking = null;
+  // What the server says of the fields as they are now; an answer about older ones is given up.
   const preview = async () => {
+    asking?.abort();
+    const mine = (asking = new AbortController());
     try {
-      const found = await post(addressOf(act, done), { ...targets(done), ...read(), preview: "yes" });
+      const found = await post(addressOf(act, done), { ...targets(done), ...read(), preview: "yes" }, mine.signal);
       tell(line, found.command || found.wrong);
       tell(note, found.note || "");
-      tell(wrong, "");
+      tell(wrong, found.command ? found.wrong : "");
+      begin.disabled = Boolean(found.command && found.wrong);
     } catch (error) {
-      tell(line, error.message);
+      if (!mine.signal.aborted) tell(line, error.message);
     }
   };
   form.addEventListener("input", () => {
     clearTimeout(waiting);
+    begin.disabled = false; // until the fields have been checked; the command checks them once more
     waiting = setTimeout(preview, 150);
   });
   form.addEventListener("submit", async (event) => {
@@ -220,13 +238,20 @@ function fieldInput(field, text, lines) {
     const input = make("input", { type: "checkbox", id });
     return { label: make("label", { class: "check", for: id }, input, field.label), read: () => (input.checked ? "yes" : "") };
   }
-  const hint = field.kind === "lines" && lines.canBeTaken ? lines.hints[0] ?? field.hint : field.hint;
+  const hint = hintOf(field, lines);
   const attributes = { id, placeholder: hint, required: field.required, autocomplete: "off", spellcheck: "false" };
   const input = field.kind === "lines" ? make("textarea", { ...attributes, rows: "5", wrap: "off" }) : make("input", { ...attributes, type: field.kind === "number" ? "number" : "text", min: field.kind === "number" ? "1" : null });
   input.value = text;
   const label = make("label", { class: "field", for: id }, field.label, input);
   const offered = field.kind === "lines" && lines.hints?.length ? offeredLines(input, lines) : null;
   return { label: offered ? make("div", {}, label, offered) : label, read: () => input.value };
+}
+
+// An example, or what holds now.
+function hintOf(field, lines) {
+  if (field.kind === "lines" && lines.canBeTaken) return lines.hints[0] ?? field.hint;
+  const present = lines.hints?.find((text) => text.startsWith(`${field.name}=`));
+  return present ? `now ${present.split("=")[1]}` : field.hint;
 }
 
 // Lines of this sweep below a field; a click puts one into it, to be changed there.
@@ -247,7 +272,7 @@ function offeredLines(input, lines) {
 
 async function doAct(act, given, asked = { done: acts.done }) {
   const job = await post(addressOf(act, asked.done), { ...targets(asked.done), ...given });
-  followJob(job, named(act, asked.done), (facts) => facts.exit_code === 0 && acts.ended(act, asked.done, given));
+  followJob(job, (facts) => facts.exit_code === 0 && acts.ended(act, asked.done, given));
 }
 
 // The star and the note after an act was carried out.
@@ -256,31 +281,49 @@ function markAfter(mark, act, given) {
   return act.command === "note" ? { ...mark, note: given.text?.trim() ?? "" } : mark;
 }
 
-// A command line that runs: what it says, until it has ended.
-function followJob(job, title, ended = () => {}) {
-  const head = make("p", {}, make("strong", {}, title), " ", make("span", { class: "outcome" }));
-  const line = make("p", { class: "note" }, make("code", {}, job.command));
+// The command lines that were started for a sweep, a trial or a file are shown again when one comes back to its page.
+async function restoreJobs(subject) {
+  const jobs = await getJson(`${ROOT}-/jobs.json?${new URLSearchParams(subject)}`);
+  for (const job of jobs) if (!panelOf(job)) followJob(job);
+  acts.restored = true;
+}
+
+function panelOf(job) {
+  return find("jobs").querySelector(`[data-job="${job.job}"]`);
+}
+
+function showJobs() {
+  find("jobs").hidden = !find("jobs").children.length;
+}
+
+const READ = ["Plan"]; // is done to be read, and stays open
+
+// A command line that runs: what it says, until it has ended. One that succeeded takes one line, which can be opened.
+function followJob(job, ended = () => {}) {
+  const outcome = make("span", { class: "outcome" });
+  const first = make("span", { class: "note" });
   const output = make("pre", { tabindex: "0", "aria-label": `Output of ${job.command}` });
-  const away = make("button", { type: "button", class: "quiet", "aria-label": `Close: ${title}` }, "×");
-  const panel = make("article", { class: "job", "data-job": String(job.job) }, away, head, line, output);
-  away.addEventListener("click", () => {
-    panel.remove();
-    find("jobs").hidden = !find("jobs").children.length;
-  });
+  const line = make("p", { class: "note" }, make("code", {}, job.command));
+  const parts = make("details", { open: true }, make("summary", {}, make("strong", {}, job.title), " ", outcome, " ", first), line, output);
+  const away = make("button", { type: "button", class: "quiet", "aria-label": `Dismiss: ${job.title}` }, "×");
+  const panel = make("article", { class: "job", "data-job": String(job.job), "data-title": job.title }, parts, away);
+  away.addEventListener("click", () => dismissJob(panel));
   find("jobs").prepend(panel);
-  find("jobs").hidden = false;
-  const outcome = head.querySelector(".outcome");
+  showJobs();
   const show = (facts) => {
     tell(output, facts.output);
     output.hidden = !facts.output;
     const running = facts.exit_code === null;
+    const succeeded = facts.exit_code === 0;
     panel.dataset.code = running ? "" : String(facts.exit_code);
-    tell(outcome, running ? `runs, ${inTime(facts.took_s)}` : facts.exit_code === 0 ? "done" : `ended with exit code ${facts.exit_code}`);
-    if (!running) {
-      hear(`${title}: ${outcome.textContent}`);
-      ended(facts);
-    }
-    return running;
+    tell(outcome, outcomeOf(facts));
+    if (running) return true;
+    parts.open = !succeeded || READ.includes(job.title);
+    if (succeeded && !parts.open) tell(first, facts.output.trim().split("\n")[0]);
+    panel.append(...watchLinks(facts));
+    hear(`${job.title}: ${outcome.textContent}`);
+    ended(facts);
+    return false;
   };
   const again = async () => {
     let running = true;
@@ -292,4 +335,23 @@ function followJob(job, title, ended = () => {}) {
     if (running && panel.isConnected) setTimeout(again, 700);
   };
   if (show(job)) setTimeout(again, 300);
+}
+
+function outcomeOf(facts) {
+  if (facts.exit_code === null) return `runs, ${inTime(facts.took_s)}`;
+  if (facts.exit_code !== 0) return `ended with exit code ${facts.exit_code}`;
+  return facts.detaches ? "started" : "done";
+}
+
+// A link to another sweep that a command line has started in the background.
+function watchLinks(facts) {
+  const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
+  if (facts.exit_code !== 0 || !name || name === acts.done.sweep) return [];
+  return [make("a", { class: "button", href: `${ROOT}${encodeURIComponent(name)}` }, `Watch ${name}`)];
+}
+
+function dismissJob(panel) {
+  panel.remove();
+  showJobs();
+  post(`${ROOT}-/jobs/${panel.dataset.job}/dismiss`, {}).catch((error) => hear(error.message));
 }

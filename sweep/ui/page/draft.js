@@ -2,7 +2,8 @@
 // A sweep file that is written here: checked while it is typed, priced, and run.
 
 const text = find("text");
-const draft = { lines: 0, wrong: new Set(), checking: 0, number: 0, kept: text.value };
+// `check`: the check that is under way, which can be given up.
+const draft = { lines: 0, wrong: new Set(), pause: 0, check: null, kept: text.value };
 
 openPlainTheme();
 text.addEventListener("input", () => {
@@ -14,6 +15,7 @@ text.addEventListener("scroll", () => (find("numbers").scrollTop = text.scrollTo
 offerProposals(text);
 text.addEventListener("keydown", indent);
 find("file").addEventListener("input", () => {
+  forgetWrong(); // it may have been about the name
   checkSoon();
   showRunLine();
 });
@@ -22,9 +24,10 @@ find("run").addEventListener("click", runDraft);
 if (document.body.dataset.readOnly) {
   for (const id of ["plan", "run", "save"]) find(id).disabled = true;
 }
-find("save").addEventListener("click", () => saveDraft().catch((error) => showDraftError(error)));
+find("save").addEventListener("click", () => saveDraft().catch((error) => showWrong(error.message)));
 find("open").addEventListener("change", openFile);
 listFiles();
+restoreJobs({ file: find("file").value }).then(() => (find("hint").hidden = !find("jobs").hidden), (error) => hear(error.message));
 showNumbers();
 check();
 showRunLine();
@@ -57,18 +60,43 @@ function showNumbers() {
 }
 
 function checkSoon() {
-  clearTimeout(draft.checking);
-  draft.checking = setTimeout(check, 350);
+  giveUpCheck();
+  draft.pause = setTimeout(check, 350);
 }
 
+// What is shown belongs to an older text, until the new one has been checked.
+function giveUpCheck() {
+  clearTimeout(draft.pause);
+  draft.check?.abort();
+  draft.check = null;
+  find("mistakes").classList.add("older");
+  find("verdict").classList.remove("wrong");
+  tell(find("verdict"), "checking ...");
+  find("run").disabled = Boolean(document.body.dataset.readOnly);
+}
+
+// Checks the text as it is now, and returns its mistakes; null if it was changed meanwhile, or could not be checked.
 async function check() {
-  const number = ++draft.number;
+  giveUpCheck();
+  const mine = (draft.check = new AbortController());
   try {
-    const found = await post(`${ROOT}-/new/check`, { text: text.value, file: find("file").value || "sweep.yaml" });
-    if (number === draft.number) showMistakes(found);
+    const found = await post(`${ROOT}-/new/check`, { text: text.value, file: find("file").value || "sweep.yaml" }, mine.signal);
+    if (mine !== draft.check) return null;
+    showMistakes(found);
+    return found.mistakes;
   } catch (error) {
-    tell(find("verdict"), error.message);
+    if (mine !== draft.check) return null;
+    forgetMistakes();
+    tell(find("verdict"), `not checked: ${error.message}`);
+    return null;
   }
+}
+
+function forgetMistakes() {
+  draft.wrong = new Set();
+  showNumbers();
+  text.setAttribute("aria-invalid", "false");
+  find("mistakes").replaceChildren();
 }
 
 function showMistakes(found) {
@@ -77,7 +105,8 @@ function showMistakes(found) {
   const count = found.mistakes.length;
   text.setAttribute("aria-invalid", String(count > 0));
   find("verdict").classList.toggle("wrong", count > 0);
-  tell(find("verdict"), count ? `${count} mistake${count > 1 ? "s" : ""}` : `${found.name}: no mistake; ${found.work}`);
+  tell(find("verdict"), count ? counted(count, "mistake") : `${found.name}: no mistake; ${found.work}`);
+  find("mistakes").classList.remove("older");
   find("mistakes").replaceChildren(...found.mistakes.map(mistakeItem));
   find("run").disabled = count > 0 || Boolean(document.body.dataset.readOnly);
 }
@@ -98,37 +127,35 @@ function goTo(line, column) {
   text.setSelectionRange(at, at);
 }
 
+// A new plan takes the place of the older ones.
 async function planDraft() {
-  find("hint").hidden = true;
-  await attempt("Plan", "-/new/plan", {});
+  for (const panel of find("jobs").querySelectorAll("[data-title=Plan]")) dismissJob(panel);
+  await attempt("-/new/plan", {});
 }
 
 async function runDraft() {
-  find("hint").hidden = true;
+  const mistakes = await check(); // what is shown may belong to an older text
+  if (mistakes?.length) {
+    hear(find("verdict").textContent);
+    return;
+  }
   try {
     if (!(await saveDraft())) return;
   } catch (error) {
-    showDraftError(error);
+    showWrong(error.message);
     return;
   }
-  await attempt("Run", "-/new/run", { replace: "yes" }, (facts) => {
-    const name = /^started\s+(.+) in the background/m.exec(facts.output)?.[1];
-    if (facts.exit_code === 0 && name) find("jobs").prepend(make("p", {}, make("a", { class: "button", href: `${ROOT}${encodeURIComponent(name)}` }, `Watch ${name}`)));
-  });
+  await attempt("-/new/run", { replace: "yes" });
 }
 
-async function attempt(title, address, more, ended) {
+async function attempt(address, more) {
+  find("hint").hidden = true;
   try {
-    followJob(await post(`${ROOT}${address}`, { text: text.value, file: find("file").value, ...more }), title, ended);
+    forgetWrong();
+    followJob(await post(`${ROOT}${address}`, { text: text.value, file: find("file").value, ...more }));
   } catch (error) {
-    showDraftError(error);
+    showWrong(error.message);
   }
-}
-
-function showDraftError(error) {
-  hear(error.message);
-  find("jobs").hidden = false;
-  find("jobs").prepend(make("p", { class: "wrong", role: "alert" }, error.message));
 }
 
 // ---- files ----------------------------------------------------------------------------------------------------------
@@ -142,6 +169,7 @@ async function saveDraft() {
     if (!(await ask(`Overwrite ${content.file}?`, asks, "Overwrite"))) return false;
     found = await post(`${ROOT}-/new/save`, { ...content, replace: "yes" });
   }
+  forgetWrong();
   draft.kept = content.text;
   tell(find("saved"), `${content.file} is saved`);
   listFiles();

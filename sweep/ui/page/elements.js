@@ -118,9 +118,11 @@ async function getJson(address) {
   return content;
 }
 
-async function post(address, content) {
+// With the `signal` of an AbortController, the request can be given up.
+async function post(address, content, signal) {
   const answer = await fetch(address, {
     method: "POST",
+    signal,
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(content),
   });

@@ -159,6 +159,8 @@ function showFacts(facts) {
   live.facts = facts;
   live.skew = Date.now() / 1000 - facts.now;
   acts.state = facts.state;
+  acts.counts = facts.counts;
+  acts.isOver = facts.state === "ended" && facts.reason === "finished" && !facts.unknown; // nothing is left to resume
   acts.mark.note = facts.note;
   showActs();
   showNote(facts);
@@ -346,7 +348,9 @@ function showFailures(facts) {
       return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
-  if (facts.failures.some((one) => one.status === "failed")) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of these trials, and further below."));
+  const hasFailed = facts.failures.some((one) => one.status === "failed");
+  if (!hasFailed && facts.failures.some((one) => one.status === "diverged")) list.append(make("li", { class: "note" }, "Diverged trials are results: trying them again would end the same. Change the space, such as a lower maximum of the learning rate."));
+  if (hasFailed) list.append(make("li", { class: "note" }, "Tracebacks are on the pages of these trials, and further below."));
 }
 
 // A text about a trial, in which the trial's name is a link.

@@ -31,6 +31,7 @@ openStream(`${ROOT}${encodeURIComponent(SWEEP)}/-/events`, {
   facts: (data) => {
     const facts = JSON.parse(data);
     acts.state = facts.state;
+    acts.counts = facts.counts;
     showActs();
     takeSoon();
   },
