@@ -577,7 +577,7 @@ class Standing:
         trial.heard = event.time
         self._unpause(state.number)
         for unit in range(trial.reached + 1, trial.done + 1):
-            self._reached[unit] += 1
+            self._reached[unit] += state.role is not Role.CONFIRM
             if self._foresight is not None:
                 self._foresight.hear(state.number, unit, self.outline.objective.loss(event.metrics))
         trial.reached = trial.done
