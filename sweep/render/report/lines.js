@@ -102,6 +102,16 @@ class CurvePlot extends LinePlot {
     return this.cut;
   }
 
+  tellWhatLiesOutside(count) {
+    return count === 1 ? "A part of one curve lies outside of this range." : `Parts of ${count} curves lie outside of this range.`;
+  }
+
+  // Curves end at the axes; only marks may lie across them.
+  clip() {
+    const { x, y, width, height } = this.rect;
+    return new echarts.graphic.Rect({ shape: { x: x - 6, y: y - 1, width: width + 12, height: height + 2 } });
+  }
+
   get outside() {
     return this.beyond.reduce((sum, is) => sum + is, 0);
   }
@@ -260,6 +270,8 @@ class ParallelPlot extends LinePlot {
   get brushes() {
     return false;
   }
+
+  tellEmpty() {}
 
   // On a narrow screen the axes lie one below the other.
   get lying() {
