@@ -578,7 +578,7 @@ class Standing:
         self._unpause(state.number)
         new_units = range(trial.reached + 1, trial.done + 1)
         for unit in new_units:
-            self._reached[unit] += 1
+            self._reached[unit] += state.role is not Role.CONFIRM
             if self._foresight is not None:
                 loss = self.outline.objective.loss(event.metrics)
                 self._foresight.hear(state.number, unit, loss, event.time_s / len(new_units))

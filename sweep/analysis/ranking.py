@@ -635,6 +635,17 @@ def is_share(metric: str) -> bool:
     return says(metric, SHARES)
 
 
+def limit_interval(metric: str, values: Sequence[float], interval: tuple[float, float]) -> tuple[float, float]:
+    """Return an interval as it is shown: within 0 and 1 if the metric is a share and its values lie there.
+
+    Verdicts are not computed from what is shown.
+    """
+    low, high = interval
+    if is_share(metric) and all(0 <= value <= 1 for value in values):
+        return max(low, 0.0), min(high, 1.0)
+    return low, high
+
+
 def count_needed_examples(difference: float, deviation: float) -> int:
     """Return the number of examples for which the sampling error of a difference is smaller than ``difference``."""
     return math.ceil(2 * (deviation * Z / difference) ** 2)

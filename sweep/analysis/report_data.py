@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sweep.analysis.sweep_rows import Sweep, Trial, make_sweep
 from sweep.events import ERRORED, Status
 from sweep.prices import COST
+from sweep.space.domains import configuration_key
 from sweep.space.objectives import objective
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
@@ -380,7 +381,11 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 
 
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
-    """Return the importance of each of these parameters by objective, from the completed trials of all sweeps."""
+    """Return the importance of each of these parameters by objective, from the completed trials of all sweeps.
+
+    None is estimated from fewer than ten configurations, however many trials these have.
+    """
+    from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials
 
     known_domains = collect_domains(accounts)
@@ -397,7 +402,9 @@ def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> di
             loss = one.loss(trial.metrics)
             if loss is not None:
                 scored.append((trial.params, loss))
-        by_objective[one.name] = of_trials(scored, names, known_domains)
+        configurations = {configuration_key(params) for params, _ in scored}
+        enough = len(configurations) >= FEWEST
+        by_objective[one.name] = of_trials(scored, names, known_domains) if enough else []
     return by_objective
 
 

@@ -313,12 +313,15 @@ def _measure_control(
 ) -> Control | None:
     """Return the result of training only the configuration to its end that is best after one epoch.
 
-    None if too few configurations have a score there.
+    None if too few configurations have a score there, or if another one was ahead that did not train to its end, so
+    that nobody knows how it would have ended.
     """
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None
     chosen = known[np.argmin(first[known])]
+    if np.nanmin(first) < first[chosen]:
+        return None
     trials = [trial for row in rows for trial in row.trials]
     rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
     spent = sum(min(trial.epochs, 1) for trial in trials) + rest

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sweep.analysis.ranking import RankedConfiguration, Ranking, rank
+from sweep.analysis.ranking import RankedConfiguration, Ranking, Score, limit_interval, rank
 from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
 from sweep.errors import StoreError
 from sweep.events import FAILED, Role, Status
@@ -331,7 +331,7 @@ def _describe_best(ranking: Ranking) -> str:
     seeds = len(top.values)
     reached = f"The best was {_name_configuration(best, ranking)} with {top.metric} {score(top.mean)}"
     if seeds > 1:
-        reached += f" on average over {seeds} {_name_trainings(best)}{_describe_interval(top.interval)}"
+        reached += f" on average over {seeds} {_name_trainings(best)}{_describe_interval(top)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = []
@@ -450,11 +450,12 @@ def _name_configuration(row: RankedConfiguration, ranking: Ranking) -> str:
     return f"the only configuration ({where})"
 
 
-def _describe_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval in brackets, to be put after a score; "" if it is None."""
-    if interval is None:
+def _describe_interval(one: Score) -> str:
+    """Return the interval of a score in brackets; "" if it has none."""
+    if one.interval is None:
         return ""
-    return f" (95 % interval {score(interval[0])} to {score(interval[1])})"
+    low, high = limit_interval(one.metric, one.values, one.interval)
+    return f" (95 % interval {score(low)} to {score(high)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from sweep.analysis import LineageStep, Trial, verdict
 from sweep.analysis.differences import list_varying_parameters
-from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
+from sweep.analysis.ranking import RankedConfiguration, Ranking, Score, limit_interval
 from sweep.analysis.verdict import SweepSummary
 from sweep.events import Params, Status
 from sweep.render import STYLES
@@ -376,7 +376,7 @@ def _format_mean(one: Score | None) -> str:
 def _format_interval(one: Score | None) -> str:
     if one is None or one.interval is None:
         return ""
-    low, high = one.interval
+    low, high = limit_interval(one.metric, one.values, one.interval)
     return f"{score(low)} .. {score(high)}"
 
 
@@ -435,7 +435,7 @@ def cost_lines(costs: Costs) -> Iterator[str]:
         yield f"{costs.sweep}: starved of data: trial {named}{more}; see docs/data.md"
 
 
-FEW = 5  # with fewer configurations, no correlation is shown
+FEW = 5  # with fewer configurations or trials, no correlation is shown
 
 
 def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
@@ -488,7 +488,7 @@ def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
     for metric in dict.fromkeys(one.metric for one in ranks):
         known = []
         for one in ranks:
-            if one.metric == metric and one.value is not None:
+            if one.metric == metric and one.value is not None and one.trials >= FEW:
                 known.append(f"{one.value:.2f} at {_name_rung(one)} ({counted(one.trials, 'trial')})")
         if known:
             yield f"rank correlation of {metric} with the last epoch: {', '.join(known)}"
@@ -511,8 +511,8 @@ def held_out_lines(one: SamplingError | None) -> Iterator[str]:
     """Yield the margin of error of a score that is due to the limited number of validation examples."""
     if one is not None:
         yield (
-            f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
-            f"{score(one.high)} on others (95 %, {one.method}); "
+            f"validation data: {one.metric} {score(one.level)} on these {one.examples} examples, by which the best was "
+            f"chosen, is {score(one.low)} .. {score(one.high)} on others (95 %, {one.method}); "
             f"differences below {one.difference:.2g} may be due to the choice of these examples"
         )
 

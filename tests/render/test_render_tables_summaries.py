@@ -42,6 +42,6 @@ def test_what_is_not_known_is_not_told() -> None:
     assert "same score" in list(efficiency_lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]
     assert "as the best" in list(efficiency_lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]
     assert list(held_out_lines(None)) == []
-    assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(
+    assert "0.9000 on these 1000 examples, by which the best was chosen, is 0.8798 .. 0.9171 on others" in next(
         held_out_lines(compute_sampling_error("acc", 0.9, 1000))
     )

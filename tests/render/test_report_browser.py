@@ -242,10 +242,10 @@ def test_one_trial_at_chance_level_flattens_no_chart(opened: Open, tmp_path: Pat
     one.all_in_view()
     curves = "plots.find((plot) => plot instanceof CurvePlot)"
     history = "plots.find((plot) => plot instanceof HistoryPlot)"
-    for plot in (curves, history):
+    for plot, outside in ((curves, "A part of one curve"), (history, "1 trial")):
         assert one.page.evaluate(f"{plot}.y.value(0)") > 0.85
         line = one.page.evaluate(f"{plot}.outsideLine.textContent")
-        assert line == "1 trial lies outside of this range. Show all values"
+        assert line == f"{outside} lies outside of this range. Show all values"
     assert one.page.evaluate(f"[...{history}.beyond]").index(-1) == 7
     legend = one.page.evaluate(LEGEND)
     assert (legend[0], legend[-1]) == ("≤ 0.94", "0.951")  # of the last epoch

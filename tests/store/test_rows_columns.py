@@ -13,7 +13,7 @@ def test_numbers_hold_what_was_last_set_and_null_elsewhere(writes, rows):
     for row, value in writes:
         column.set(row, value)
         expected[row] = value
-    values, null = column.filled(rows)
+    values, null = column.copy_rows(rows)
     told = [None if missing else value for value, missing in zip(values.tolist(), null, strict=True)]
     assert told == [expected.get(row) for row in range(rows)]
     assert [column.get(row) for row in range(40)] == [expected.get(row) for row in range(40)]
@@ -22,7 +22,7 @@ def test_numbers_hold_what_was_last_set_and_null_elsewhere(writes, rows):
 def test_integers_stay_integers_and_a_filled_column_can_grow():
     column = Numbers("q")
     column.set(1, 2**62 + 1)
-    values, _ = column.filled(2)
+    values, _ = column.copy_rows(2)
     assert values.dtype == np.int64
     assert values[1] == 2**62 + 1
     column.set(500, 1)  # would fail if `filled` had lent its memory
@@ -33,6 +33,6 @@ def test_objects_hold_what_was_last_set_and_none_elsewhere():
     column: Objects[str] = Objects()
     column.set(2, "".join(["gpu", ":0"]))
     column.set(3, "".join(["gpu", ":0"]))
-    assert column.filled(5) == [None, None, "gpu:0", "gpu:0", None]
+    assert column.copy_rows(5) == [None, None, "gpu:0", "gpu:0", None]
     assert column.get(2) is column.get(3)
     assert column.get(9) is None

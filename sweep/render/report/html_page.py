@@ -15,6 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from sweep.analysis import rung_ranks, search_efficiency, verdict
+from sweep.analysis.differences import list_varying_parameters
 from sweep.analysis.ranking import Ranking, find_sampling_error, rank
 from sweep.analysis.report_data import POINTS, ReportData
 from sweep.events import LOST, Status
@@ -174,9 +175,10 @@ def _make_template_values(account: ReportData, ranking: Ranking) -> dict[str, ob
 def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
     yield "trials", counted_by(account.counts) or "none"
-    if ranking.varying:
-        more = len(ranking.varying) - NAMED
-        varied = printable(", ".join(ranking.varying[:NAMED]))
+    varying = list_varying_parameters([trial.params for trial in account.sweep.trials])
+    if varying:
+        more = len(varying) - NAMED
+        varied = printable(", ".join(varying[:NAMED]))
         if more > 0:
             varied += f" and {more} more"
         yield "varied", varied

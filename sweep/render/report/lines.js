@@ -102,6 +102,16 @@ class CurvePlot extends LinePlot {
     return this.cut;
   }
 
+  tellWhatLiesOutside(count) {
+    return count === 1 ? "A part of one curve lies outside of this range." : `Parts of ${count} curves lie outside of this range.`;
+  }
+
+  // Curves end at the axes; only marks may lie across them.
+  clip() {
+    const { x, y, width, height } = this.rect;
+    return new echarts.graphic.Rect({ shape: { x: x - 6, y: y - 1, width: width + 12, height: height + 2 } });
+  }
+
   get outside() {
     return this.beyond.reduce((sum, is) => sum + is, 0);
   }
@@ -199,22 +209,6 @@ function coarse(path) {
   return Float32Array.from(kept);
 }
 
-// Where a line is at `x`, between the corner before `at` and that at `at`.
-function heightAt(path, at, x) {
-  if (at < 2) return path[1];
-  const share = (x - path[at - 2]) / (path[at] - path[at - 2] || 1);
-  return path[at - 1] + Math.max(0, Math.min(1, share)) * (path[at + 1] - path[at - 1]);
-}
-
-function crosses(path, at, inside) {
-  for (const share of [0.2, 0.4, 0.6, 0.8]) {
-    const x = path[at - 2] + share * (path[at] - path[at - 2]);
-    const y = path[at - 1] + share * (path[at + 1] - path[at - 1]);
-    if (inside(x, y)) return true;
-  }
-  return false;
-}
-
 class ParallelPlot extends LinePlot {
   constructor(box, label, fields) {
     super(box, label);
@@ -260,6 +254,8 @@ class ParallelPlot extends LinePlot {
   get brushes() {
     return false;
   }
+
+  tellEmpty() {}
 
   // On a narrow screen the axes lie one below the other.
   get lying() {

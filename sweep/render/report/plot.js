@@ -132,6 +132,7 @@ class Plot {
     this.place();
     this.tellOutside();
     this.base();
+    this.tellEmpty();
     this.stale = true;
     this.current = undefined;
     this.paint(true);
@@ -181,6 +182,18 @@ class Plot {
     return false;
   }
 
+  tellWhatLiesOutside(count) {
+    return `${count} ${count === 1 ? "trial lies" : "trials lie"} outside of this range.`;
+  }
+
+  // Axes of no values would be invented.
+  tellEmpty() {
+    if (this.marks) return;
+    const text = CURVES.epochs.length || CURVES.tails.size ? "Nothing to draw yet." : "No epoch has come yet.";
+    const title = { text, left: "center", top: "middle", textStyle: { color: theme.faint, fontSize: 13, fontWeight: "normal" } };
+    this.chart.setOption({ title, xAxis: { show: false }, yAxis: { show: false } });
+  }
+
   // Below the chart: that trials lie outside of it, and a button that shows all.
   tellOutside() {
     this.outsideLine?.remove();
@@ -190,8 +203,7 @@ class Plot {
     if (!outside && !ranges.whole) return; // what was cut off is less than the margin of the axis
     const line = document.createElement("p");
     line.className = "note outside";
-    const told = `${outside} ${outside === 1 ? "trial lies" : "trials lie"} outside of this range.`;
-    line.append(ranges.whole ? "All values are shown. " : `${told} `);
+    line.append(ranges.whole ? "All values are shown. " : `${this.tellWhatLiesOutside(outside)} `);
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = ranges.whole ? "Show the usual range" : "Show all values";

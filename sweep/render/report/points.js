@@ -179,8 +179,11 @@ class ParetoPlot extends PointPlot {
 }
 
 const CELLS = 36;
+const LEAST_PLACES = 8; // places of trials from which a surface is drawn
+const WIDEST = 0.14; // of an axis, beyond which a trial tells nothing
 
-// Two parameters, and the objective between the trials: a mean of those near by, weighted by their distance.
+// Two parameters, and the objective between the trials: a mean of those near by, weighted by their distance. Pruned
+// trials count with their last score, which is why they were stopped.
 class ContourPlot extends PointPlot {
   constructor(box, label, x, y, objective) {
     super(box, label, x, y);
@@ -193,22 +196,28 @@ class ContourPlot extends PointPlot {
   }
 
   get margin() {
-    return { ...super.margin, left: 84 };
+    return { ...super.margin, left: 100 };
+  }
+
+  options() {
+    const found = super.options();
+    found.yAxis = this.axis(this.y, this.down_.name, { most: 9, nameLocation: "middle", nameGap: 76 });
+    return found;
   }
 
   under() {
     const known = [];
     for (let trial = 0; trial < N; trial++) {
       const value = this.objective.values[trial];
-      const done = STATUSES[TRIALS.status[trial]] === "completed";
-      const place = done && value !== null ? this.objective.scale.at(value) : NaN;
+      const counts = STATUSES[TRIALS.status[trial]] === "completed" || TRIALS.status[trial] === PRUNED;
+      const place = counts && value !== null ? this.objective.scale.at(value) : NaN;
       const [x, y] = [this.x.at(this.across_.values[trial]), this.y.at(this.down_.values[trial])];
       if (!Number.isNaN(place + x + y)) known.push([x, y, Math.max(0, Math.min(1, place))]);
     }
-    if (known.length < 3) return [];
     const few = known.length > 3000 ? known.filter((_, at) => at % Math.ceil(known.length / 3000) === 0) : known;
     const places = new Set(few.map(([x, y]) => `${x.toFixed(2)} ${y.toFixed(2)}`)).size;
-    const wide = Math.max(0.05, Math.min(0.35, 0.8 / Math.sqrt(places)));
+    if (places < LEAST_PLACES) return [];
+    const wide = Math.max(0.05, Math.min(WIDEST, 0.8 / Math.sqrt(places)));
     const [columns, rows] = [this.x, this.y].map((scale) => scale.labels?.length ?? CELLS);
     const cells = [];
     for (let column = 0; column < columns; column++) {
@@ -252,5 +261,5 @@ function smoothed(known, x, y, wide) {
     weights += weight;
     sum += weight * value;
   }
-  return nearest < 6 && weights > 0 ? sum / weights : null;
+  return nearest < 1 && weights > 0 ? sum / weights : null;
 }

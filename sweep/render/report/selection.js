@@ -102,3 +102,19 @@ function clicked(trial, event) {
   if (trial >= 0) selectTrials(picked, [trial], added);
   else if (!added) clearSelection();
 }
+
+// Where a line is at `x`, between the corner before `at` and that at `at`.
+function heightAt(path, at, x) {
+  if (at < 2) return path[1];
+  const share = (x - path[at - 2]) / (path[at] - path[at - 2] || 1);
+  return path[at - 1] + Math.max(0, Math.min(1, share)) * (path[at + 1] - path[at - 1]);
+}
+
+function crosses(path, at, inside) {
+  for (const share of [0.2, 0.4, 0.6, 0.8]) {
+    const x = path[at - 2] + share * (path[at] - path[at - 2]);
+    const y = path[at - 1] + share * (path[at + 1] - path[at - 1]);
+    if (inside(x, y)) return true;
+  }
+  return false;
+}

@@ -10,10 +10,18 @@ const table = { rows: [], columns: [], sorted: { name: "rank", falling: false },
 const MOST_PARAMS = 8; // parameters that have a column at first, where there is room
 const LEAST_PARAMS = 2;
 
+// Parameters as columns: first those that only some of the compared sweeps have, by which their rows differ.
+function listColumnParams() {
+  if (!SEVERAL) return PARAMS;
+  const isIn = (field, sweep) => TRIALS.sweep.some((one, trial) => one === sweep && shown(field, trial) !== "not set");
+  const isMissing = (field) => DATA.sweeps.some((_, sweep) => !isIn(field, sweep));
+  return [...PARAMS.filter(isMissing), ...PARAMS.filter((field) => !isMissing(field))];
+}
+
 // The columns that matter most, in their order, with so many parameters. All others follow where they are asked for.
 function listColumns(most) {
   const names = DATA.table.columns;
-  const params = PARAMS.map((field) => names.find((name) => name === `param.${field.name}`) ?? field.name).filter((name) => names.includes(name));
+  const params = listColumnParams().map((field) => names.find((name) => name === `param.${field.name}`) ?? field.name).filter((name) => names.includes(name));
   const scores = OBJECTIVES.map((field) => field.name);
   const first = ["rank", "sweep", "trial", "star", "status", ...scores, "verdict", ...params.slice(0, most), "note"];
   const present = first.filter((name) => names.includes(name) || (table.marks && name in table.marks));

@@ -9,8 +9,8 @@ const APART = {
   dark: ["#56b4e9", "#ee8a3c", "#2fc79b", "#e29ac6", "#e5d04a", "#9fd4f5", "#b9b9b9", "#bb9cf0"],
 };
 const BY_STATUS = {
-  light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#5b5b5b" },
-  dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#b9b9b9" },
+  light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#7a4fb5" },
+  dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#bb9cf0" },
 };
 // Viridis in eight steps, from the worst to the best: the best stands out from either paper. On the dark one, thin rings
 // of the worst are seen only if they are lighter than there.
@@ -73,6 +73,11 @@ function stepped(field, colours) {
     return falling ? last - step : step;
   };
   const isKnown = field.values.some((value) => value !== null && Number.isFinite(value));
+  if (isKnown && all[0] === all[1]) {
+    theme.group = (trial) => (Number.isNaN(scale.at(field.values[trial])) ? colours.length : last);
+    theme.legend = [[figure(low), colours[last]]];
+    return;
+  }
   const ends = [`${all[0] < low ? "≤ " : ""}${figure(low)}`, `${all[1] > high ? "≥ " : ""}${figure(high)}`];
   if (falling) ends.reverse();
   const labels = new Map([[0, ends[0]], [Math.ceil(last / 2), figure(scale.value(from + length / 2))], [last, ends[1]]]);

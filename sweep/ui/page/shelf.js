@@ -1,12 +1,13 @@
 "use strict";
 // All sweeps of the results folder.
 
-const shelf = { rows: [], items: new Map(), selected: new Set() };
+const shelf = { rows: [], known: false, items: new Map(), selected: new Set() };
 
 openPlainTheme();
 openStream(`${ROOT}-/events`, {
   shelf: (data) => {
     shelf.rows = JSON.parse(data);
+    shelf.known = true;
     showShelf();
     openShelfActs();
   },
@@ -48,6 +49,7 @@ function isShown(row) {
 }
 
 function showShelf() {
+  if (!shelf.known) return; // the page says that it is reading
   fillStates();
   const names = new Set(shelf.rows.map((row) => row.name));
   for (const name of [...shelf.selected]) if (!names.has(name)) shelf.selected.delete(name);
