@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ from sweep.events import (
     TrialStarred,
     TrialStarted,
 )
+from sweep.spec.changes import Difference, format_value
 from sweep.text import counted, figure, format_settings, score
 
 CURVE = 48  # maximum number of points of a running trial's curve
@@ -334,13 +335,21 @@ def _list_marks(standing: Standing) -> Iterator[MarkFacts]:
         yield MarkFacts(trial=trial.number, starred=trial.starred, note=trial.note)
 
 
-def describe_event(event: Event | Record, line: int, standing: Standing) -> EventFacts:
-    """Return an event with its description; ``standing`` must have observed it already."""
+def describe_event(
+    event: Event | Record, line: int, standing: Standing, differences: Sequence[Difference] = ()
+) -> EventFacts:
+    """Return an event with its description; ``standing`` must have observed it already.
+
+    ``differences`` are those of a changed sweep file, as far as the file is known.
+    """
     trial = getattr(event, "trial", None)
     status = event.status.value if isinstance(event, TrialEnded) else ""
     time = float(getattr(event, "time", 0.0))
     kind = str(type(event).__struct_config__.tag)
-    text = _describe_steering(event, standing) if isinstance(event, SteeringEvent) else _describe_event(event, standing)
+    if isinstance(event, SteeringEvent):
+        text = _describe_steering(event, standing, differences)
+    else:
+        text = _describe_event(event, standing)
     return EventFacts(line=line, time=time, kind=kind, text=text, trial=trial, status=status)
 
 
@@ -363,7 +372,7 @@ def _describe_event(event: Event | Record, standing: Standing) -> str:
     return _describe_unknown(event)
 
 
-def _describe_steering(event: SteeringEvent, standing: Standing) -> str:
+def _describe_steering(event: SteeringEvent, standing: Standing, differences: Sequence[Difference]) -> str:
     """Describe in words what a person did to the sweep."""
     who = event.by or "somebody"
     match event:
@@ -377,7 +386,8 @@ def _describe_steering(event: SteeringEvent, standing: Standing) -> str:
             more = f" and {len(added) - 3} more" if len(added) > 3 else ""
             return f"{who} added {settings}{more}"
         case SweepChanged(settings=changed):
-            return f"{who} changed {', '.join(changed)}, from trial {standing.started} on"
+            told = [f"{one.path} from {format_value(one.before)} to {format_value(one.after)}" for one in differences]
+            return f"{who} changed {', '.join(told or changed)}, from trial {standing.started} on"
 
 
 def _describe_end(event: TrialEnded, standing: Standing) -> str:

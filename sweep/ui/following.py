@@ -10,8 +10,9 @@ from pathlib import Path
 from sweep.analysis import Outline
 from sweep.analysis.live_status import LogReader, Standing
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event
+from sweep.events import EpochReported, Event, SweepChanged
 from sweep.runner import resuming
+from sweep.spec import Spec, changes, parse_spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import naming
 from sweep.ui.facts import EventFacts, LiveFacts, describe_event, describe_standing
@@ -100,6 +101,7 @@ class FollowedSweep:
         self.standing = Standing(self.outline)
         self._reader = LogReader(self.folder)
         self._line = 0
+        self._spec = _read_first_spec(self.folder)
         self._events: deque[EventFacts] = deque(maxlen=EVENTS)
         self._of_trials: dict[int, list[EventFacts]] = {}
 
@@ -129,12 +131,21 @@ class FollowedSweep:
         self.standing.observe(event)
         if isinstance(event, EpochReported):
             return
-        facts = describe_event(event, self._line, self.standing)
+        differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
+        facts = describe_event(event, self._line, self.standing, differences)
         self._events.appendleft(facts)
         if facts.trial is not None:
             kept = self._of_trials.setdefault(facts.trial, [])
             if len(kept) < OF_A_TRIAL:
                 kept.append(facts)
+
+    def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
+        """Apply a change to the sweep file as it was; return how it differs, or nothing without the file."""
+        if self._spec is None:
+            return []
+        before = self._spec
+        self._spec = changes.apply_settings(before, event.settings, str(self.folder.log))
+        return changes.list_differences(before, self._spec)
 
     @property
     def is_behind(self) -> bool:
@@ -158,6 +169,14 @@ class FollowedSweep:
             driven_since=self.folder.driven_since,
             to_resume=self.folder.to_resume,
         )
+
+
+def _read_first_spec(folder: ResultsFolder) -> Spec | None:
+    """Return the sweep file as the sweep began with it; None if it cannot be read, as `_read_outline` says."""
+    try:
+        return parse_spec(folder.read_info().first_spec_text, str(folder.info))
+    except (InputError, StoreError):
+        return None
 
 
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:

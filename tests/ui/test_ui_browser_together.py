@@ -34,7 +34,7 @@ def test_an_act_in_one_browser_is_seen_in_the_other(visit: Visit, project: Path)
     one.open("/killed")
 
     press_act(other, "change", "change killed --set run_cap=20", {"changes": "run_cap=20"})
-    one.has_text("#events", "changed run_cap, from trial 9 on")
+    one.has_text("#events", "changed run_cap from 12 to 20, from trial 9 on")
     shelf.has_text("#sweeps", "8/20 trials")
     one.has_text("#counts", "8/20 trials")
 

@@ -46,6 +46,11 @@ function named(act, done = acts.done) {
   return act.label.replace("{sweep}", done.sweep).replace("{trial}", done.trial ?? "");
 }
 
+// On the page of one sweep, its name is not repeated.
+function shortName(act, done = acts.done) {
+  return named({ label: act.label.replace(/( of| on| to)? \{sweep\}/, "") }, done);
+}
+
 function stops(act) {
   return act.command === "stop";
 }
@@ -90,7 +95,7 @@ function moreActs(others) {
 }
 
 function actButton(act) {
-  const button = make("button", { type: "button", "data-act": act.name }, named(act));
+  const button = make("button", { type: "button", "data-act": act.name }, shortName(act));
   button.disabled = !isPossible(act);
   if (button.disabled) button.title = explainAct(act);
   for (const kind of ["focus", "pointerenter"]) button.addEventListener(kind, () => !button.disabled && previewAct(act));
@@ -180,6 +185,7 @@ async function askFor(act, back, asked = { done: acts.done, mark: acts.mark }) {
     { class: "asking", method: "dialog" },
     make("h2", { id: "asking-title" }, named(act, done)),
     act.asks ? make("p", {}, act.asks) : null,
+    act.name === "export" && acts.best ? make("p", {}, acts.best) : null,
     ...inputs.map((input) => input.label),
     make("p", { class: "note" }, "This command is run:"),
     line,

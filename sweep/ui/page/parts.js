@@ -98,5 +98,15 @@ function showChosen(settled) {
   if (chosen.length === 2 && TRIALS.sweep[chosen[0]] === TRIALS.sweep[chosen[1]]) {
     links.push(make("a", { href: `${address(chosen[0])}?beside=${TRIALS.trial[chosen[1]]}` }, "compare the two"));
   }
+  if (chosen.length === 1) links.push(...addLikeIt());
   line.replaceChildren(make("span", { class: "note" }, "selected:"), ...links);
+}
+
+// The form of a new configuration, filled in with the one that is selected.
+function addLikeIt() {
+  const add = acts.offered.find((act) => act.name === "add");
+  if (!add || !isPossible(add)) return [];
+  const button = make("button", { type: "button" }, "Add a configuration like it");
+  button.addEventListener("click", () => beginAct(add, button));
+  return [button];
 }

@@ -14,7 +14,7 @@ listen("");
 openActs({ sweep: NAME }).catch((error) => hear(error.message));
 acts.lines = readFormLines;
 acts.ended = noteAct;
-table.marks = { star: starCell, note: noteCell };
+table.marks = { trial: trialCell, star: starCell, note: noteCell };
 setInterval(showClock, 1000);
 showOutput();
 
@@ -162,6 +162,7 @@ function showFacts(facts) {
   acts.counts = facts.counts;
   acts.isOver = facts.state === "ended" && facts.reason === "finished" && !facts.unknown; // nothing is left to resume
   acts.mark.note = facts.note;
+  acts.best = facts.best && `The best so far: ${facts.best.trials.length > 1 ? `the best of the ${facts.best.trials.length} seeds` : "trial"} ${facts.best.trials.join(", ")}, ${facts.metric} ${inScore(facts.best.value)}${facts.best.trials.length > 1 ? " on average" : ""}. ${facts.best.settings}`;
   showActs();
   showNote(facts);
   showMarks(before, facts);
@@ -437,6 +438,15 @@ function noteAct(act, done, given) {
 function markedTrial(row, holds) {
   const numbers = DATA.table.trials[row].map((at) => TRIALS.trial[at]);
   return numbers.find((number) => holds(markOf(number))) ?? numbers[0];
+}
+
+const SHOWN_TRIALS = 8;
+// Links to the trials of a configuration, one for each seed; sorted by the first number.
+function trialCell(row) {
+  const numbers = DATA.table.trials[row].map((at) => TRIALS.trial[at]);
+  const links = numbers.slice(0, SHOWN_TRIALS).flatMap((number, at) => [at ? ", " : "", trialLink(number, String(number))]);
+  for (const link of links) if (link.addEventListener) link.addEventListener("click", (event) => event.stopPropagation());
+  return { text: String(numbers[0] ?? "").padStart(9, "0"), elements: [...links, numbers.length > SHOWN_TRIALS ? " ..." : ""] };
 }
 
 function starCell(row) {
