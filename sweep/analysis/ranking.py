@@ -304,7 +304,11 @@ def _list_losses_behind_finalists(
     It is the mean of the first objective. In a sweep that was confirmed, it is at least that of the finalists ahead:
     the search chose by its scores, so they flatter configurations that have no fresh seeds.
     """
-    losses = {id(row): _list_losses(row)[0] if row.scores else math.inf for row in rows}
+    losses: dict[int, float] = {}
+    for row in rows:
+        losses[id(row)] = math.inf
+        if row.scores:
+            losses[id(row)] = _list_losses(row)[0]
     for sweep in {sweep for sweep, _ in places}:
         ranked = []
         for row in rows:

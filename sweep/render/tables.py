@@ -143,8 +143,12 @@ def ranking_grid(
     sweeps = [row.sweep for row in rows]
     if len({row.sweep for row in ranking.rows}) == 1:
         sweeps = [""] * len(rows)
+    ranks = [""] * len(rows)
+    for place, row in enumerate(rows):
+        if row.has_rank:
+            ranks[place] = str(row.rank)
     columns: dict[str, list[str]] = {
-        "rank": [str(row.rank) if row.has_rank else "" for row in rows],
+        "rank": ranks,
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
         **_collect_mark_columns([row.trials for row in rows]),
