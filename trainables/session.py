@@ -60,6 +60,16 @@ class SuspendedTrial(NamedTuple):
     memory: dict[str, Any]
 
 
+def _set_lengths(hp: Hyperparameters, assignment: Assignment, per_epoch: int | None = None) -> None:
+    """Make a trial's epochs readable and, if the updates of an epoch are known, its updates."""
+    lengths: dict[str, int | None] = {"epochs": assignment.epochs}
+    if per_epoch is not None:
+        lengths["updates"] = assignment.epochs * per_epoch
+    if not assignment.counts_epochs:
+        lengths = dict.fromkeys(lengths)
+    hp.set_lengths(**lengths)
+
+
 class TrialSession(RankJoining):
     """Trains, saves, restores and exports the trials of an author's class: its `sweep.contract.Trainable`.
 
@@ -133,7 +143,7 @@ class TrialSession(RankJoining):
         stopwatch = Stopwatch()
         hp = Hyperparameters(assignment.params)
         options = assignment.training
-        hp.set_lengths(epochs=assignment.epochs if assignment.counts_epochs else None)
+        _set_lengths(hp, assignment)
         compile_cache.enable_caches(options, assignment.devices)
         placement = choose_placement(assignment.devices, options)
         precision.set_determinism(placement, deterministic=options.get("deterministic") is True)
@@ -165,7 +175,7 @@ class TrialSession(RankJoining):
         batch_size = global_batch_size(hp, placement, train)
         before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
-        hp.set_lengths(updates=assignment.epochs * per_epoch if assignment.counts_epochs else None)
+        _set_lengths(hp, assignment, per_epoch)
         its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
         with placement.replicas.scope(), its_own, keras_corrections.keeping_numbering():
             self._number = None
@@ -328,15 +338,17 @@ class TrialSession(RankJoining):
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial would use the program and the data of ``other``, judging by its parameters."""
+        trained = other.assignment
+        if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):
+            return False
+        if assignment.accumulate != trained.accumulate:
+            return False
+        if assignment.seed != trained.seed and other.structure.drew:
+            return False
         hp = Hyperparameters(assignment.params)
-        was = other.assignment
         batch_size = global_batch_size(hp, other.placement, other.walk.data)
-        walk = Walk.of(hp, other.walk.data, batch_size, assignment.seed)
-        hp.set_lengths(epochs=assignment.epochs, updates=assignment.epochs * walk.per_epoch)
-        if (assignment.devices, assignment.fold, assignment.accumulate) != (was.devices, was.fold, was.accumulate):
-            return False
-        if assignment.seed != was.seed and other.structure.drew:
-            return False
+        per_epoch = Walk.of(hp, other.walk.data, batch_size, assignment.seed).per_epoch
+        _set_lengths(hp, assignment, per_epoch)  # which the recorded reads may include
         return all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:

@@ -296,15 +296,18 @@ class FollowedSweep:
         self._frozen[number] = frozen
 
 
-def _make_state(trial: Trial, told: StudiedTrial) -> TrialState:
-    """Return a trial from the tables as a ledger's state, to which the ledger can add events."""
+def _make_state(trial: Trial, studied: StudiedTrial) -> TrialState:
+    """Return the `TrialState` of a trial in the tables, as if a ledger had read its events.
+
+    ``studied`` has its parameters and the time of its start.
+    """
     start = TrialStarted(
         trial=trial.trial,
         trial_id=trial.trial_id,
-        params=told.params,
+        params=studied.params,
         seed=trial.seed,
         repeat=trial.repeat,
-        time=told.started,
+        time=studied.started,
         role=trial.role,
     )
     return TrialState(start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs)

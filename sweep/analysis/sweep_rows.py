@@ -150,10 +150,10 @@ def _make_trial(row: Sequence[object]) -> Trial:
 def _make_mappings(
     columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int, nulls: Sequence[object] | None = None
 ) -> Sequence[object]:
-    """Return for each row a dict of the columns ``names``, whose keys are the names without their prefix.
+    """Return for each row a dict of its values in the columns ``names``, by the name without its prefix.
 
-    Nulls are left out, except for the parameters whose value is null. These are named in ``nulls``, the column
-    `NULL_PARAMS`.
+    An empty cell means that the trial lacks the parameter, which is left out. If the row's entry in ``nulls``, the
+    column `NULL_PARAMS`, names the parameter, its value is None.
     """
     if not names:
         return [{} for _ in range(count)]

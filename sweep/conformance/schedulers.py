@@ -174,7 +174,7 @@ class _Search:
         assert not self._paused, "those that are left wait for ever"
 
     def _end_trial(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
-        """End or interrupt a trial."""
+        """Let the scheduler observe that a trial has ended, or was interrupted."""
         self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
     def _observe(self, event: Event) -> None:

@@ -97,7 +97,10 @@ def get_first_name(node: ast.expr) -> str:
 
 
 def _list_attribute_names(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str]:
-    """Return the attributes read from an object in ``holders``: [aug, kind] for ``hp.aug.kind``; [] for its methods."""
+    """Return the names of the attributes that an expression reads from one of the variables in ``holders``.
+
+    For ``hp.aug.kind`` they are ["aug", "kind"]; for a method such as ``hp.number``, and for any other expression, [].
+    """
     if not isinstance(node, ast.Attribute):
         return []
     if get_last_name(node.value) in holders:

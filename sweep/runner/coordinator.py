@@ -664,7 +664,7 @@ class Coordinator:
         if open_trial is None or not open_trial.has_worker:
             return False
         self._watch.end(trial)
-        self._upcoming.record_loss(trial)
+        self._upcoming.forget_lost_worker(trial)
         if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
             open_trial.stage = Stage.WAITING
             open_trial.moved = True
@@ -775,7 +775,7 @@ class Coordinator:
         end = self._terms.apply_retries(end, trial.state.retries)
         if trial.has_worker:
             self._doomed.append(number)
-            self._upcoming.record_loss(number)
+            self._upcoming.forget_lost_worker(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:

@@ -75,7 +75,10 @@ def _train_inline(options: Options, job: Job, view: View) -> Iterator[Backend]:
 
 
 def sending_messages(job: Job) -> AbstractContextManager[None]:
-    """Return a context manager that passes the driver's stop and share files on to machines that do not see them."""
+    """Return a context manager that copies two files of the driver to the object store: stop request and GPU shares.
+
+    Machines that do not have the results folder read them there. Without a store, it does nothing.
+    """
     if job.store is None:  # all machines see the results folder
         return nullcontext()
     from sweep.backends import messages

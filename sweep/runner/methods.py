@@ -116,11 +116,14 @@ def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) 
     if not starts:
         return []
 
-    def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
-        """Return random values for the missing parameters, other than those tried; None if there are none."""
+    def draw_point(part: Space, place: int, tried: Collection[str]) -> Params | None:
+        """Return a random point of ``part``, the space with the values of one start, whose key is not in ``tried``.
+
+        ``place`` is the number of the start, by which the draw is seeded. None if no such point is found.
+        """
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
 
-    return complete_starts(space, starts, complete)
+    return complete_starts(space, starts, draw_point)
 
 
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)

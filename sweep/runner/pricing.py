@@ -357,20 +357,30 @@ def measure_epoch_times(
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 
 
-def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
-    """Train two epochs of each phase of a trial, and time them.
+def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
+    """Train up to ``most`` epochs; return their reports."""
+    reported: list[EpochReported] = []
 
-    Return the seconds spent on them, and the average seconds per epoch over the whole trial.
+    def report(epoch: EpochReported) -> bool:
+        reported.append(epoch)
+        return len(reported) < most
+
+    trainable.train(report)
+    return reported
+
+
+def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
+    """Train at most two epochs of each phase of a trial, and time them.
+
+    Return the seconds that they take without compilation, and the average seconds per epoch of the whole trial.
     """
     phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
     trained_s = total_s = 0.0
     lengths = []
     for length in phases():
-        heard: list[EpochReported] = []
-        most = min(length, 2)
-        trainable.train(lambda epoch, heard=heard, most=most: heard.append(epoch) or len(heard) < most)  # type: ignore[misc]  # mypy infers no lambda with a default
-        epoch_s = heard[-1].time_s  # the last one, because the first may compile
-        trained_s += len(heard) * epoch_s
+        trained = _train_epochs(trainable, min(length, 2))
+        epoch_s = trained[-1].time_s  # the last one, because the first may compile
+        trained_s += len(trained) * epoch_s
         total_s += length * epoch_s
         lengths.append(length)
     return trained_s, total_s / sum(lengths)

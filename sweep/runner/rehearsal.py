@@ -235,7 +235,7 @@ class Rehearsal:
         return True
 
     def _end(self, trial: int, status: Status) -> None:
-        """End or interrupt a trial."""
+        """Let searcher and scheduler observe that a trial has ended, or pauses."""
         waits = status is Status.INTERRUPTED
         reason = PAUSES if waits else ""
         ended = TrialEnded(trial=trial, status=status, reason=reason, time=self._present_s, waits=waits, facts=Facts())

@@ -167,7 +167,10 @@ def leave_request(folder: ResultsFolder, request: Request) -> None:
 
 
 def _is_pending(folder: ResultsFolder, request: Request) -> bool:
-    """Return whether a request is still there, because no process has received it."""
+    """Return whether a request still waits, in the results folder or, if the sweep runs elsewhere, in its object store.
+
+    True if the store cannot be reached.
+    """
     if (folder.requests / _file_name(request)).exists():
         return True
     if (store := folder.store) is None or folder.runs_here:

@@ -465,14 +465,17 @@ class Upcoming:
             if progress.facts.structures:  # the worker has dropped the least recently used ones
                 del held[: -progress.facts.structures]
         if progress.spoilt is not None:
-            self.record_loss(trial)
+            self.forget_lost_worker(trial)
 
     def record_end(self, trial: int) -> None:
         """Record that a trial has ended; its worker keeps its structures."""
         self._running.pop(trial, None)
 
-    def record_loss(self, trial: int) -> None:
-        """Record that the worker of a trial is lost, with all structures it held."""
+    def forget_lost_worker(self, trial: int) -> None:
+        """Forget a running trial and its worker, which is lost, with the compiled structures that the worker held.
+
+        Does nothing for a trial that is not running.
+        """
         worker, _ = self._running.pop(trial, ("", None))
         self._held.pop(worker, None)
 

@@ -183,7 +183,7 @@ class SpecResolver:
         )
 
     def resolve_population(self, entries: list[Entry]) -> PopulationRules | None:
-        """Return the settings of a population, None for other methods; add mistakes for keys that do not fit."""
+        """Return the settings of `population`, or None for a method without one; add a mistake for each wrong key."""
         file = self.file
         document = self.document
         method = self.method

@@ -144,7 +144,7 @@ def _is_fact(name: str) -> bool:
 
 
 def _convert_to_json(value: Value) -> Value:
-    """Return a value that JSON has; times and other types are converted to text."""
+    """Convert a value to one that JSON can represent; times and other types become text."""
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
 
 

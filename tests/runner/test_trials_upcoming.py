@@ -146,7 +146,7 @@ def test_a_worker_that_is_gone_holds_nothing() -> None:
     assert (upcoming.choose("c") or (-1,))[0] == 2
     upcoming.record_start(2)
     upcoming.record_structures(2, Continues(facts=Facts(structure=structure({"units": 16})), worker="c"))
-    upcoming.record_loss(2)
+    upcoming.forget_lost_worker(2)
     assert (upcoming.choose("a") or (-1,))[0] == 10
     assert (upcoming.choose("d") or (-1,))[0] == 3
 

@@ -145,7 +145,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kernel(project: Path) -> Iterator[Kernel]:
-    pytest.importorskip("ipykernel")
+    pytest.importorskip("ipykernel", reason="of the extra test")
     found = Kernel(project)
     found.run("import sweep")
     yield found

@@ -84,7 +84,7 @@ class ArraySplit(Examples):
     def spread_examples(self, count: int) -> Any:
         """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
-        rows = self._select(places)
+        rows = self._find_row_numbers(places)
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
@@ -111,11 +111,11 @@ class ArraySplit(Examples):
             return self._ahead.chunks(which)
         order = permutation(self.size, which.seed, which.number)
         left = order[which.skipped * which.batch_size :]
-        chunk = Chunk(self._placed.tensors(), self._select(left))
+        chunk = Chunk(self._placed.tensors(), self._find_row_numbers(left))
         return iter([chunk])
 
-    def _select(self, places: Any) -> Any:
-        """Return the rows at places among those that are visited."""
+    def _find_row_numbers(self, places: Any) -> Any:
+        """Return the numbers, in the arrays, of the rows at these positions of the split."""
         if self._rows is None:
             return places
         return self._rows[places]

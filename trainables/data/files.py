@@ -134,16 +134,17 @@ def tfrecords(
     size = len(records)
 
     def visited(
-        shard: Callable[[tf.Tensor], tf.data.Dataset], of_shard: Sequence[Any]
+        open_shard: Callable[[tf.Tensor], tf.data.Dataset], shard_items: Sequence[Any]
     ) -> Callable[[int | None, int], tf.data.Dataset]:
+        """Return the function `ordered` for shards that ``open_shard`` opens, each by its item in ``shard_items``."""
+
         def ordered(seed: int | None, number: int) -> tf.data.Dataset:
-            found = tf.data.Dataset.from_tensor_slices(
-                [of_shard[int(i)] for i in permutation(len(shards), seed, number)]
-            ).interleave(
-                shard,
-                cycle_length=1 if seed is None else INTERLEAVED,
-                num_parallel_calls=tf.data.AUTOTUNE,
-                deterministic=True,
+            """Return the records of a pass: in the order of the files or, with a seed, interleaved and shuffled."""
+            order = permutation(len(shards), seed, number)
+            items = tf.data.Dataset.from_tensor_slices([shard_items[int(place)] for place in order])
+            open_at_once = 1 if seed is None else INTERLEAVED
+            found = items.interleave(
+                open_shard, cycle_length=open_at_once, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
             if seed is not None:  # before parsing, because records are smaller than examples
                 found = shuffle_dataset(found, min(size, buffer), mix_seeds(seed, number))

@@ -428,7 +428,7 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Gather rows of a tensor on a device; packed ones are unpacked."""
+    """Return these rows of ``leaf``: a tensor on a device, or a `Packed` array, whose rows are unpacked."""
     rows = tf.convert_to_tensor(rows)
     if isinstance(leaf, Packed):
         return leaf.rows(rows)

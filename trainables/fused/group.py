@@ -286,11 +286,11 @@ class FusedGroup:
         return self._session
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members epoch by epoch, until a report returns False or a trial ends.
+        """Train the trials of these members together, one epoch of each after the other.
 
-        A single member is trained without a stack. Return the exception of each trial that has ended, which is
-        `Stopped` if the trial has finished. Raises Apart before any training if the trials cannot be trained together,
-        or are faster one after the other.
+        Stop after an epoch in which a report returned False or a trial ended. A single member is trained as if there
+        was no group. Return the exception that ended each ended trial, `Stopped` for a finished one. Raises Apart,
+        before any training, if the trials cannot be trained together, or are faster one after the other.
         """
         members = []
         for member in reports:

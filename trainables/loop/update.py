@@ -258,7 +258,7 @@ class Graph:
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         if old is None:
             return rows
-        if _have_static_number(rows):
+        if _has_static_row_count(rows):
             return old[0] + rows[0], *rows[1:]
         values = tf.concat([old[0], rows[0]], 0)
         indices = tf.concat([old[1], rows[1]], 0)
@@ -288,7 +288,7 @@ class Graph:
         """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
         follow = []
         for g in gradients:
-            follow.append(isinstance(g, tuple) and not _have_static_number(g))
+            follow.append(isinstance(g, tuple) and not _has_static_row_count(g))
         added = []
         for g, rows in zip(gradients, follow, strict=True):
             if not rows:
@@ -567,11 +567,11 @@ def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
     return values
 
 
-def _have_static_number(rows: tuple[Any, Any, Any]) -> bool:
+def _has_static_row_count(rows: tuple[Any, Any, Any]) -> bool:
     """Return whether the number of rows of a sparse gradient is known while tracing.
 
-    If it is, it does not depend on the examples, whose number is unknown, so each part of a batch has the same rows.
-    ``rows`` are the values, indices and shape of the gradient.
+    The number of examples is not known then. So such a gradient has the same rows for each part of a batch. ``rows``
+    are the values, indices and shape of the gradient.
     """
     return rows[1].shape.num_elements() is not None
 

@@ -173,7 +173,7 @@ class LiveDrivers:
     def look(self) -> tuple[LiveSweep, ...]:
         """Return the sweeps whose drivers are alive now, sorted by user and name, with this driver's own."""
         found = []
-        for key, record, alive in _list_pages(self._over):
+        for key, record, alive in _list_job_records(self._over):
             about = record["metadata"]
             if record.get("status") != RUNNING or not alive:
                 if "job_id" in about:  # otherwise its driver has not connected yet
@@ -189,14 +189,17 @@ def mark_lost_sweeps_failed() -> None:
 
     Ray does this for submitted sweeps, whose drivers are also disconnected before they start and between two attempts.
     """
-    for key, record, alive in _list_pages():
+    for key, record, alive in _list_job_records():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
             message = f"its driver was killed; before that: {record.get('message', '')}"
             _put_record(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
 
 
-def _list_pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
-    """Yield the pages of all sweeps but the ``known`` ones, each as (key, record, whether its driver is connected)."""
+def _list_job_records(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
+    """Yield (key, record, whether its driver is connected) for the job record of each sweep, running or ended.
+
+    Records whose keys are in ``known`` are left out.
+    """
     alive = {job["JobID"] for job in ray_private_api.import_private("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.import_private("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):

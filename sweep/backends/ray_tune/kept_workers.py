@@ -135,7 +135,7 @@ class _KeepsWorkers:
         self._actor_cache.cache_object(worker.resources, worker.actor)
 
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
-        """Give an idle worker to a trial, as Tune does; return whether there is one."""
+        """Let Tune give an idle worker to a trial, and shrink the cache by it; return whether there was one."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
         if self._actor_cache.num_cached_objects < cached:

@@ -203,7 +203,10 @@ def hold_port(before: str = "") -> tuple[socket.socket, str]:
 
 
 def prepare_process(devices: Devices) -> None:
-    """Prepare this process for training: let SIGTERM end it, and hide GPUs that are not the trial's from TensorFlow."""
+    """Prepare this process for training: let SIGTERM end it, and hide all GPUs from TensorFlow if the trial has none.
+
+    Signals can only be set in the main thread; elsewhere, SIGTERM stays as it is.
+    """
     with suppress(ValueError):  # not in the main thread
         # Ray's handler would raise SystemExit in the trial's code, which would look like its failure.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
