@@ -130,7 +130,7 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
 def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: bool, processes: int) -> None:
     """Raise Refused for a callback whose file other trials would write as well, or other processes of the trial.
 
-    All processes of a trial write the same rows of a `CSVLogger`, which does no harm; files of weights would be damaged.
+    All processes of a trial write the same rows of a `CSVLogger`, which does no harm; weights would be damaged.
 
     ``by_number``: `callbacks` has read the number of the trial, for the paths.
     """
