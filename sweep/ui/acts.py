@@ -1,6 +1,6 @@
-"""The actions that the live page offers: a table in which each one is a command line of sweep.
+"""The acts that the live page offers: a table in which each one is a command line of sweep.
 
-The page shows the command line, and the server runs exactly that one. An action is offered only if this installation
+The page shows the command line, and the server runs exactly that one. An act is offered only if this installation
 has its command and options.
 """
 
@@ -25,7 +25,7 @@ LONGEST = 10_000  # characters of a field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """An input field in the form of an action."""
+    """An input field in the form of an act."""
 
     name: str
     label: str
@@ -36,10 +36,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """An action of the page and its command line.
+    """An act of the page and its command line.
 
     ``words`` follow the command; ``options`` are groups of words, left out if a field in them is empty. ``{sweep}`` and
-    ``{trial}`` stand for what the action applies to, other names in braces for fields. A group with a field of several
+    ``{trial}`` stand for what the act applies to, other names in braces for fields. A group with a field of several
     lines is repeated for each line.
     """
 
@@ -259,26 +259,26 @@ ACTS: tuple[Act, ...] = (
 
 
 def list_offered_acts(commands: Commands) -> dict[str, Act]:
-    """Return the actions whose commands and options this installation has, by name."""
+    """Return the acts whose commands and options this installation has, by name."""
     return {act.name: act for act in ACTS if _is_offered(act, commands)}
 
 
 def _is_offered(act: Act, commands: Commands) -> bool:
-    """Return whether this installation has the command and the options of an action."""
+    """Return whether this installation has the command and the options of an act."""
     if act.command not in commands:
         return False
     return all(group[0] in commands[act.command] for group in act.options)
 
 
 def find_act(offered: Mapping[str, Act], name: str) -> Act:
-    """Return the action with this name. Raises `UnknownNameError`."""
+    """Return the act with this name. Raises `UnknownNameError`."""
     if name not in offered:
         raise UnknownNameError.one(name, "no such act", did_you_mean(name, offered))
     return offered[name]
 
 
 def name_act(act: Act, given: Given) -> str:
-    """Return the label of an action with the names of what it applies to."""
+    """Return the label of an act with the names of what it applies to."""
     return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
 
 
@@ -288,9 +288,9 @@ def make_results_option(place: str) -> list[str]:
 
 
 def make_arguments(act: Act, given: Given, place: str) -> list[str]:
-    """Return the words of an action's command line that follow ``python -m sweep``.
+    """Return the words of an act's command line that follow ``python -m sweep``.
 
-    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the action applies to. Raises
+    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. Raises
     `InputError` with all mistakes.
     """
     refuse(_find_mistakes(act, given))
@@ -311,7 +311,7 @@ def show_command(arguments: Sequence[str]) -> str:
 
 
 def _find_mistakes(act: Act, given: Given) -> list[Problem]:
-    """Return the mistakes in the values of an action's fields."""
+    """Return the mistakes in the values of an act's fields."""
     problems = []
     for field in act.fields:
         text = given.get(field.name, "")

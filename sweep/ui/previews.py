@@ -1,4 +1,4 @@
-"""Shows the command line of an action before it is run, and what it would train."""
+"""Shows the command line of an act before it is run, and what it would train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sweep.ui.acts import Act, Given
 
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
-    """Return the command line of an action, why it would be refused, and a note on what it would train.
+    """Return the command line of an act, why it would be refused, and a note on what it would train.
 
     The command line is "" if there is none yet because of a mistake in the fields.
     """

@@ -84,7 +84,7 @@ class Page:
 
     @property
     def offered(self) -> Mapping[str, acts.Act]:
-        """The actions that the page offers, by name; none with ``--read-only``."""
+        """The acts that the page offers, by name; none with ``--read-only``."""
         return {} if self.access.read_only else acts.list_offered_acts(self.commands)
 
     @property
@@ -572,7 +572,7 @@ class _StreamReader:
 
 
 async def _send_acts(request: web.Request) -> web.Response:
-    """Send the actions that the page offers."""
+    """Send the acts that the page offers."""
     _open_folder(request, request.match_info["name"])
     return _make_json_answer(list(request.app[PAGE].offered.values()))
 
@@ -600,7 +600,7 @@ def _is_text(value: object) -> bool:
 
 
 async def _run_act(request: web.Request) -> web.Response:
-    """Run the command line of an action; with ``preview``, only return the command line or its mistakes."""
+    """Run the command line of an act; with ``preview``, only return the command line or its mistakes."""
     page = request.app[PAGE]
     folder = _open_folder(request, request.match_info["name"])
     given = await _read_fields(request)
