@@ -210,7 +210,7 @@ def test_a_remote_notebook_shows_the_page_through_jupyter(
     make_sweep(project / "results", f"later_{jupyter.port}", finished(time.time()))
     shelf.wait_for_selector(f"#sweeps li:has-text('later_{jupyter.port}')")
     shelf.click("#new")
-    shelf.wait_for_selector("#mistakes li")
+    shelf.wait_for_selector("#verdict:has-text('no mistake')")
     shelf.click("text=sweeps")
     shelf.click("#sweeps a:has-text('lives')")
     shelf.wait_for_selector("html[data-ready]", state="attached")
