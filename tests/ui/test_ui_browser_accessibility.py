@@ -79,6 +79,8 @@ def test_no_page_has_a_serious_barrier(visit: Visit, project: Path, colours: str
         one.open("/-/new", ready=False)
         one.page.focus("#text")
         one.page.keyboard.press("Control+Home")
+        one.page.keyboard.type("# why\n")
+        one.page.keyboard.press("Control+Home")
         one.page.keyboard.press("Control+Space")
         one.page.wait_for_selector("#no-proposals:visible")
         found["no suggestions"] = find_violations(one)
