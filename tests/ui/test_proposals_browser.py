@@ -165,7 +165,8 @@ def test_the_trainables_of_the_folder_are_proposed(browser: Any, address: str) -
 
 def test_a_file_is_opened_changed_and_overwritten(browser: Any, address: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("name: mine\n")
+    text = "name: mine\nparameters: {}\n"
+    path.write_text(text)
     editor = Editor(browser, address, "name: other\n")
     editor.page.select_option("#open", "mine.yaml")
     editor.page.click("dialog button[value=cancel]")  # what was typed would be lost
@@ -173,18 +174,18 @@ def test_a_file_is_opened_changed_and_overwritten(browser: Any, address: str, tm
     editor.page.select_option("#open", "mine.yaml")
     editor.page.click("dialog button[type=submit]")
     editor.visitor.has_exactly("h1", "mine.yaml")
-    assert editor.text == "name: mine\n"
+    assert editor.text == text
     assert editor.page.input_value("#file") == "mine.yaml"
-    editor.page.fill("#text", "name: mine\nseed: 1\n")
+    editor.page.fill("#text", f"{text}seed: 1\n")
     editor.page.click("#save")
     editor.visitor.has_text("dialog", "Overwrite mine.yaml\\?")
     editor.press("Enter")  # nothing is lost by a key that was pressed once too often
     editor.visitor.wait("!document.querySelector('dialog').open")
-    assert path.read_text() == "name: mine\n"
+    assert path.read_text() == text
     editor.page.click("#save")
     editor.page.click("dialog button[type=submit]")
     editor.visitor.has_exactly("#saved", "mine.yaml is saved")
-    assert path.read_text() == "name: mine\nseed: 1\n"
+    assert path.read_text() == f"{text}seed: 1\n"
     editor.page.fill("#file", "../mine.yaml")
     editor.page.click("#save")
     editor.visitor.has_text("#jobs", "expected a plain name")
