@@ -243,6 +243,15 @@ class ModelTested(Record, frozen=True, kw_only=True):
     time: float
 
 
+class OutputPrinted(Record, frozen=True, kw_only=True):
+    """A trial has printed something, or a library has in its process; searchers and schedulers never see this event."""
+
+    trial: int
+    text: str  # without terminal escape sequences; ends with a line feed unless the last line is incomplete
+    time: float
+    driven_s: float | None = None  # see `TrialStarted`
+
+
 class SessionStarted(Record, frozen=True, kw_only=True):
     """A process has started or resumed the sweep."""
 
@@ -311,6 +320,7 @@ Event: TypeAlias = (
     | EpochReported
     | TrialEnded
     | ModelTested
+    | OutputPrinted
     | SessionStarted
     | SessionEnded
     | NoteWritten

@@ -16,6 +16,7 @@ from sweep.errors import InputError
 from sweep.spec import yaml_reader
 from sweep.store.columns import NOT_MEASURED
 from sweep.store.folder import ResultsFolder, name_uniquely
+from sweep.store.log import read_output
 from sweep.store.tables import Tables, make_param_array
 from sweep.text import guess
 
@@ -131,6 +132,17 @@ class LoadedSweep:
         chosen = self.trials.iloc[chosen_positions].reset_index(drop=True)
         chosen.insert(0, "rank", ranks)
         return chosen
+
+    def output(self, trial: int) -> str:
+        """Return what a trial has printed up to now, as text; "" if nothing, or if it was trained with ``inline``.
+
+        Raises `InputError` if several sweeps are loaded, or if the sweep has no such trial.
+        """
+        folder = self._get_only_folder("output()")
+        numbers = self.trials["trial"].tolist()
+        if trial not in numbers:
+            raise folder.make_no_trial_error(trial, numbers)
+        return read_output(folder.log, trial)
 
     def curves(self, metric: str | None = None) -> Frame:
         """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.

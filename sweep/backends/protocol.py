@@ -36,6 +36,7 @@ class TrialStep:
     epochs: tuple[EpochReported, ...] = ()  # trained in this step
     facts: Facts = field(default_factory=Facts)
     notices: tuple[str, ...] = ()  # lines for the user
+    output: str = ""  # what was printed in the worker's process, see `OutputPrinted`
     worker: str = ""  # name of the worker, if there are several
     spoilt: str | None = None  # why the worker must not be used again
 
@@ -145,10 +146,11 @@ class Driver(Protocol):
     def take(self, trial: int, progress: Progress) -> bool:
         """Process the result of a trial's step; return whether the worker trains the trial on."""
 
-    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
         """Handle that a trial's worker was lost, or its whole node; return whether another worker retries the trial.
 
-        Must also be called for each worker that must not be used again.
+        ``output`` is what the worker had printed since its last step. Must also be called for each worker that must not
+        be used again.
         """
 
 

@@ -32,14 +32,19 @@ class Surroundings:
         self._imported = False
         self._at = self._start  # working folder of the present trial
         self._streams: tuple[TextIO, TextIO] | None = None  # streams that the trial has put in place of Python's own
-        self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
-        for copy in self._outputs.values():
-            weakref.finalize(self, os.close, copy)
+        self._outputs: dict[int, int] = {}  # copies of the file descriptors 1 and 2
+        self.keep_outputs()
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
         self._of_import: settings.Values = {}  # settings made by importing the author's code, if the process is shared
         self._of_trial: settings.Values = {}  # settings made by the present trial
         self._is_inside = False
         self.resisting: list[str] = []  # settings that a trial has changed permanently
+
+    def keep_outputs(self) -> None:
+        """Begin all trials with the present standard output and standard error."""
+        self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
+        for copy in self._outputs.values():
+            weakref.finalize(self, os.close, copy)
 
     def check(self) -> None:
         """Raise FileNotFoundError if neither the trial's folder nor the one in which trials begin exists."""

@@ -198,6 +198,7 @@ class Worker:
         """Use the trainable of a closed worker of another sweep in this process, in place of a new one."""
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
+        self.surroundings.keep_outputs()  # those of this session
         self._declared = earlier._declared
         self._taken = earlier._taken
 

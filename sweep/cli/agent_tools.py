@@ -12,7 +12,7 @@ from sweep.text import did_you_mean
 
 Json: TypeAlias = dict[str, Any]
 
-READING = ("plan", "schema", "list", "status", "wait", "compare", "best", "replay")
+READING = ("plan", "schema", "list", "status", "wait", "compare", "best", "replay", "logs")
 """Commands that change nothing, unless an option names a folder to write to."""
 ACTING = (
     *("init", "examples", "run", "resume", "stop", "add", "change", "note", "star"),
@@ -21,7 +21,7 @@ ACTING = (
 """Commands that write files, or start, steer or stop trainings."""
 DETACHED = ("run", "resume")
 """Commands whose trainings go on in the background, so that a call ends at once."""
-NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "watch", "ui"})
+NOT_OFFERED = frozenset({"as_json", "detach", "quiet", "verbose", "events", "watch", "ui", "follow"})
 """Parameters that only matter to somebody who looks at a terminal, or that each call sets."""
 
 

@@ -333,13 +333,27 @@ def submit(
 
 @click.command()
 @click.argument("sweep")
-@address
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Of trial N, on any machine with the results.")
+@options.results
+@click.option(
+    "--address",
+    envvar="RAY_API_SERVER_ADDRESS",
+    show_envvar=True,
+    metavar="http://HEAD:8265",
+    help="The dashboard of the cluster that the sweep was submitted to.",
+)
 @click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
 @options.as_json
-def logs(sweep: str, address: str, follow: bool, as_json: bool) -> None:
-    """Show what the driver of a submitted sweep has said."""
+def logs(sweep: str, trial: int | None, results: Path, address: str | None, follow: bool, as_json: bool) -> None:
+    """Show what a trial has printed, or with --address what the driver of a submitted sweep has said."""
     if follow and as_json:
         raise InputError.one("--follow", "is given with --json", "run it with --json repeatedly instead")
+    if trial is not None:
+        _print_trial_output(sweep, trial, results, address, follow=follow, as_json=as_json)
+        return
+    if address is None:
+        hint = "--trial N shows what a trial has printed, --address URL what the driver of a submitted sweep has said"
+        raise InputError.one("logs", "neither a trial nor a cluster is given", hint)
     jobs, job = _find_job(sweep, address)
     if follow:
         _follow(jobs, job.id)
@@ -352,6 +366,25 @@ def logs(sweep: str, address: str, follow: bool, as_json: bool) -> None:
     from sweep.render import document
 
     click.echo(document(LogsDocument(sweep=job.address, job=job.id, state=job.state.lower(), text=text)))
+
+
+def _print_trial_output(
+    sweep: str, trial: int, results: Path, address: str | None, *, follow: bool, as_json: bool
+) -> None:
+    """Print what a trial has printed, from the log of its sweep."""
+    from sweep.cli import trial_output
+    from sweep.store.folder import ResultsFolder
+
+    if address is not None:
+        results, sweep = find_results(sweep, address, as_json=True)
+    folder = ResultsFolder.open(results, sweep)
+    if not follow:
+        trial_output.print_output(folder, trial, as_json=as_json)
+        return
+    try:
+        trial_output.follow_output(folder, trial)
+    except KeyboardInterrupt:
+        sys.exit(interruption.CODE)
 
 
 def resume_submitted_sweep(

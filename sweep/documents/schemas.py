@@ -57,7 +57,7 @@ SHAPES: Mapping[str, Any] = {
     "init": shapes.FilesWritten,
     "kube": shapes.KubernetesList,
     "list": tuple[SweepSummary | SweepJob, ...],
-    "logs": shapes.LogsDocument,
+    "logs": shapes.LogsDocument | shapes.TrialOutputDocument,
     "note": shapes.NotedDocument,
     "plan": shapes.PlanDocument,
     "repair": shapes.RepairDocument,

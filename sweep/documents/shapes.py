@@ -258,6 +258,16 @@ class LogsDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrialOutputDocument(Document):
+    """What a trial has printed."""
+
+    sweep: str
+    trial: int
+    status: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class KubernetesList:
     """The objects of Kubernetes, as `kubectl apply -f -` takes them."""
 

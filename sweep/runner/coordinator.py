@@ -28,6 +28,7 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    OutputPrinted,
     Params,
     SessionEnded,
     SessionStarted,
@@ -553,6 +554,7 @@ class Coordinator:
         )  # what is reported is no longer under way
         self._upcoming.record_structures(trial, progress)
         self._sharing.hear(trial, progress)
+        self._record_output(trial, progress.output)
         match progress:
             case Continues():
                 self._record(open_trial, progress)
@@ -649,12 +651,19 @@ class Coordinator:
             open_trial.stage = Stage.WAITING
             self._again.appendleft(trial)
 
-    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+    def _record_output(self, trial: int, output: str) -> None:
+        """Log what a trial has printed, if anything."""
+        if output and trial in self._ledger.trials:
+            self._emit([OutputPrinted(trial=trial, text=output, time=time.time())])
+
+    def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
         """Handle a lost worker; return whether another worker retries its trial, which is limited.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
-        trial's fault, and nodes that are taken away do not count at all.
+        trial's fault, and nodes that are taken away do not count at all. ``output`` is what the worker had printed
+        since its last step.
         """
+        self._record_output(trial, output)
         if trial in self._dying:
             self._dying.discard(trial)
             if trial in self._open:  # it may have been stopped on request since

@@ -32,7 +32,7 @@ from sweep.runner.features import Copied, CopyingSearcher, Race
 from sweep.schedulers import Pausing, Scheduler
 from sweep.searchers import Searcher
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ledger, Reported, SessionChange, Started, TrialState
+from sweep.store.ledger import Change, Ledger, Printed, Reported, SessionChange, Started, TrialState
 from sweep.text import guess
 
 
@@ -335,7 +335,7 @@ class AuxiliaryTrials:
             self._highest = max(self._highest, trial.number)
             self._baseline += trial.role is Role.BASELINE
             self._confirmed |= trial.role is Role.CONFIRM
-        if not isinstance(change, SessionChange | Reported):
+        if not isinstance(change, SessionChange | Reported | Printed):
             self._race = None
 
     def contains(self, trial: int) -> bool:

@@ -26,6 +26,7 @@ from sweep.events import (
     Facts,
     ModelTested,
     NoteWritten,
+    OutputPrinted,
     Params,
     Role,
     SessionEnded,
@@ -155,6 +156,13 @@ class Tested(NamedTuple):
     event: ModelTested
 
 
+class Printed(NamedTuple):
+    """A trial printed something."""
+
+    trial: TrialState
+    event: OutputPrinted
+
+
 class SessionChange(NamedTuple):
     """A session began or ended."""
 
@@ -167,7 +175,7 @@ class Steered(NamedTuple):
     event: SteeringEvent
 
 
-Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | SessionChange | Steered
+Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | Printed | SessionChange | Steered
 """The meaning of an event; all except `SessionChange` and `Steered` have a trial."""
 
 
@@ -220,24 +228,36 @@ class Ledger:
         if type(event) is EpochReported:  # fast path: nearly all events are epochs
             return self._report(event)
         match event:
-            case TrialStarted(trial=number):
-                if number in self.trials:
-                    raise OutOfOrder(f"trial {number} was started before")
-                trial = self.trials[number] = TrialState(event)
-                if event.enqueued_by is not None:
-                    self.queue.pop(format_configuration(event.params), None)
-                return Started(trial, event)
+            case SessionStarted() | SessionEnded():
+                return SessionChange(event)
+            case NoteWritten() | TrialStarred() | ConfigurationsEnqueued() | SweepChanged():
+                return self._steer(event)
+            case TrialStarted() | TrialEnded() | ModelTested() | OutputPrinted():
+                return self._observe_trial(event)
+        raise TypeError(f"{event!r} is no event")
+
+    def _observe_trial(self, event: TrialStarted | TrialEnded | ModelTested | OutputPrinted) -> Change:
+        """Process an event of a trial that is not an epoch. Raises `OutOfOrder`."""
+        match event:
+            case TrialStarted():
+                return self._start(event)
             case TrialEnded():
                 return self._end(event)
             case ModelTested():
                 trial = self._get_trial(event.trial)
                 trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: no others should follow
                 return Tested(trial, event)
-            case SessionStarted() | SessionEnded():
-                return SessionChange(event)
-            case NoteWritten() | TrialStarred() | ConfigurationsEnqueued() | SweepChanged():
-                return self._steer(event)
-        raise TypeError(f"{event!r} is no event")
+            case OutputPrinted():
+                return Printed(self._get_trial(event.trial), event)
+
+    def _start(self, event: TrialStarted) -> Started:
+        """Add a trial. Raises `OutOfOrder` if it was started before."""
+        if event.trial in self.trials:
+            raise OutOfOrder(f"trial {event.trial} was started before")
+        trial = self.trials[event.trial] = TrialState(event)
+        if event.enqueued_by is not None:
+            self.queue.pop(format_configuration(event.params), None)
+        return Started(trial, event)
 
     def _report(self, event: EpochReported) -> Reported:
         """Add a reported epoch to its trial, which has resumed if it was interrupted. Raises `OutOfOrder`."""
@@ -310,11 +330,12 @@ class Ledger:
 def renumber_for_search(change: Change) -> Event | None:
     """Return the event of a change as the searcher sees it: with the trial's number within the search.
 
-    Events of sessions are returned unchanged. None if the event is not about a trial of the search.
+    Events of sessions are returned unchanged. None if the event is not about a trial of the search, or only what such a
+    trial has printed.
     """
     if isinstance(change, SessionChange):
         return change.event
-    if isinstance(change, Steered):
+    if isinstance(change, Steered | Printed):
         return None
     trial, event = change
     place = trial.place

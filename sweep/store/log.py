@@ -18,6 +18,7 @@ from sweep.events import (
     ConfigurationsEnqueued,
     Event,
     NotJson,
+    OutputPrinted,
     SessionEnded,
     SteeringEvent,
     SweepChanged,
@@ -154,6 +155,15 @@ def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
     for event in _read_beginning_with(path, _ADDITION):
         if isinstance(event, ConfigurationsEnqueued):
             yield event
+
+
+def read_output(path: Path, trial: int) -> str:
+    """Return what a trial has printed according to a log, without decoding the other events."""
+    output = ""
+    for event in _read_beginning_with(path, b'{"event":"output_printed","trial":%d,' % trial):
+        if isinstance(event, OutputPrinted):
+            output += event.text
+    return output
 
 
 def _read_beginning_with(path: Path, beginning: bytes) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.analysis import Outline
 from sweep.analysis.live_status import LogReader, Standing
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, SweepChanged
+from sweep.events import EpochReported, Event, OutputPrinted, SweepChanged
 from sweep.runner import resuming
 from sweep.spec import Spec, changes, parse_spec
 from sweep.store.folder import ResultsFolder
@@ -126,10 +126,10 @@ class FollowedSweep:
         return changed or bool(events) or self.lines.lines != before
 
     def _observe(self, event: Event) -> None:
-        """Add an event to the state, and keep its description unless it is an epoch."""
+        """Add an event to the state, and keep its description unless it is an epoch or output."""
         self._line += 1
         self.standing.observe(event)
-        if isinstance(event, EpochReported):
+        if isinstance(event, EpochReported | OutputPrinted):
             return
         differences = self._follow_change(event) if isinstance(event, SweepChanged) else []
         facts = describe_event(event, self._line, self.standing, differences)

@@ -12,6 +12,7 @@ from sweep.analysis.report_data import Curves, curves_of
 from sweep.analysis.sweep_rows import Sweep, Trial
 from sweep.events import Value
 from sweep.store.folder import ResultsFolder
+from sweep.store.log import read_output
 from sweep.ui.acts import show_command
 from sweep.ui.facts import EventFacts
 
@@ -55,6 +56,7 @@ class TrialFacts:
     checkpoint: str | None
     retrain: str  # the command line that trains it again
     export: str  # the command line that exports its model
+    output: str  # what it has printed
     events: tuple[EventFacts, ...]
 
 
@@ -133,6 +135,7 @@ def _describe_trial(
         checkpoint=None if trial.checkpoint is None else str(folder.path / trial.checkpoint),
         retrain=show_command(["retrain", folder.called, *words]),
         export=show_command(["best", folder.called, *words, "--export", "DIR"]),
+        output=read_output(folder.log, trial.trial),
         events=events,
     )
 

@@ -32,7 +32,7 @@ class NoDriver:
     def take(self, trial: int, progress: Any) -> bool:
         raise AssertionError
 
-    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
         raise AssertionError
 
     def begun(self, trial: int) -> None:
@@ -104,7 +104,7 @@ class Ending(NoDriver):
     def take(self, trial: int, progress: Any) -> bool:
         return trial not in self.ended
 
-    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
         self.lost.append(trial)
         return True
 
@@ -354,7 +354,7 @@ class Driver:
         self.out.discard(trial)
         self.peak = sum(type(thing) is Trial for thing in gc.get_objects())
         return False
-    def lose(self, trial, reason, lost="worker"):
+    def lose(self, trial, reason, lost="worker", output=""):
         if trial in self.out:
             self.lost.append([trial, reason])
             self.out.discard(trial)

@@ -12,7 +12,7 @@ from sweep.cli import agent_tools, main
 from sweep.errors import InputError
 
 OFFERED = (*agent_tools.READING, *agent_tools.ACTING)
-WITHOUT_TOOLS = {"submit", "logs", "kube", "slurm", "dashboard", "doctor", "repair", "mcp", "ui"}
+WITHOUT_TOOLS = {"submit", "kube", "slurm", "dashboard", "doctor", "repair", "mcp", "ui"}
 """Commands that start servers or jobs, or are for the person at this machine."""
 
 

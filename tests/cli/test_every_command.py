@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from sweep.cli import main
 from sweep.documents import schemas
+from sweep.events import OutputPrinted, encode
 from sweep.store.folder import ResultsFolder
 
 TRAINABLE = '''
@@ -96,6 +97,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, text in FILES.items():
             (folder / f"{name}.yaml").write_text(text)
             call(f"run {name}.yaml --inline -q --no-memo")
+        printed = OutputPrinted(trial=1, text="said by trial 1\n", time=1.0)
+        with (folder / "results" / "one" / "log.jsonl").open("ab") as log_of_one:
+            log_of_one.write(encode(printed))
         for name in ("running", "killed"):
             log = folder / "results" / name / "log.jsonl"
             log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:7]))
@@ -360,6 +364,13 @@ OTHERS = (
     Row("stop one --address http://127.0.0.1:1 --trial 1", 2, err="does not answer"),
     Row("resume one --address http://127.0.0.1:1", 2, err="does not answer"),
     Row("logs one --address http://127.0.0.1:1 --follow", 2, err="does not answer"),
+    Row("logs one --address http://127.0.0.1:1 --trial 1", 2, err="does not answer"),
+    Row("logs one --trial 1 --results results", out=r"^said by trial 1\n$"),
+    Row("logs one --trial 0", out="^$"),
+    Row("logs one --trial 1 --follow", out=r"^said by trial 1\n$"),
+    Row("logs one --trial 9", 3, err="one: has no trial 9; it has trials 0 to 2"),
+    Row("logs one --trial 9 --follow", 3, err="one: has no trial 9; it has trials 0 to 2"),
+    Row("logs one", 2, err="logs: neither a trial nor a cluster is given; --trial N shows"),
     Row(
         "submit one.yaml --address http://127.0.0.1:1 --results /all/see --name NEW --set epochs=1 --run-cap 1 "
         "--max-concurrent 1 --include scored.py --requirements one.yaml --retries 1 --wait",
@@ -434,6 +445,7 @@ JSON = (
             ("change one --set run_cap=9 --json", '"key": "run_cap"'),
             ("note one 1 good --json", '"text": "good"'),
             ("star one 1 --json", '"starred": true'),
+            ("logs one --trial 1 --json", r'"text": "said by trial 1\\n"'),
             ("schema --json", '"Sweep file"'),
         )
     ),
@@ -478,6 +490,7 @@ JSON = (
             ("retrain one --trial 9", 3, "has no trial 9", "error: "),
             ("submit one.yaml --address http://127.0.0.1:1 --results /x", 2, "does not answer", "error: "),
             ("logs one --address http://127.0.0.1:1", 2, "does not answer", "error: "),
+            ("logs one --trial 9", 3, "has no trial 9", "error: "),
             ("logs one --address http://127.0.0.1:1 --follow", 2, "is given with --json", "error: "),
             ("kube one.yaml --image i:1 --results here", 2, '"where": "--results"', "error: "),
             ("slurm one.yaml --time soon", 2, '"is": "\'soon\' is no time limit"', "error: "),

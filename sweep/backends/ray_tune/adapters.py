@@ -184,11 +184,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
         job: Job = trial.config["job"]
+        output = worker_exits.take_lost_output(job, first.assignment.trial)  # before the file of its end is deleted
         reason = f"worker lost: {worker_exits.explain_loss(job, first.assignment.trial, error)}"
         lost = worker_exits.classify_loss(error)
         workers, name = self._workers, trial.trial_id
         for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
-            if self._driver.lose(number, reason, lost):
+            if self._driver.lose(number, reason, lost, output):
                 self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
     def _pass_progress(self, number: int, progress: Progress) -> bool:

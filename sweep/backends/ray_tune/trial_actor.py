@@ -16,10 +16,11 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import Ends, Job, Order, Steps, WorkerNode, inputs, memory
+from sweep.backends import Ends, Job, Order, Steps, WorkerNode, inputs, is_released, memory
 from sweep.backends.group import WorkerGroup
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
+from sweep.backends.ray_tune.output_capture import OutputCapture
 from sweep.backends.ray_tune.worker_settings import WorkerSettings
 from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
@@ -74,6 +75,7 @@ class TrialWorker(tune.Trainable):
         self._job = job
         job.prepare()
         self._began = worker_exits.record_exit(job)
+        self._output = _capture_output(job)  # before the workers, which restore the outputs that they find
         here = _describe_node()
         room = config["room"] * (job.workers + job.aside)
         neighbours = count_trials_at_once(devices, room, here.get("Resources", {}))
@@ -112,6 +114,8 @@ class TrialWorker(tune.Trainable):
         """End this worker's session, but keep the trainable for a next one."""
         self._group.keep([])
         self._group.close()
+        if self._output is not None:
+            self._output.close()
 
     def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
         """Return why this worker cannot train trials of another session after its own; None if it can."""
@@ -163,6 +167,8 @@ class TrialWorker(tune.Trainable):
         self._trials = [order.assignment.trial for order in orders]
         self._began(self._trials[0])
         self._group.keep([])
+        if self._output is not None:
+            self._output.begin_trial()
         self._group.take(orders)
 
     def step(self) -> dict[str, Any]:
@@ -179,15 +185,25 @@ class TrialWorker(tune.Trainable):
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
         more = () if self._gang is None else self._gang.told()
-        found = {
-            trial: dataclasses.replace(progress, worker=self._id, notices=progress.notices + more)
-            for trial, progress in steps.found.items()
-        }
+        ends = any(is_released(progress) for progress in steps.found.values())
+        output = "" if self._output is None else self._output.take(ends=ends)
+        found = {}
+        for trial, progress in steps.found.items():
+            notices = progress.notices + more
+            found[trial] = dataclasses.replace(progress, worker=self._id, notices=notices, output=output)
         return {"steps": dataclasses.replace(steps, found=found)}
 
     def __repr__(self) -> str:
         """Return the worker's name in the Ray dashboard: that of the actor, else of the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
+
+
+def _capture_output(job: Job) -> OutputCapture | None:
+    """Collect what this process prints; return None if there is no room for it on the disk."""
+    try:
+        return OutputCapture(worker_exits.get_output_file(job))
+    except OSError:
+        return None
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sweep.backends import Job, Lost
+from sweep.backends.ray_tune.output_capture import take_unsent_output
 from sweep.store.disk import get_process_name
 from sweep.text import printable
 
@@ -34,6 +35,7 @@ _SIGNALS = {
     "Illegal instruction": "SIGILL",
 }
 _EXIT, _TRIAL = "exit code ", "trial "
+_OUTPUT = ".output"
 _files: list[int] = []  # file of this process
 _EXIT_NOW = os._exit
 
@@ -90,6 +92,20 @@ def limiting_time(seconds: float) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+def get_output_file(job: Job) -> Path:
+    """Return the file for what this process prints, beside the one that `record_exit` opens."""
+    return get_exits_folder(job) / f"{get_process_name()}{_OUTPUT}"
+
+
+def take_lost_output(job: Job, trial: int) -> str:
+    """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost."""
+    output = ""
+    with suppress(OSError):
+        for path, _ in _list_exits(job, trial):
+            output += take_unsent_output(path.with_name(f"{path.name}{_OUTPUT}"))
+    return output
+
+
 def explain_loss(job: Job, trial: int, error: str) -> str:
     """Return in a few words why the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
     error = printable(error)
@@ -131,13 +147,26 @@ def _take_last_words(job: Job, trial: int) -> str:
     """
     words = ""
     with suppress(OSError):
-        for path in get_exits_folder(job).iterdir():
-            _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
-            number, _, said = last.partition("\n")
-            if number == str(trial) and said:  # workers that Tune prepared and never used have written nothing
+        for path, said in _list_exits(job, trial):
+            if said:  # workers that Tune prepared and never used have written nothing
                 words = said
                 path.unlink()
     return words
+
+
+def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
+    """Return the files of workers whose last trial was ``trial``, each with what was written since that began.
+
+    Raises OSError if there is no folder of such files.
+    """
+    exits = []
+    for path in get_exits_folder(job).iterdir():
+        if not path.name.endswith(_OUTPUT):
+            _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
+            number, _, said = last.partition("\n")
+            if number == str(trial):
+                exits.append((path, said))
+    return exits
 
 
 def _explain_words(words: str) -> str:

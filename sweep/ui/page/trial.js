@@ -91,7 +91,7 @@ function showTrial(content) {
       ...trials.map(eventPart),
       factTable("Where and how", trials, (one) => one.facts, ""),
       ...trials.map(commandPart),
-      make("p", { class: "note" }, "What a trial prints is not kept: it is in Ray's own logs, or on the terminal with --inline."),
+      ...trials.map(outputPart),
     ].filter(Boolean),
   );
   [...find("trial").querySelectorAll("details")].forEach((one, at) => (one.open = open[at] ?? one.open));
@@ -164,6 +164,21 @@ function of(trial) {
 function errorPart(trial) {
   if (!trial.error) return null;
   return make("section", {}, make("h2", {}, `Traceback${of(trial)}`), make("pre", { tabindex: "0", "aria-label": `Traceback of trial ${trial.trial}` }, trial.error));
+}
+
+// What it has printed; a reader at its end sees what comes next.
+function outputPart(trial) {
+  const heading = make("h2", {}, `Output${of(trial)}`);
+  if (!trial.output) {
+    return make("section", {}, heading, make("p", { class: "note" }, "Nothing was printed. With --inline, output is on the terminal alone."));
+  }
+  const id = `output-${trial.trial}`;
+  const shown = document.getElementById(id);
+  const at = shown ? shown.scrollTop : 0;
+  const follows = !shown || at + shown.clientHeight >= shown.scrollHeight - 4;
+  const block = make("pre", { id, class: "output", tabindex: "0", "aria-label": `Output of trial ${trial.trial}` }, trial.output);
+  requestAnimationFrame(() => (block.scrollTop = follows ? block.scrollHeight : at));
+  return make("section", {}, heading, block);
 }
 
 function eventPart(trial) {

@@ -1,0 +1,157 @@
+"""Keeps what a worker's process prints while it trains: the trial itself, and the libraries that it uses.
+
+File descriptors 1 and 2 are redirected, since what TensorFlow's C++ code prints (`tf.print` in a graph, for instance)
+never passes through Python's streams. They point to a file in the results folder, from which the driver still reads
+what a killed worker has printed. After each step, its content goes to the driver with the step's progress, and to the
+log file of Ray's worker, where it would have gone otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.text import printable
+
+KEPT_BYTES = 32 * 1024
+"""How much is kept of what a trial prints in one worker, from the beginning."""
+LAST_BYTES = 4 * 1024
+"""How much is kept of the end as well, if a trial prints more and ends in this worker."""
+_LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larger
+_LOOK_S = 1.0  # pause between two looks at its size
+_BLOCK_BYTES = 64 * 1024
+_OUTPUTS = (1, 2)  # standard output and standard error
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")  # the part of a line that a progress bar has written over
+
+_OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's monitor of the log files
+
+
+def clean_output(printed: bytes) -> str:
+    """Return what was printed as text: without escape sequences, and of each line only what was left of it."""
+    text = printed.decode("utf-8", "replace").replace("\b", "")
+    text = _OVERWRITTEN.sub("", text).replace("\r", "")
+    return printable(_OF_RAY.sub("", text))
+
+
+def take_unsent_output(path: Path) -> str:
+    """Return what is in the file of a worker that was lost, and delete it; empty if there is no such file."""
+    printed = _Printed()
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                printed.add(block)
+        path.unlink()
+    except OSError:
+        return ""
+    return clean_output(printed.shorten(KEPT_BYTES, ends=True))
+
+
+@dataclass(slots=True)
+class _Printed:
+    """The beginning and the end of what was printed, and its size."""
+
+    first: bytes = b""
+    last: bytes = b""
+    size: int = 0
+
+    def add(self, data: bytes) -> None:
+        """Add what was printed next."""
+        room = KEPT_BYTES - len(self.first)
+        self.first += data[:room]
+        self.last = (self.last + data[room:])[-LAST_BYTES:]
+        self.size += len(data)
+
+    def shorten(self, room: int, *, ends: bool) -> bytes:
+        """Return the first ``room`` bytes, with a line about those that are left out.
+
+        If the trial ``ends``, the last bytes follow.
+        """
+        kept = self.first[:room]
+        if self.size <= room:
+            return kept
+        if not ends:
+            return kept + b"\n[more was printed: only its end is kept, when the trial ends]\n" if room else b""
+        last = (self.first[room:] + self.last)[-LAST_BYTES:]
+        left_out = self.size - len(kept) - len(last)
+        if left_out:
+            return kept + f"\n[{left_out:,} bytes are left out]\n".encode() + last
+        return kept + last
+
+
+class OutputCapture:
+    """Collects in a file what this process prints, until it is closed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._room = KEPT_BYTES  # bytes that are still kept of the present trial
+        self._printed = _Printed()  # since the last step, as far as it was read from the file
+        self._emptying = threading.Lock()
+        self._closed = threading.Event()
+        _flush_streams()
+        self._originals = [os.dup(output) for output in _OUTPUTS]
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        for output in _OUTPUTS:
+            os.dup2(self._file, output)
+        threading.Thread(target=self._limit_size, name="output", daemon=True).start()
+
+    def begin_trial(self) -> None:
+        """Keep the output of new trials from now on."""
+        self._empty()
+        self._printed = _Printed()
+        self._room = KEPT_BYTES
+
+    def take(self, *, ends: bool) -> str:
+        """Return what was printed since the last call, shortened if the trial has printed much.
+
+        ``ends``: the trial leaves this worker, so the end of a long output is kept too.
+        """
+        self._empty()
+        printed = self._printed
+        self._printed = _Printed()
+        text = printed.shorten(self._room, ends=ends)
+        self._room = max(self._room - printed.size, 0)
+        return clean_output(text)
+
+    def close(self) -> None:
+        """Give this process its outputs back, and delete the file."""
+        self._empty()
+        self._closed.set()
+        for original, output in zip(self._originals, _OUTPUTS, strict=True):
+            os.dup2(original, output)
+            os.close(original)
+        os.close(self._file)
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _limit_size(self) -> None:
+        """Empty the file whenever it is large; the body of a thread."""
+        while not self._closed.wait(_LOOK_S):
+            if self._path.exists() and self._path.stat().st_size > _LARGE_BYTES:
+                self._empty()
+
+    def _empty(self) -> None:
+        """Move the content of the file to the original output, and collect its beginning and end."""
+        _flush_streams()
+        with self._emptying:
+            if self._closed.is_set():
+                return
+            at = 0
+            while block := os.pread(self._file, _BLOCK_BYTES, at):
+                at += len(block)
+                self._printed.add(block)
+                with suppress(OSError):  # the disk is full, or nobody reads it
+                    os.write(self._originals[0], block)
+            if at:
+                os.ftruncate(self._file, 0)
+
+
+def _flush_streams() -> None:
+    """Write what Python's streams hold back."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError, AttributeError):  # closed, or replaced by something else
+            stream.flush()

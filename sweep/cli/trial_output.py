@@ -1,0 +1,72 @@
+"""Shows what a trial has printed, for ``logs --trial``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.text import printable
+
+if TYPE_CHECKING:
+    from sweep.store.folder import ResultsFolder
+
+LOOK_S = 1.0  # pause between two looks at the log
+
+
+def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
+    """Print what a trial has printed so far. Raises `UnknownNameError` if there is no such trial."""
+    from sweep.documents.shapes import TrialOutputDocument
+    from sweep.render import document
+    from sweep.store import log
+    from sweep.store.ledger import Ledger
+
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(folder.log):
+        pass
+    if trial not in ledger.trials:
+        raise folder.make_no_trial_error(trial, ledger.trials)
+    text = log.read_output(folder.log, trial)
+    if not as_json:
+        click.echo(printable(text), nl=not text.endswith("\n") if text else False)
+        return
+    status = ledger.trials[trial].status
+    click.echo(document(TrialOutputDocument(sweep=folder.name, trial=trial, status=status.value, text=text)))
+
+
+def follow_output(folder: ResultsFolder, trial: int) -> None:
+    """Print what a trial prints until it or the sweep ends. A trial that has not started yet is waited for.
+
+    Raises:
+        UnknownNameError: if the sweep ends without such a trial.
+    """
+    for text in _iterate_output(folder, trial):
+        click.echo(printable(text), nl=False)
+
+
+def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
+    """Yield what a trial prints as it is logged."""
+    from sweep.store import features
+    from sweep.store.ledger import Ledger, Printed
+
+    ledger = Ledger(keep_epochs=False)
+    offset = 0
+    is_over = False  # at the look before; what a killed worker had printed is logged after its trial's end
+    while True:
+        running = folder.is_running()  # before the log, so that nothing is missed
+        features.update_copy(folder.path, folder.store)
+        for change, end in ledger.follow(folder.log, offset):
+            offset = end
+            match change:
+                case Printed(one, event) if one.number == trial:
+                    yield event.text
+                case _:
+                    pass
+        if is_over or not running:
+            break
+        is_over = trial in ledger.trials and ledger.trials[trial].ended is not None
+        time.sleep(LOOK_S)
+    if trial not in ledger.trials:
+        raise folder.make_no_trial_error(trial, ledger.trials)
