@@ -17,7 +17,7 @@ from browsers import needs_chromium
 from living import FILE, SCRIPT, begin, driver_process, driving, end, epoch, finished, make_sweep, start, trial
 from visiting import TRAINABLE, Visit, Visitor, events_of, press_act, serving
 
-from sweep.events import SessionEnded, Status
+from sweep.events import OutputPrinted, SessionEnded, Status
 from sweep.store.folder import ResultsFolder
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -154,6 +154,27 @@ def test_a_trial_that_failed(visit: Visit) -> None:
     one.has_text("#trial", "has no trial 999")
     assert [trouble[-15:] for trouble in one.troubles] == ["404 (Not Found)"]
     one.troubles.clear()
+
+
+def test_what_a_trial_prints_is_shown_while_it_trains(visit: Visit, project: Path) -> None:
+    now = time.time()
+    with driving(ResultsFolder(project / "results" / "lives")) as driver:
+        driver.write(start(5, now))
+        one = visit()
+        one.open("/lives/5")
+        one.has_text("#trial", "Nothing was printed")
+        lines = "".join(f"<b>line</b> {number}\n" for number in range(100))
+        driver.write(OutputPrinted(trial=5, text=lines, time=now), epoch(5, 1, now))
+        one.wait("document.querySelector('#output-5')?.textContent.endsWith('<b>line</b> 99\\n')")
+        one.wait("document.querySelector('#output-5').scrollTop > 0")
+        driver.write(OutputPrinted(trial=5, text="the last line\n", time=now))
+        one.wait("document.querySelector('#output-5').textContent.endsWith('the last line\\n')")
+        at_end = "(box) => Math.abs(box.scrollTop + box.clientHeight - box.scrollHeight) < 5"
+        one.wait(f"({at_end})(document.querySelector('#output-5'))")
+        one.page.evaluate("document.querySelector('#output-5').scrollTop = 40")
+        driver.write(OutputPrinted(trial=5, text="not looked at\n", time=now))
+        one.wait("document.querySelector('#output-5').textContent.endsWith('not looked at\\n')")
+        one.wait("document.querySelector('#output-5').scrollTop === 40")
 
 
 def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path) -> None:

@@ -88,10 +88,10 @@ function showTrial(content) {
       factTable("Scores", trials, scoresOf, "No epoch has been reported."),
       timeTable(trials),
       ...trials.map(errorPart),
+      ...trials.map(outputPart),
       ...trials.map(eventPart),
       factTable("Where and how", trials, (one) => one.facts, ""),
       ...trials.map(commandPart),
-      ...trials.map(outputPart),
     ].filter(Boolean),
   );
   [...find("trial").querySelectorAll("details")].forEach((one, at) => (one.open = open[at] ?? one.open));
