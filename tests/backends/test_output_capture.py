@@ -100,8 +100,8 @@ def test_nothing_is_left_out_that_fits_with_the_end(tmp_path: Path) -> None:
 
 
 def test_the_file_is_emptied_during_a_long_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output_capture, "_LOOK_S", 0.01)
-    monkeypatch.setattr(output_capture, "_LARGE_BYTES", KEPT_BYTES)
+    monkeypatch.setattr(output_capture, "LOOK_S", 0.01)
+    monkeypatch.setattr(output_capture, "LARGE_BYTES", KEPT_BYTES)
     with capturing(tmp_path) as capture:
         os.write(1, b"z" * (10 * KEPT_BYTES))
         while (tmp_path / FILE).stat().st_size:

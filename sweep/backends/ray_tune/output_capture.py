@@ -22,8 +22,8 @@ KEPT_BYTES = 32 * 1024
 """How much is kept of what a trial prints in one worker, from the beginning."""
 LAST_BYTES = 4 * 1024
 """How much is kept of the end as well, if a trial prints more and ends in this worker."""
-_LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larger
-_LOOK_S = 1.0  # pause between two looks at its size
+LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larger
+LOOK_S = 1.0  # pause between two looks at its size
 _BLOCK_BYTES = 64 * 1024
 _OUTPUTS = (1, 2)  # standard output and standard error
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")  # the part of a line that a progress bar has written over
@@ -130,8 +130,8 @@ class OutputCapture:
 
     def _limit_size(self) -> None:
         """Empty the file whenever it is large; the body of a thread."""
-        while not self._closed.wait(_LOOK_S):
-            if self._path.exists() and self._path.stat().st_size > _LARGE_BYTES:
+        while not self._closed.wait(LOOK_S):
+            if self._path.exists() and self._path.stat().st_size > LARGE_BYTES:
                 self._empty()
 
     def _empty(self) -> None:
