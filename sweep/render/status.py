@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.live_status import Failure, FinishedTrial, Open, Standing
-from sweep.events import Status
+from sweep.events import Status, describe_status
 from sweep.render import STYLES
 from sweep.text import counted, duration, figure, format_settings, money, printable, roughly, score, trials_named
 
@@ -327,7 +327,7 @@ def _format_ended_trial(standing: Standing, ended: FinishedTrial) -> list[_Part]
     parameters = format_settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),
-        (ended.status.value, STYLES.get(ended.status, "")),
+        (describe_status(ended.status, ended.reason), STYLES.get(ended.status, "")),
         (f"{after}{value}{GAP}{parameters}", "dim"),
     ]
 

@@ -263,7 +263,7 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
     columns = {
         "trial": [str(trial.trial) for trial in trials],
         **_collect_mark_columns([(trial,) for trial in trials]),
-        "status": [trial.status.value for trial in trials],
+        "status": [trial.outcome for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
         metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
         "took": [_format_duration(trial.duration_s) for trial in trials],
@@ -347,9 +347,10 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
 def _format_status(row: RankedConfiguration) -> str:
     """Return the status of a configuration; if its repeats differ, the number of trials for each status."""
     counts = Counter(trial.status for trial in row.trials)
-    if list(counts) == [row.status]:
-        return row.status.value
-    return counted_by(counts)
+    outcomes = Counter(trial.outcome for trial in row.trials)
+    if list(counts) == [row.status] and len(outcomes) == 1:
+        return next(iter(outcomes))
+    return counted_by(outcomes)
 
 
 def _format_parts(row: RankedConfiguration) -> str:

@@ -137,11 +137,11 @@ def ran(number: int, begin: float, end: float | None, node: str | None = "n", de
     return events
 
 
-def timeline(tmp_path: Path, events: list[Event]) -> report_data.Timeline:
+def timeline(tmp_path: Path, events: list[Event], now: float | None = None) -> report_data.Timeline:
     folder = ResultsFolder.create(tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
     with Log(folder.log) as log:
         log.append(sorted(events, key=lambda event: event.time))
-    return report_data.timeline_of(folder.log, reading.read_tables(folder))
+    return report_data.timeline_of(folder.log, reading.read_tables(folder), now)
 
 
 def test_trials_side_by_side_have_lanes_of_their_own(tmp_path: Path) -> None:
@@ -160,6 +160,24 @@ def test_lanes_are_of_nodes_and_gpus_and_of_what_nobody_knows(tmp_path: Path) ->
     found = timeline(tmp_path, [start, *gpus, *ran(2, 1.0, 2.0, None), *ran(3, 3.0, None)])
     assert found.lanes == ("a gpu:0", "a gpu:1", "not known")
     assert found.spans[-1].end == 6.0  # it runs: to the last event
+
+
+def test_what_runs_is_drawn_up_to_now_where_the_others_ran(tmp_path: Path) -> None:
+    start = SessionStarted(time=0.0, resumed=False, version="1")
+    found = timeline(tmp_path, [start, *ran(0, 0.0, 4.0), *ran(1, 1.0, None), *ran(2, 4.5, None)], now=9.0)
+    assert found.lanes == ("n · 1", "n · 2")
+    assert [(span.row, span.lane, span.end, span.open) for span in found.spans] == [
+        (0, 0, 4.0, False),
+        (1, 1, 9.0, True),
+        (2, 0, 9.0, True),
+    ]
+    assert found.busy_s + found.idle_s == pytest.approx(2 * 9.0)
+
+
+def test_what_runs_first_has_lanes_too(tmp_path: Path) -> None:
+    start = SessionStarted(time=0.0, resumed=False, version="1")
+    found = timeline(tmp_path, [start, *ran(0, 0.0, None), *ran(1, 1.0, None)], now=2.0)
+    assert found.lanes == ("running now · 1", "running now · 2")
 
 
 def test_a_pause_is_nobodys_work(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ function shown(field, trial) {
 function title(trial) {
   const sweep = SEVERAL ? `${DATA.sweeps[TRIALS.sweep[trial]].name}, ` : "";
   const rank = TRIALS.rank[trial] === null ? "" : `, rank ${TRIALS.rank[trial]}`;
-  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}${rank}`;
+  return `${sweep}trial ${TRIALS.trial[trial]}, ${TRIALS.outcome[trial]}${rank}`;
 }
 
 function lines(trial) {
