@@ -66,7 +66,7 @@ def test_names_trials_that_starve(folder: ResultsFolder) -> None:
 def test_lines(folder: ResultsFolder) -> None:
     assert list(cost_lines(report_data.costs_of(folder.name, reading.read_tables(folder)))) == [
         "s: trained 16.0 s, overhead 4.0 s (compile 2.0 s, wait 1.5 s, data 0.5 s)",
-        "s: starved of data: trial 1 (50%); see docs/data.md",
+        "s: starved of data: trial 1 (50 %); see docs/data.md",
     ]
 
 
@@ -89,7 +89,7 @@ def test_many_starving_trials_are_counted() -> None:
     several = report_data.Costs("s", 1.0, {}, {trial: 0.3 + trial / 100 for trial in range(8)})
     assert list(cost_lines(several)) == [
         "s: trained 1.0 s, overhead 0.0 s",
-        "s: starved of data: trial 7 (37%), 6 (36%), 5 (35%), 4 (34%), 3 (33%) and 3 more; see docs/data.md",
+        "s: starved of data: trial 7 (37 %), 6 (36 %), 5 (35 %), 4 (34 %), 3 (33 %) and 3 more; see docs/data.md",
     ]
 
 

@@ -68,6 +68,11 @@ function figure(value) {
   return String(Number(value.toPrecision(4)));
 }
 
+// A whole number that counts something: 10,000.
+function inThousands(count) {
+  return count.toLocaleString("en");
+}
+
 function seconds(value) {
   if (value < 120) return `${figure(value)} s`;
   if (value < 7200) return `${(value / 60).toFixed(1)} min`;
@@ -235,7 +240,7 @@ function title(trial) {
 function lines(trial) {
   const told = OBJECTIVES.map((field) => [field.name, figure(field.values[trial])]);
   for (const field of PARAMS) told.push([field.name, shown(field, trial)]);
-  told.push(["epochs", String(TRIALS.epochs[trial])]);
+  told.push(["epochs", inThousands(TRIALS.epochs[trial])]);
   if (DATA.reasons[TRIALS.reason[trial]]) told.push(["reason", DATA.reasons[TRIALS.reason[trial]]]);
   return told;
 }

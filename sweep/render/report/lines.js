@@ -63,7 +63,7 @@ class CurvePlot extends LinePlot {
     let last = 1;
     for (const epoch of CURVES.epochs) if (epoch > last) last = epoch;
     for (const { epoch } of tails) if (epoch > last) last = epoch;
-    this.x = numberScale(1, Math.max(last, 2), false, 0.02, (value) => (Number.isInteger(value) ? String(value) : ""));
+    this.x = numberScale(1, Math.max(last, 2), false, 0.02, (value) => (Number.isInteger(value) ? inThousands(value) : ""));
     this.x.ticks = this.x.ticks.filter((tick) => tick.label);
     return super.options();
   }
@@ -103,7 +103,7 @@ class CurvePlot extends LinePlot {
   }
 
   tellWhatLiesOutside(count) {
-    return count === 1 ? "A part of one curve lies outside of this range." : `Parts of ${count} curves lie outside of this range.`;
+    return count === 1 ? "A part of one curve lies outside of this range." : `Parts of ${inThousands(count)} curves lie outside of this range.`;
   }
 
   // Curves end at the axes; only marks may lie across them.

@@ -23,7 +23,7 @@ const goal = (field) => (field.goal === "minimize" ? "lower is better" : "higher
 
 function openPlots() {
   const first = OBJECTIVES[0];
-  const told = `${N} trials`;
+  const told = `${inThousands(N)} trials`;
   if (box("curves")) openCurves(told);
   if (box("history")) new HistoryPlot(box("history"), `${first.name} by the order of trials, with the best so far; ${goal(first)}`, first);
   if (box("parallel")) openParallel(told);

@@ -59,7 +59,7 @@ def report_document(
         shares = {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid = remove_empty_columns(ranking_grid(ranking))
+    grid = remove_empty_columns(ranking_grid(ranking, whole_notes=True))
     known = collect_domains(accounts)
     objectives = []
     for metric, goal in ranking.objectives:

@@ -81,7 +81,7 @@ function renewTexts() {
   if (!facts || facts.read < 1) return;
   const running = facts.state === "running";
   const told = {
-    trials: Object.entries(facts.counts).map(([status, count]) => `${count} ${status}`).join(", "),
+    trials: Object.entries(facts.counts).map(([status, count]) => `${inThousands(count)} ${status}`).join(", "),
     ended: running ? "it is running" : facts.state === "killed" ? "its process was killed" : facts.reason,
   };
   for (const [fact, text] of Object.entries(told)) {
@@ -139,7 +139,7 @@ function showProgress(facts) {
   const total = facts.total ?? Object.values(facts.counts).reduce((sum, count) => sum + count, 0);
   if (percent === null) bar.removeAttribute("aria-valuenow");
   else bar.setAttribute("aria-valuenow", String(percent));
-  const told = facts.total === null ? `${facts.done} trials` : `${facts.done} of ${facts.total} trials`;
+  const told = facts.total === null ? counted(facts.done, "trial") : `${inThousands(facts.done)} of ${counted(facts.total, "trial")}`;
   bar.setAttribute("aria-valuetext", percent === null ? told : `${told}, ${percent} % of the work`);
   const counts = Object.entries(facts.counts);
   const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
@@ -151,8 +151,8 @@ function showProgress(facts) {
       return part;
     }),
   );
-  const all = make("li", {}, make("strong", {}, facts.total === null ? told : `${facts.done}/${facts.total} trials`));
-  find("counts").replaceChildren(all, ...shown.map(([status, count]) => make("li", {}, statusMark(status, `${count} ${status}`))));
+  const all = make("li", {}, make("strong", {}, facts.total === null ? told : `${inThousands(facts.done)}/${counted(facts.total, "trial")}`));
+  find("counts").replaceChildren(all, ...shown.map(([status, count]) => make("li", {}, statusMark(status, `${inThousands(count)} ${status}`))));
 }
 
 function trialLink(number, text = `trial ${number}`) {
@@ -224,15 +224,15 @@ function showRungs(facts) {
     make(
       "tr",
       {},
-      make("th", { scope: "row" }, `${one.epoch}`),
-      make("td", { class: "number" }, String(one.reached)),
-      make("td", { class: "number" }, String(one.pruned)),
-      make("td", { class: "number" }, String(one.waiting)),
+      make("th", { scope: "row" }, inThousands(one.epoch)),
+      make("td", { class: "number" }, inThousands(one.reached)),
+      make("td", { class: "number" }, inThousands(one.pruned)),
+      make("td", { class: "number" }, inThousands(one.waiting)),
       make("td", {}, one.trials.slice(0, 6).flatMap((number, at) => [at ? ", " : "", trialLink(number, String(number))]), one.waiting > 6 ? " ..." : ""),
     ),
   );
   replaceRows(find("rungs").querySelector("tbody"), rows);
-  tell(find("survivors"), facts.survivors === null ? "" : `about ${Math.round(facts.survivors)} ${facts.total === null ? "trials" : `of ${facts.total}`} train to the end`);
+  tell(find("survivors"), facts.survivors === null ? "" : `about ${inThousands(Math.round(facts.survivors))} ${facts.total === null ? "trials" : `of ${inThousands(facts.total)}`} train to the end`);
 }
 
 function showFailures(facts) {
@@ -244,7 +244,7 @@ function showFailures(facts) {
   list.replaceChildren(
     ...facts.failures.map((one) => {
       const kind = one.kind && one.kind !== one.status ? ` by ${one.kind}` : "";
-      return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
+      return make("li", {}, statusMark(one.status, `${inThousands(one.count)} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
   const hasFailed = facts.failures.some((one) => one.status === "failed");
