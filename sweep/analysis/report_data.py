@@ -117,6 +117,8 @@ def _find_starving_trials(read: Tables) -> dict[int, float]:
 POINTS = 600_000
 """Maximum number of points of all curves together; objectives come first, then other metrics if they fit."""
 
+TRAINING_TIME = "seconds of training"
+EXAMPLES = "examples"
 LEAST = 8  # epochs kept of a trial in any case
 
 
@@ -127,6 +129,7 @@ class Curves:
     starts: npt.NDArray[np.int64]  # (trials + 1,)
     epochs: npt.NDArray[np.int32]  # (rows,)
     values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN if not reported
+    across: Mapping[str, npt.NDArray[np.float32]]  # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
     thinned: int | None  # maximum number of epochs kept of a trial; None if all are kept
     left_out: tuple[str, ...]  # metrics that did not fit
 
@@ -158,19 +161,47 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     columns = {}
     for name in names:
         columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
+    across = _sum_up(metrics, order, row)
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
         chosen = _thin_rows(row, columns[names[0]], len(trials), thinned)
         row, epoch = row[chosen], epoch[chosen]
         columns = {name: column[chosen] for name, column in columns.items()}
+        across = {name: column[chosen] for name, column in across.items()}
     return Curves(
         np.searchsorted(row, np.arange(len(trials) + 1)),
         epoch.astype(np.int32),
         {name.removeprefix("metric."): column.astype(np.float32) for name, column in columns.items()},
+        {name: column.astype(np.float32) for name, column in across.items()},
         thinned,
         tuple(name.removeprefix("metric.") for name in left_out),
     )
+
+
+def _sum_up(
+    metrics: pa.Table, order: npt.NDArray[np.int64], row: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the training time and the examples up to each epoch of a trial; what not all epochs have is left out."""
+    from sweep.store import reading
+
+    columns = {}
+    for name in ("time_s", "examples_per_s"):
+        if name in metrics.column_names:
+            columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
+    if "time_s" not in columns or not np.isfinite(columns["time_s"]).all():
+        return {}
+    parts = {TRAINING_TIME: columns["time_s"]}
+    if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
+        parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
+    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    lengths = np.diff(begins, append=len(row))
+    sums = {}
+    for name, part in parts.items():
+        total = np.cumsum(part)
+        before = np.concatenate([[0.0], total])[begins]
+        sums[name] = total - np.repeat(before, lengths)
+    return sums
 
 
 def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

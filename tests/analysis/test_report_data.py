@@ -109,6 +109,18 @@ def test_rows_come_in_the_order_of_trials_and_epochs() -> None:
     assert (found.thinned, found.left_out) == (None, ())
 
 
+def test_what_was_trained_is_summed_up_by_trial() -> None:
+    table = metrics([(0, 2, 0.2, 1.0), (0, 1, 0.1, 1.0), (1, 1, 0.3, 1.0), (1, 2, 0.4, 1.0)])
+    table = table.append_column("time_s", pa.array([4.0, 1.0, 2.0, 2.0]))
+    assert {name: sums.tolist() for name, sums in curves_of(table, [1, 0], ["acc"]).across.items()} == {
+        "seconds of training": [2.0, 4.0, 1.0, 5.0]
+    }
+    speeds = table.append_column("examples_per_s", pa.array([10.0, 20.0, 5.0, 5.0]))
+    assert curves_of(speeds, [1, 0], ["acc"]).across["examples"].tolist() == [10.0, 20.0, 20.0, 60.0]
+    some = table.append_column("examples_per_s", pa.array([10.0, None, 5.0, 5.0]))
+    assert "examples" not in curves_of(some, [1, 0], ["acc"]).across
+
+
 def test_without_rows() -> None:
     assert curves_of(metrics([]), [], ["acc"]).starts.tolist() == [0]
     assert curves_of(metrics([]), [0, 1], ["acc"]).starts.tolist() == [0, 0, 0]

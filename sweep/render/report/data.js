@@ -44,8 +44,22 @@ function readCurves() {
     metrics: Object.fromEntries(
       DATA.curves.metrics.map((one) => [one.name, new Float32Array(bytes(one.values))]),
     ),
-    tails: new Map(), // by trial: epochs that came after the document, [{ epoch, metrics }]
+    across: Object.fromEntries(DATA.curves.across.map((one) => [one.name, new Float32Array(bytes(one.values))])),
+    tails: new Map(), // by trial: epochs that came after the document, [{ epoch, metrics, time_s, examples }]
   };
+}
+
+const TRAINING_TIME = "seconds of training";
+const EXAMPLES = "examples";
+
+// Where the points of a trial's curve lie across: "epoch", or what was trained up to each epoch.
+function acrossOf(trial, axis) {
+  const known = axis === "epoch" ? CURVES.epochs : CURVES.across[axis];
+  const places = known.subarray(CURVES.starts[trial], CURVES.starts[trial + 1]);
+  const tail = CURVES.tails.get(trial);
+  if (!tail) return places;
+  let sum = places.length ? places[places.length - 1] : 0;
+  return [...places, ...tail.map((one) => (axis === "epoch" ? one.epoch : (sum += axis === EXAMPLES ? one.examples : one.time_s)))];
 }
 
 // The epochs and the values of a trial's curve.

@@ -29,7 +29,7 @@ from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
 SCRIPTS = (
-    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
+    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "curves.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
 """What draws a report, in this order; a served page has the same."""

@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import Curves, ReportData, collect_domains, list_importances
+from sweep.analysis.report_data import (
+    EXAMPLES,
+    TRAINING_TIME,
+    Curves,
+    ReportData,
+    collect_domains,
+    list_importances,
+)
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.analysis.sweep_rows import Sweep
 from sweep.events import Status, Value, is_number
@@ -215,7 +222,13 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
         for one in curves:
             values.append(one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)))
         metrics.append({"name": name, "values": _encode_numbers(np.concatenate(values))})
+    across = []
+    for name in (TRAINING_TIME, EXAMPLES):
+        if all(name in one.across for one in curves):
+            summed = np.concatenate([one.across[name] for one in curves])
+            across.append({"name": name, "values": _encode_numbers(summed)})
     return {
+        "across": across,
         "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
         "epochs": _encode_numbers(np.concatenate([one.epochs for one in curves])),
         "metrics": metrics,

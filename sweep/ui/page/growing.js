@@ -66,7 +66,7 @@ function applyEvent(event) {
     if (event.epoch <= TRIALS.epochs[at]) return;
     if (!CURVES.tails.has(at)) CURVES.tails.set(at, []);
     const metrics = Object.fromEntries(Object.entries(event.metrics).map(([name, value]) => [name, Number(value)]));
-    CURVES.tails.get(at).push({ epoch: event.epoch, metrics });
+    CURVES.tails.get(at).push({ epoch: event.epoch, metrics, time_s: event.time_s, examples: event.time_s * (event.examples_per_s ?? NaN) });
     TRIALS.epochs[at] = event.epoch;
     TRIALS.status[at] = STATUSES.indexOf("running");
     TRIALS.outcome[at] = "running";
