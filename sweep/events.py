@@ -114,6 +114,19 @@ AT_ONCE_ON_REQUEST = "stopped at once on request"
 """Reason of a session that a user has stopped without waiting for the running epochs."""
 
 
+TRIED_AGAIN = "tried again"
+"""Reason of a failed trial that is tried again; after an error, it follows: "ValueError: no; tried again, 1 of 3"."""
+
+
+def describe_status(status: Status, reason: str) -> str:
+    """Return the status of a trial in words that also say that a person has stopped it, or that it is tried again."""
+    if status is Status.PRUNED and reason == ON_REQUEST:
+        return "stopped by hand"
+    if status is Status.INTERRUPTED and (reason == TRIED_AGAIN or f"; {TRIED_AGAIN}, " in reason):
+        return "failed, tried again"
+    return status.value
+
+
 FAILED = "failed: "
 """Prefix of the reason of a session that ended because every trial would fail."""
 

@@ -38,6 +38,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def percent(share: float) -> str:
+    """Format a share as a percentage without decimals: ``56 %``."""
+    return f"{100 * share:.0f} %"
+
+
 def join_words(words: Sequence[str], last: str) -> str:
     """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or"."""
     *others, final = words

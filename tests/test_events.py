@@ -22,6 +22,7 @@ from sweep.events import (
     TrialStarred,
     TrialStarted,
     decode,
+    describe_status,
     encode,
 )
 
@@ -182,6 +183,21 @@ def test_a_foreign_record_says_what_is_wrong(line, message):
 def test_a_damaged_record_is_told_from_a_foreign_one(line):
     with pytest.raises(NotJson, match="damaged record"):
         decode(line)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (Status.PRUNED, "pruned at epoch 2: rank 3 of 3", "pruned"),
+        (Status.PRUNED, "stopped on request", "stopped by hand"),
+        (Status.INTERRUPTED, "stopped on request", "interrupted"),  # the sweep was stopped, and resumes the trial
+        (Status.INTERRUPTED, "tried again", "failed, tried again"),
+        (Status.INTERRUPTED, "ValueError: no; tried again, 1 of 3", "failed, tried again"),
+        (Status.FAILED, "ValueError: tried again", "failed"),
+    ],
+)
+def test_a_status_in_words_says_who_ended_the_trial(status, reason, words):
+    assert describe_status(status, reason) == words
 
 
 def test_a_newer_format_is_refused_before_its_fields_are_looked_at():

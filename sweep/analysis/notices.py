@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from sweep.analysis.live_status import Best, Standing, get_error_type
 from sweep.analysis.outline import Outline
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.text import counted, score, trials_named
+from sweep.text import counted, percent, score, trials_named
 
 Kind: TypeAlias = Literal["finished", "failed", "best", "budget", "verdict", "worker_lost"]
 
@@ -77,7 +77,7 @@ class NoticeWatch:
         for budget, share in self._list_spent(self._standing.last or 0.0):
             if budget not in self._near:
                 self._near.add(budget)
-                notices.append(self._make_notice("budget", f"{share:.0%} of its budget of {budget} is spent"))
+                notices.append(self._make_notice("budget", f"{percent(share)} of its budget of {budget} is spent"))
         if has_verdict is not None and not self._has_verdict and self._standing.finished != self._judged:
             self._judged = self._standing.finished
             if has_verdict():

@@ -123,7 +123,7 @@ def _explain_incomparable(trials: Sequence[Trial], objectives: Objectives) -> st
             return "infeasible"
         return f"infeasible with {infeasible} of {len(trials)} seeds"
     if not any(trial.status is Status.COMPLETED for trial in trials):
-        kinds = Counter(trial.status.value for trial in trials)
+        kinds = Counter(trial.outcome for trial in trials)
         return f"none completed: {', '.join(kinds)}" if len(trials) > 1 else next(iter(kinds))
     return ""
 

@@ -2,15 +2,17 @@
 
 The log has the node and the devices of a trial, but not its process. In the timeline, trials on the same node (and the
 same GPUs, if they had any) that did not overlap share a lane. So a node has as many lanes as trials ran concurrently.
+It has them from the end of a trial on. If all trials so far ran in the same place, those that run are there, too.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +117,8 @@ def _find_starving_trials(read: Tables) -> dict[int, float]:
 POINTS = 600_000
 """Maximum number of points of all curves together; objectives come first, then other metrics if they fit."""
 
+TRAINING_TIME = "seconds of training"
+EXAMPLES = "examples"
 LEAST = 8  # epochs kept of a trial in any case
 
 
@@ -125,6 +129,7 @@ class Curves:
     starts: npt.NDArray[np.int64]  # (trials + 1,)
     epochs: npt.NDArray[np.int32]  # (rows,)
     values: Mapping[str, npt.NDArray[np.float32]]  # by metric, each (rows,); NaN if not reported
+    across: Mapping[str, npt.NDArray[np.float32]]  # by `TRAINING_TIME` and `EXAMPLES`, if known: sums up to each epoch
     thinned: int | None  # maximum number of epochs kept of a trial; None if all are kept
     left_out: tuple[str, ...]  # metrics that did not fit
 
@@ -156,19 +161,47 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
     columns = {}
     for name in names:
         columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
+    across = _sum_up(metrics, order, row)
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
         chosen = _thin_rows(row, columns[names[0]], len(trials), thinned)
         row, epoch = row[chosen], epoch[chosen]
         columns = {name: column[chosen] for name, column in columns.items()}
+        across = {name: column[chosen] for name, column in across.items()}
     return Curves(
         np.searchsorted(row, np.arange(len(trials) + 1)),
         epoch.astype(np.int32),
         {name.removeprefix("metric."): column.astype(np.float32) for name, column in columns.items()},
+        {name: column.astype(np.float32) for name, column in across.items()},
         thinned,
         tuple(name.removeprefix("metric.") for name in left_out),
     )
+
+
+def _sum_up(
+    metrics: pa.Table, order: npt.NDArray[np.int64], row: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the training time and the examples up to each epoch of a trial; what not all epochs have is left out."""
+    from sweep.store import reading
+
+    columns = {}
+    for name in ("time_s", "examples_per_s"):
+        if name in metrics.column_names:
+            columns[name] = reading.numbers(metrics, name, missing=np.nan)[order]
+    if "time_s" not in columns or not np.isfinite(columns["time_s"]).all():
+        return {}
+    parts = {TRAINING_TIME: columns["time_s"]}
+    if "examples_per_s" in columns and np.isfinite(columns["examples_per_s"]).all():
+        parts[EXAMPLES] = columns["examples_per_s"] * columns["time_s"]
+    begins = np.flatnonzero(np.diff(row, prepend=-1))
+    lengths = np.diff(begins, append=len(row))
+    sums = {}
+    for name, part in parts.items():
+        total = np.cumsum(part)
+        before = np.concatenate([[0.0], total])[begins]
+        sums[name] = total - np.repeat(before, lengths)
+    return sums
 
 
 def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
@@ -213,6 +246,10 @@ def _find_first_smallest(row: npt.NDArray[np.int64], values: npt.NDArray[np.floa
     return candidates[first]
 
 
+NOT_KNOWN = "not known"
+"""The lane of trials whose node the log does not have."""
+RUNNING_NOW = "running now"
+"""The lane of trials that run, while the log does not have their node yet."""
 SLACK_S = 0.05  # a worker may begin a trial before the driver has logged the end of the previous one
 
 
@@ -224,6 +261,7 @@ class TimelineSpan:
     lane: int
     begin: float
     end: float
+    open: bool = False  # the trial runs: it ends now
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,23 +275,14 @@ class Timeline:
     idle_s: float  # of all lanes, while the sweep ran
 
 
-def timeline_of(path: Path, read: Tables) -> Timeline:
-    """Return the timeline of a sweep from its log and its tables."""
-    from sweep.store import reading
+def timeline_of(path: Path, read: Tables, now: float | None = None) -> Timeline:
+    """Return the timeline of a sweep from its log and its tables.
 
-    columns = reading.read_columns(read.trials, ("node", "devices", "status"))
-    times = [_read_times(read, name) for name in ("started_at", "ended_at")]
+    While the sweep runs, ``now`` is the time up to which its open trials are drawn; without it, they are drawn up to
+    the last event.
+    """
     pauses = _read_pauses(path, read.history)
-    known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
-    for row, (begin, end, node, devices, status) in enumerate(zip(*times, *columns.values(), strict=True)):
-        if end is None and status == Status.RUNNING:
-            end = read.history.last
-        if begin is not None and end is not None and end > begin:
-            if str(devices or "").startswith("gpu"):
-                gpus = str(devices)
-            else:
-                gpus = ""
-            known[str(node or "not known"), gpus].append((begin, end, row))
+    known, running = _read_places(read, now)
     lanes: list[str] = []
     spans: list[TimelineSpan] = []
     for (node, gpus), trials in sorted(known.items()):
@@ -262,15 +291,53 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
         for lane, begin, end, row in placed:
             parts = _remove_pauses(pauses, begin, end)
             for part in parts:
-                spans.append(TimelineSpan(row, len(lanes) + lane, *part))
+                is_open = row in running and part[1] == end
+                spans.append(TimelineSpan(row, len(lanes) + lane, *part, is_open))
         name = f"{node} {gpus}".strip()
         if count == 1:
             lanes.append(name)
         else:
             lanes += [f"{name} · {lane + 1}" for lane in range(count)]
     busy_s = sum(span.end - span.begin for span in spans)
-    idle_s = max(len(lanes) * read.history.active_s - busy_s, 0.0)
+    active_s = read.history.active_s
+    if now is not None and read.history.last is not None:
+        active_s += max(now - read.history.last, 0.0)
+    idle_s = max(len(lanes) * active_s - busy_s, 0.0)
     return Timeline(tuple(lanes), tuple(spans), pauses, busy_s, idle_s)
+
+
+Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]
+"""By node and GPUs: the trials that ran there, as (begin, end, row)."""
+
+
+def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
+    """Return where and when trials ran, and the rows of those that run now."""
+    from sweep.store import reading
+
+    columns = reading.read_columns(read.trials, ("node", "devices", "status"))
+    times = [_read_times(read, name) for name in ("started_at", "ended_at")]
+    places: Places = defaultdict(list)
+    running = set()
+    for row, (begin, end, node, devices, status) in enumerate(zip(*times, *columns.values(), strict=True)):
+        where = str(node or NOT_KNOWN)
+        if end is None and status == Status.RUNNING:
+            end = read.history.last if now is None else now
+            if now is not None:
+                where = str(node or RUNNING_NOW)
+                running.add(row)
+        if begin is not None and end is not None and end > begin:
+            gpus = str(devices) if str(devices or "").startswith("gpu") else ""
+            places[where, gpus].append((begin, end, row))
+    _place_running_trials(places)
+    return places, running
+
+
+def _place_running_trials(places: Places) -> None:
+    """Move the trials that run to the place in which all others ran, if there is only one."""
+    running = (RUNNING_NOW, "")
+    others = [place for place in places if place != running]
+    if running in places and len(others) == 1 and others[0][0] != NOT_KNOWN:
+        places[others[0]] += places.pop(running)
 
 
 def _read_times(read: Tables, name: str) -> list[float | None]:
@@ -371,7 +438,7 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
         sweep,
         costs_of(sweep.name, read),
         curves_of(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
-        timeline_of(folder.log, read),
+        timeline_of(folder.log, read, time.time() if running else None),
         {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},
         folder.read_info(),
         folder.spec.read_text(encoding="utf-8"),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweep.events import Role
+from sweep.space.domains import Domain, Range, Tied, contains, get_domain_bounds, get_quantum, list_choices
 from sweep.text import counted
 
 if TYPE_CHECKING:
     from sweep.analysis.ranking import RankedConfiguration
     from sweep.analysis.sweep_rows import Sweep, Trial
+    from sweep.space.search_space import Space
     from sweep.spec.changes import Difference
     from sweep.store.folder import ResultsFolder
 
@@ -61,7 +63,8 @@ def describe_to_come(trials: int | None, added: int) -> str:
 def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguration]) -> str:
     """Return a warning that configurations were chosen from different spaces; "" if all were from the same.
 
-    A sweep that was changed but has tried nothing since counts as changed, too.
+    A sweep that was changed but has tried nothing since counts as changed, too. Configurations had no chance of new
+    values only if a later change has brought any: one that narrows the space brings none.
     """
     warnings = []
     for sweep in sweeps:
@@ -71,17 +74,73 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
         for row in rows:
             if row.sweep == sweep.name and _is_searched(row):
                 searched.append(row.trials)
-        before = sum(find_space_version(trials) < sweep.space_changes for trials in searched)
         if len(sweeps) > 1:
             named = f" of {sweep.name}"
         else:
             named = ""
         times = counted(sweep.space_changes, "time")
-        warnings.append(
+        before = _count_chosen_before(searched, sweep.space_changes)
+        told = (
             f"The space{named} was changed {times} while it was searched: {before} of its "
-            f"{counted(len(searched), 'configuration')} were chosen before, and had no chance of the new values."
+            f"{counted(len(searched), 'configuration')} were chosen before"
         )
+        widened = _find_last_widening(sweep)
+        without = _count_chosen_before(searched, widened)
+        if widened == sweep.space_changes:
+            told += ", and had no chance of the new values"
+        elif widened:
+            told += f", and {without} had no chance of the new values"
+        warnings.append(f"{told}.")
     return " ".join(warnings)
+
+
+def _count_chosen_before(searched: Sequence[Sequence[Trial]], space_version: int) -> int:
+    """Return how many configurations were chosen before the space had been changed so often."""
+    return sum(find_space_version(trials) < space_version for trials in searched)
+
+
+def _find_last_widening(sweep: Sweep) -> int:
+    """Return how often the space had been changed when it last got new values; 0 if it never did."""
+    from sweep.spec import changes, parse_spec
+
+    info = sweep.folder.read_info()
+    spec = parse_spec(info.first_spec_text, str(sweep.folder.info))
+    version = 0
+    widened = 0
+    for settings in sweep.history.changes:
+        after = changes.apply_settings(spec, settings, str(sweep.folder.log))
+        if not changes.SPACE.isdisjoint(settings):
+            version += 1
+            if has_new_values(spec.space, after.space):
+                widened = version
+        spec = after
+    return widened
+
+
+def has_new_values(before: Space, after: Space) -> bool:
+    """Return whether configurations are possible in a changed space that were not possible before."""
+    known = {parameter.name: parameter for parameter in before.parameters}
+    if set(known) != set(after.names) or not set(before.constraints) <= set(after.constraints):
+        return True
+    for parameter in after.parameters:
+        earlier = known[parameter.name]
+        if parameter.when != earlier.when or not _is_within(parameter.domain, earlier.domain):
+            return True
+    return False
+
+
+def _is_within(domain: Domain, outer: Domain) -> bool:
+    """Return whether another domain surely has all values of a domain."""
+    if domain == outer:
+        return True
+    choices = list_choices(domain)
+    if choices is not None:
+        return not isinstance(outer, Tied) and all(contains(outer, value) for value in choices)
+    if not isinstance(domain, Range) or not isinstance(outer, Range):
+        return False
+    is_finer = get_quantum(outer) is not None and get_quantum(outer) != get_quantum(domain)
+    (low, high), (lowest, highest) = get_domain_bounds(domain), get_domain_bounds(outer)
+    return not is_finer and lowest <= low and high <= highest
 
 
 def _is_searched(row: RankedConfiguration) -> bool:

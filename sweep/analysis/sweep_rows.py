@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from sweep.events import NULL_PARAMS, STEERED_COLUMNS, Role, Status, Value
+from sweep.events import NULL_PARAMS, STEERED_COLUMNS, Role, Status, Value, describe_status
 from sweep.prices import COST
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import Objectives, SweepInfo
@@ -51,6 +51,14 @@ class Trial(Struct, frozen=True, kw_only=True):
     starred: bool = False  # by a person
     note: str = ""  # by a person
 
+    @property
+    def outcome(self) -> str:
+        """The status in words, such as "stopped by hand" for a trial that was pruned because a person asked for it."""
+        return describe_status(self.status, self.status_reason)
+
+
+KILLED = "the sweep's process was killed"
+"""The reason of a trial that had not ended when the process of its sweep was killed; the log has none."""
 
 _SPACE = frozenset({"parameters", "constraints", "prior"})
 """The keys of the sweep file that are the space."""
@@ -94,7 +102,10 @@ def read_sweep(folder: ResultsFolder) -> Sweep:
 
 
 def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
-    """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name."""
+    """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name.
+
+    If no process runs the sweep, trials that have not ended are interrupted: its process was killed.
+    """
     from sweep.store import reading
 
     name = name or folder.name
@@ -110,6 +121,8 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
     # older tables may lack these columns
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads", *STEERED_COLUMNS):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
+    if not folder.is_running():
+        _interrupt_open_trials(columns)
     below = []
     for prefix, group in groups.items():
         if prefix == "param.":
@@ -122,6 +135,14 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
     info = folder.read_info()
     cost = reading.total(read_tables.trials, COST)
     return Sweep(folder, name, info, info.objectives, trials, read_tables.history, cost)
+
+
+def _interrupt_open_trials(columns: dict[str, list[object]]) -> None:
+    """Replace the status of trials that run according to the log, which cannot say that its writer was killed."""
+    for row, status in enumerate(columns["status"]):
+        if status == Status.RUNNING:
+            columns["status"][row] = Status.INTERRUPTED.value
+            columns["status_reason"][row] = KILLED
 
 
 _SINGLE = (

@@ -15,7 +15,7 @@ from sweep.cli import options, submitting
 from sweep.errors import InputError
 from sweep.events import UNFINISHED
 from sweep.keeper.client import stop_keeper
-from sweep.text import counted, duration, money, printable, score
+from sweep.text import counted, duration, money, percent, printable, score
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +102,7 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 
 def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
     """Return the lines on the state of the sweep, the numbers of its trials and the best one."""
-    counts = "  ".join(f"{count} {state}" for state, count in sorted(summary.trials.items())) or "none"
+    counts = "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
     if summary.reason:
         reason = f": {summary.reason}"
     else:
@@ -110,11 +110,11 @@ def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> 
     if total is None:
         of_total = ""
     else:
-        of_total = f", of {total}"
+        of_total = f", of {total:,}"
     lines = [f"{summary.name}  {summary.state}{reason}", f"trials   {counts}{of_total}"]
     if summary.paused:
         rule = _name_pausing_rule(spec)
-        lines.append(f"paused   {summary.paused} of the interrupted, until {rule} lets them go on")
+        lines.append(f"paused   {summary.paused:,} of the interrupted, until {rule} lets them go on")
     if summary.best is not None:
         if summary.verdict:
             verdict = f" ({summary.verdict})"
@@ -275,7 +275,7 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
         if follower.share >= 1 or not events:
             view.state = ""
             return running
-        view.state = f"reading its log, {follower.share:.0%}"
+        view.state = f"reading its log, {percent(follower.share)}"
         view.start()
 
 

@@ -185,20 +185,15 @@ class _Export:
         for some_metrics, some_params in batches:
             self._client.log_batch(run_id, metrics=some_metrics, params=some_params)
         self._client.set_tag(run_id, _DONE, self._describe_state(run))  # set last; a run without it was interrupted
-        status = self._get_status(run)
+        status = _STATUS[trial.status]
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
         else:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
-    def _get_status(self, run: ExportedTrial) -> str:
-        """Return a trial's status in MLflow; a running trial of a sweep that is not running counts as interrupted."""
-        is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
-        return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
-
     def _describe_state(self, run: ExportedTrial) -> str:
         """Return a text that changes whenever the trial continues."""
-        return f"{run.trial.status.value} {run.trial.epochs} {self._get_status(run)}"
+        return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
         for epoch in run.epochs:

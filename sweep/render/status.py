@@ -14,9 +14,20 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.live_status import Failure, FinishedTrial, Open, Standing
-from sweep.events import Status
+from sweep.events import Status, describe_status
 from sweep.render import STYLES
-from sweep.text import counted, duration, figure, format_settings, money, printable, roughly, score, trials_named
+from sweep.text import (
+    counted,
+    duration,
+    figure,
+    format_settings,
+    money,
+    percent,
+    printable,
+    roughly,
+    score,
+    trials_named,
+)
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -127,7 +138,7 @@ def _format_progress(standing: Standing, now: float, frame: Frame, *, running: b
     if total is None:
         return [[(GAP.join([counted(done, "trial"), *times]), "")]]
     trials_done = standing.trained_trials
-    text = f"{done}/{counted(total, 'trial')}"
+    text = f"{done:,}/{counted(total, 'trial')}"
     text_with_times = GAP.join([text, *times])
     one_line = frame.width - len(text_with_times) - len(GAP) >= SHORTEST_BAR
     if one_line:
@@ -143,17 +154,17 @@ def _format_progress(standing: Standing, now: float, frame: Frame, *, running: b
 def _format_counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     """Return the numbers of trials by status, the rate and the cost."""
     at_work = len(standing.running) if running else 0
-    counts: list[_Part] = [(f"{at_work} running", "")]
+    counts: list[_Part] = [(f"{at_work:,} running", "")]
     for status, count in standing.ended.items():
         if count:
-            counts.append((f"{count} {status}", STYLES.get(status, "")))
+            counts.append((f"{count:,} {status}", STYLES.get(status, "")))
     waiting = len(standing.open) - at_work - standing.paused
     if standing.paused:
-        counts.append((f"{standing.paused} paused", ""))
+        counts.append((f"{standing.paused:,} paused", ""))
     if standing.queued:
-        counts.append((f"{standing.queued} queued", ""))
+        counts.append((f"{standing.queued:,} queued", ""))
     if waiting > 0:
-        counts.append((f"{waiting} to go on with", ""))
+        counts.append((f"{waiting:,} to go on with", ""))
     if running and standing.over is None:
         counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))
     if standing.cost:
@@ -200,10 +211,11 @@ def _format_rungs(standing: Standing) -> list[_Part]:
         rungs = [rung for rung in rungs if rung.pruned] or rungs
     texts = []
     for rung in rungs[-RUNGS:]:
-        texts.append(f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned")
+        texts.append(f"epoch {rung.epoch:,}: {rung.pruned:,} of {rung.reached:,} pruned")
     survivors = standing.survivors()
+    of_all = "trials" if standing.total is None else f"of {standing.total:,}"
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
-        texts.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
+        texts.insert(0, f"about {survivors:,.0f} {of_all} train to the end")
     return [(text, "") for text in texts]
 
 
@@ -218,7 +230,7 @@ def _format_usage(standing: Standing) -> list[_Part]:
     if "cpu_cores" in usage:
         texts.append(f"{usage['cpu_cores']:.1f} CPU cores at work")
     if "gpu_utilization" in usage:
-        texts.append(f"GPUs busy {usage['gpu_utilization']:.0%}")
+        texts.append(f"GPUs busy {percent(usage['gpu_utilization'])}")
     if "memory_peak_bytes" in usage:
         texts.append(f"{usage['memory_peak_bytes'] / 1e9:.1f} GB of memory")
     return [(text, "") for text in texts]
@@ -295,7 +307,7 @@ def _format_running_trials(standing: Standing, running: Sequence[Open], frame: F
         ]
         lines.append(parts)
     if len(shown) < len(running) and room > 1:
-        lines.append([(f"and {len(running) - len(shown)} more running", "dim")])
+        lines.append([(f"and {len(running) - len(shown):,} more running", "dim")])
     return lines
 
 
@@ -306,7 +318,7 @@ def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[lis
     for (status, kind), failure in sorted(
         failures.items(), key=lambda item: (item[0][0] != Status.FAILED, -item[1].count)
     ):
-        what = f"{failure.count} {status}"
+        what = f"{failure.count:,} {status}"
         if kind and kind != status:
             what += f" by {kind}"
         last_trial = f"{GAP}last trial {failure.trial}"
@@ -327,7 +339,7 @@ def _format_ended_trial(standing: Standing, ended: FinishedTrial) -> list[_Part]
     parameters = format_settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),
-        (ended.status.value, STYLES.get(ended.status, "")),
+        (describe_status(ended.status, ended.reason), STYLES.get(ended.status, "")),
         (f"{after}{value}{GAP}{parameters}", "dim"),
     ]
 

@@ -30,6 +30,7 @@ from sweep.text import (
     moment,
     money,
     numbered,
+    percent,
     printable,
     score,
     shortened,
@@ -133,9 +134,16 @@ def _format_blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
 
 
 def ranking_grid(
-    ranking: Ranking, limit: int | None = None, *, only: Sequence[RankedConfiguration] | None = None
+    ranking: Ranking,
+    limit: int | None = None,
+    *,
+    only: Sequence[RankedConfiguration] | None = None,
+    whole_notes: bool = False,
 ) -> Grid:
-    """Tabulate the best ``limit`` configurations, or ``only`` some rows, with the parameters in which they differ."""
+    """Tabulate the best ``limit`` configurations, or ``only`` some rows, with the parameters in which they differ.
+
+    Notes are shortened unless ``whole_notes`` is set.
+    """
     if only is None:
         rows = ranking.rows[:limit]
     else:
@@ -151,7 +159,7 @@ def ranking_grid(
         "rank": ranks,
         "sweep": sweeps,
         "trial": [_format_trial_numbers(row) for row in rows],
-        **_collect_mark_columns([row.trials for row in rows]),
+        **_collect_mark_columns([row.trials for row in rows], whole_notes=whole_notes),
         "status": [_format_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
         "batch in parts": [_format_parts(row) for row in rows],
@@ -174,7 +182,7 @@ NOTE_LENGTH = 40
 """Number of characters of a note in a table."""
 
 
-def _collect_mark_columns(rows: Sequence[Sequence[Trial]]) -> dict[str, list[str]]:
+def _collect_mark_columns(rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False) -> dict[str, list[str]]:
     """Return columns with the star, the note, the person who added it, and the space version of each row.
 
     Columns without any text are left out.
@@ -183,7 +191,7 @@ def _collect_mark_columns(rows: Sequence[Sequence[Trial]]) -> dict[str, list[str
         "star": [_format_star(trials) for trials in rows],
         "added by": [_format_adder(trials) for trials in rows],
         "space": [_format_space_version(trials) for trials in rows],
-        "note": [_format_notes(trials) for trials in rows],
+        "note": [_format_notes(trials, whole=whole_notes) for trials in rows],
     }
     return {name: cells for name, cells in columns.items() if any(cells)}
 
@@ -198,9 +206,9 @@ def _format_adder(trials: Sequence[Trial]) -> str:
     return next((trial.enqueued_by for trial in trials if trial.enqueued_by), "")
 
 
-def _format_notes(trials: Sequence[Trial]) -> str:
-    notes = [trial.note for trial in trials if trial.note]
-    return shortened("; ".join(notes), NOTE_LENGTH)
+def _format_notes(trials: Sequence[Trial], *, whole: bool) -> str:
+    notes = "; ".join(trial.note for trial in trials if trial.note)
+    return notes if whole else shortened(notes, NOTE_LENGTH)
 
 
 def _format_space_version(trials: Sequence[Trial]) -> str:
@@ -263,7 +271,7 @@ def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
     columns = {
         "trial": [str(trial.trial) for trial in trials],
         **_collect_mark_columns([(trial,) for trial in trials]),
-        "status": [trial.status.value for trial in trials],
+        "status": [trial.outcome for trial in trials],
         "epochs": [str(trial.epochs) for trial in trials],
         metric or "metric": [score(trial.metrics.get(metric or "")) for trial in trials],
         "took": [_format_duration(trial.duration_s) for trial in trials],
@@ -347,9 +355,10 @@ def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
 def _format_status(row: RankedConfiguration) -> str:
     """Return the status of a configuration; if its repeats differ, the number of trials for each status."""
     counts = Counter(trial.status for trial in row.trials)
-    if list(counts) == [row.status]:
-        return row.status.value
-    return counted_by(counts)
+    outcomes = Counter(trial.outcome for trial in row.trials)
+    if list(counts) == [row.status] and len(outcomes) == 1:
+        return next(iter(outcomes))
+    return counted_by(outcomes)
 
 
 def _format_parts(row: RankedConfiguration) -> str:
@@ -362,8 +371,8 @@ def _format_parts(row: RankedConfiguration) -> str:
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
-    """Format counts: ``12 completed, 3 pruned``."""
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
+    """Format counts: ``1,200 completed, 3 pruned``."""
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items())
 
 
 def _format_mean(one: Score | None) -> str:
@@ -431,7 +440,7 @@ def cost_lines(costs: Costs) -> Iterator[str]:
     yield line
     if costs.starving:
         worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])
-        named = ", ".join(f"{trial} ({share:.0%})" for trial, share in worst[:NAMED_TRIALS])
+        named = ", ".join(f"{trial} ({percent(share)})" for trial, share in worst[:NAMED_TRIALS])
         if len(worst) > NAMED_TRIALS:
             more = f" and {len(worst) - NAMED_TRIALS} more"
         else:

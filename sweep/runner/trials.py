@@ -24,7 +24,18 @@ from msgspec import structs
 from sweep.analysis.numbering import Numbering
 from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
-from sweep.events import ON_REQUEST, PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    ON_REQUEST,
+    PAUSES,
+    TRIED_AGAIN,
+    EpochReported,
+    Facts,
+    Params,
+    Role,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.progress import count_units, get_share, passes_any
 from sweep.runner import features
@@ -260,7 +271,7 @@ class Terms:
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
             return end
-        reason = f"{end.reason}; tried again, {retries + 1} of {most}"
+        reason = f"{end.reason}; {TRIED_AGAIN}, {retries + 1} of {most}"
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:

@@ -312,7 +312,10 @@ class _Composer:
         merged: _Pairs = {}
         while not isinstance(event := next(events), MappingEndEvent):
             key = self._build_node(event, events, depth + 1)
-            value = self._build_node(next(events), events, depth + 1)
+            begin = next(events)
+            value = self._build_node(begin, events, depth + 1)
+            if _is_nothing(begin):
+                value.mark = key.mark  # the parser is at the next key already
             if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
                 merged |= self._read_merge_key(value)
             elif not isinstance(key.value, str):
@@ -390,6 +393,11 @@ class _Expansion:
                 self.document.keys[*path, key] = mark
             return {key: self.expand(item, (*path, key)) for key, (_, item) in node.value.items()}
         return node.value
+
+
+def _is_nothing(event: Event) -> bool:
+    """Return whether an event stands for a value that is not written, as after ``key:``."""
+    return isinstance(event, ScalarEvent) and not event.value and event.style is None
 
 
 def _get_position(event: Event) -> TextPosition:

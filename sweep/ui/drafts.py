@@ -128,6 +128,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
         checking.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
     except InputError as error:
         found = [_place_mistake(mistake, text) for mistake in describe_problems(error.problems)]
+        found.sort(key=lambda one: (one.line == 0, one.line, one.column))
         return DraftFacts(mistakes=tuple(found), name="", work="")
     total, epochs = spec.all_trials, spec.epochs
     trials = "trials, as many as the budget allows," if total is None else f"{total:,} trials"

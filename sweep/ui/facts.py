@@ -11,6 +11,8 @@ from sweep.analysis.live_status import Open, Standing
 from sweep.analysis.sweep_changes import describe_to_come
 from sweep.events import (
     ERRORED,
+    ON_REQUEST,
+    TRIED_AGAIN,
     ConfigurationsEnqueued,
     Event,
     ModelTested,
@@ -393,6 +395,10 @@ def _describe_steering(event: SteeringEvent, standing: Standing, differences: Se
 def _describe_end(event: TrialEnded, standing: Standing) -> str:
     """Describe the end of a trial in words."""
     ended = f"trial {event.trial} is {event.status.value}"
+    if event.again:
+        return _describe_another_try(event)
+    if event.status is Status.PRUNED and event.reason == ON_REQUEST:
+        return f"trial {event.trial} was stopped by hand"
     if event.pauses:
         ended = f"trial {event.trial} waits"
     if event.status is Status.COMPLETED:
@@ -404,6 +410,15 @@ def _describe_end(event: TrialEnded, standing: Standing) -> str:
     if best is not None and event.trial in best.trials and event.status is Status.COMPLETED:
         ended += ": the best so far"
     return f"{ended}: {event.reason}" if event.reason else ended
+
+
+def _describe_another_try(event: TrialEnded) -> str:
+    """Describe in words that a trial has failed and is tried again."""
+    told = f"trial {event.trial} failed and is tried again"
+    if event.reason == TRIED_AGAIN:
+        return told
+    error, _, tries = event.reason.rpartition(f"; {TRIED_AGAIN}, ")
+    return f"{told}, {tries}: {error}" if error else f"{told}: {event.reason}"
 
 
 def _describe_unknown(event: Record) -> str:

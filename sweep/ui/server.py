@@ -712,9 +712,12 @@ async def _complete_draft(request: web.Request) -> web.Response:
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Run `plan` for a draft that may not be saved: its text is standard input, and its file is only named."""
+    """Run `plan` for a draft that may not be saved: its text is standard input, and its file is only named.
+
+    With ``time``, it trains two epochs of two trials; otherwise it goes by what earlier sweeps of the folder took.
+    """
     page, given = request.app[PAGE], await _read_fields(request)
-    more = acts.make_results_option(page.place)
+    more = [*acts.make_results_option(page.place), *(["--time"] if given.get("time") else [])]
     file = given.get("file", "") or drafts.FILE
     subject = Subject(title="Plan", file=file)
     job = page.jobs.start(subject, ["plan", "--stdin", *more, "--", file], given.get("text", ""), ["plan", file, *more])

@@ -14,7 +14,7 @@ from sweep.render import report
 OWN_SCRIPTS = ("elements.js", "connection.js", "acts.js")
 PAGES: Mapping[str, Sequence[str]] = {
     "shelf": (*OWN_SCRIPTS, "shelf.js"),
-    "sweep": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "sweep.js"),
+    "sweep": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "growing.js", "marks.js", "sweep.js"),
     "compare": (*report.SCRIPTS, *OWN_SCRIPTS, "parts.js", "compare.js"),
     "trial": (*report.SCRIPTS, *OWN_SCRIPTS, "trial.js"),
     "draft": (*OWN_SCRIPTS, "proposals.js", "draft.js"),

@@ -41,6 +41,7 @@ class TrialFacts:
 
     trial: int
     status: str
+    outcome: str  # the status in words
     reason: str
     error: str  # traceback; "" without one
     starred: bool  # by a person
@@ -120,6 +121,7 @@ def _describe_trial(
     return TrialFacts(
         trial=trial.trial,
         status=trial.status.value,
+        outcome=trial.outcome,
         reason=trial.status_reason,
         error=str(row.get("error") or ""),
         starred=trial.starred,

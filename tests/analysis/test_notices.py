@@ -47,7 +47,7 @@ def test_budgets_are_told_once_at_eighty_percent() -> None:
     watch = NoticeWatch(OUTLINE)
     told(watch, *trial(0, 1.0))
     told(watch, *trial(1, 1.0), *trial(2, 1.0))
-    assert told(watch, *trial(3, 1.0)) == [("budget", "s: 80% of its budget of trials is spent")]
+    assert told(watch, *trial(3, 1.0)) == [("budget", "s: 80 % of its budget of trials is spent")]
     assert told(watch, *trial(4, 1.0)) == []
 
 
@@ -89,7 +89,7 @@ def test_nothing_of_earlier_sessions_is_told() -> None:
     for event in (*trial(0, 1.0), *trial(1, 1.0, Status.FAILED, "ValueError: no")):
         watch.skip(event)
     assert told(watch, *trial(2, 3.0), *trial(3, 3.0, Status.FAILED, "ValueError: no")) == [
-        ("budget", "s: 80% of its budget of trials is spent")
+        ("budget", "s: 80 % of its budget of trials is spent")
     ]
 
 

@@ -66,7 +66,7 @@ def test_names_trials_that_starve(folder: ResultsFolder) -> None:
 def test_lines(folder: ResultsFolder) -> None:
     assert list(cost_lines(report_data.costs_of(folder.name, reading.read_tables(folder)))) == [
         "s: trained 16.0 s, overhead 4.0 s (compile 2.0 s, wait 1.5 s, data 0.5 s)",
-        "s: starved of data: trial 1 (50%); see docs/data.md",
+        "s: starved of data: trial 1 (50 %); see docs/data.md",
     ]
 
 
@@ -89,7 +89,7 @@ def test_many_starving_trials_are_counted() -> None:
     several = report_data.Costs("s", 1.0, {}, {trial: 0.3 + trial / 100 for trial in range(8)})
     assert list(cost_lines(several)) == [
         "s: trained 1.0 s, overhead 0.0 s",
-        "s: starved of data: trial 7 (37%), 6 (36%), 5 (35%), 4 (34%), 3 (33%) and 3 more; see docs/data.md",
+        "s: starved of data: trial 7 (37 %), 6 (36 %), 5 (35 %), 4 (34 %), 3 (33 %) and 3 more; see docs/data.md",
     ]
 
 
@@ -107,6 +107,18 @@ def test_rows_come_in_the_order_of_trials_and_epochs() -> None:
     np.testing.assert_array_equal(found.values["acc"], np.float32([0.1, 0.2, np.nan]))
     assert list(found.values) == ["acc", "loss"]
     assert (found.thinned, found.left_out) == (None, ())
+
+
+def test_what_was_trained_is_summed_up_by_trial() -> None:
+    table = metrics([(0, 2, 0.2, 1.0), (0, 1, 0.1, 1.0), (1, 1, 0.3, 1.0), (1, 2, 0.4, 1.0)])
+    table = table.append_column("time_s", pa.array([4.0, 1.0, 2.0, 2.0]))
+    assert {name: sums.tolist() for name, sums in curves_of(table, [1, 0], ["acc"]).across.items()} == {
+        "seconds of training": [2.0, 4.0, 1.0, 5.0]
+    }
+    speeds = table.append_column("examples_per_s", pa.array([10.0, 20.0, 5.0, 5.0]))
+    assert curves_of(speeds, [1, 0], ["acc"]).across["examples"].tolist() == [10.0, 20.0, 20.0, 60.0]
+    some = table.append_column("examples_per_s", pa.array([10.0, None, 5.0, 5.0]))
+    assert "examples" not in curves_of(some, [1, 0], ["acc"]).across
 
 
 def test_without_rows() -> None:
@@ -137,11 +149,11 @@ def ran(number: int, begin: float, end: float | None, node: str | None = "n", de
     return events
 
 
-def timeline(tmp_path: Path, events: list[Event]) -> report_data.Timeline:
+def timeline(tmp_path: Path, events: list[Event], now: float | None = None) -> report_data.Timeline:
     folder = ResultsFolder.create(tmp_path, "s", "", {"objectives": [{"name": "acc", "goal": "maximize"}]})
     with Log(folder.log) as log:
         log.append(sorted(events, key=lambda event: event.time))
-    return report_data.timeline_of(folder.log, reading.read_tables(folder))
+    return report_data.timeline_of(folder.log, reading.read_tables(folder), now)
 
 
 def test_trials_side_by_side_have_lanes_of_their_own(tmp_path: Path) -> None:
@@ -160,6 +172,24 @@ def test_lanes_are_of_nodes_and_gpus_and_of_what_nobody_knows(tmp_path: Path) ->
     found = timeline(tmp_path, [start, *gpus, *ran(2, 1.0, 2.0, None), *ran(3, 3.0, None)])
     assert found.lanes == ("a gpu:0", "a gpu:1", "not known")
     assert found.spans[-1].end == 6.0  # it runs: to the last event
+
+
+def test_what_runs_is_drawn_up_to_now_where_the_others_ran(tmp_path: Path) -> None:
+    start = SessionStarted(time=0.0, resumed=False, version="1")
+    found = timeline(tmp_path, [start, *ran(0, 0.0, 4.0), *ran(1, 1.0, None), *ran(2, 4.5, None)], now=9.0)
+    assert found.lanes == ("n · 1", "n · 2")
+    assert [(span.row, span.lane, span.end, span.open) for span in found.spans] == [
+        (0, 0, 4.0, False),
+        (1, 1, 9.0, True),
+        (2, 0, 9.0, True),
+    ]
+    assert found.busy_s + found.idle_s == pytest.approx(2 * 9.0)
+
+
+def test_what_runs_first_has_lanes_too(tmp_path: Path) -> None:
+    start = SessionStarted(time=0.0, resumed=False, version="1")
+    found = timeline(tmp_path, [start, *ran(0, 0.0, None), *ran(1, 1.0, None)], now=2.0)
+    assert found.lanes == ("running now · 1", "running now · 2")
 
 
 def test_a_pause_is_nobodys_work(tmp_path: Path) -> None:

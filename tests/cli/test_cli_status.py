@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,7 +104,10 @@ def test_a_killed_sweep_can_go_on(project: Path) -> None:
     log = project / "results" / "first" / "log.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
     output = call("status", "first")[1]
-    assert output.startswith("first  unfinished\ntrials   1 completed  1 running, of 2\n")
+    assert output.startswith("first  unfinished\ntrials   1 completed  1 interrupted, of 2\n")
+    assert re.search(r"(?m)^1 .* interrupted .* the sweep's process was killed", call("status", "first", "--trials")[1])
+    assert "1 completed, 1 interrupted" in call("list")[1]
+    assert "interrupted" in call("compare", "first")[1]
     assert output.endswith("go on    python -m sweep resume first\n")
 
 

@@ -122,7 +122,7 @@ def test_at_80_by_24_it_tells_all() -> None:
     assert "best    val_accuracy 0.9091  trial " in text
     assert "rungs   about " in text
     assert "epoch 1: " in text
-    assert "use     2.7 CPU cores at work  GPUs busy 50%  4.5 GB of memory" in text
+    assert "use     2.7 CPU cores at work  GPUs busy 50 %  4.5 GB of memory" in text
     assert "trial 17  8/10  ▁" in text
     assert "2 failed by ValueError  last trial 4: bad" in text
     assert "1 failed by worker lost  last trial 7: killed" in text

@@ -7,7 +7,7 @@ from sweep.analysis import Trial
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score
 from sweep.analysis.verdict import SweepSummary
 from sweep.events import Status
-from sweep.render.tables import Grid, configurations_grid, print_table, ranking_grid, sweeps_grid
+from sweep.render.tables import Grid, configurations_grid, print_table, ranking_grid, sweeps_grid, trials_grid
 
 
 def shown(grid: Grid, *, terminal: bool = False, width: int = 80) -> str:
@@ -32,6 +32,19 @@ def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -
 def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple[Score, ...]:
     mean = sum(values) / len(values)
     return (Score("acc", "maximize", values, mean, None if len(values) < 2 else 0.0512, interval),)
+
+
+def test_the_status_says_who_has_stopped_a_trial() -> None:
+    pruned = structs.replace(trial(0, Status.PRUNED), status_reason="rank 3 of 3")
+    stopped = structs.replace(trial(1, Status.PRUNED), status_reason="stopped on request")
+    rows = (ranked(1, {}, (), stopped), ranked(2, {}, (), pruned, stopped))
+    grid = ranking_grid(Ranking((("acc", "maximize"),), (), rows, (), "", (), ""))
+    assert [row[grid.columns.index("status")] for row in grid.rows] == [
+        "stopped by hand",
+        "1 pruned, 1 stopped by hand",
+    ]
+    grid = trials_grid([pruned, stopped], "acc")
+    assert [row[grid.columns.index("status")] for row in grid.rows] == ["pruned", "stopped by hand"]
 
 
 REPEATED = Ranking(

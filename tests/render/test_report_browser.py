@@ -10,7 +10,7 @@ import pytest
 from browsers import launched, needs_chromium
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
-from sweep.events import Event, Status
+from sweep.events import Event, NoteWritten, Status
 from sweep.render.report import page as report
 from sweep.store.folder import ResultsFolder
 
@@ -71,6 +71,9 @@ class Opened:
             self.page.mouse.move(*place, steps=6)
         self.page.mouse.up()
         self.settle()
+
+
+CURVE = "plots.find((plot) => plot instanceof CurvePlot)"
 
 
 @pytest.fixture(scope="module")
@@ -339,3 +342,49 @@ def test_sweeps_with_little_to_show(opened: Open, tmp_path: Path) -> None:
         ("constant", [event for n in range(4) for event in trial(n, {"x": n}, [0.5, 0.5], Status.COMPLETED)]),
     ):
         opened(written(tmp_path, events, name)).all_in_view()
+
+
+def test_curves_are_smoothed_across_time_and_of_seeds_together(opened: Open, tmp_path: Path) -> None:
+    """Two configurations with three seeds each, and one with a single trial."""
+    events: list[Event] = []
+    for number in range(7):
+        scores = [0.1 * epoch + 0.02 * (number % 3) * (-1) ** epoch for epoch in range(1, 6)]
+        events += trial(number, {"lr": [0.1, 0.2, 0.3][number // 3]}, scores, Status.COMPLETED, repeat=number % 3)
+    one = opened(written(tmp_path, events))
+    one.page.evaluate(f"{CURVE}.box.scrollIntoView()")
+    one.page.wait_for_function(f"() => {CURVE}.chart")
+    plain = one.page.evaluate(f"[...{CURVE}.paths[1]]")
+    one.page.locator("#smoothing").focus()
+    for _ in range(12):
+        one.page.keyboard.press("ArrowRight")
+    assert one.page.inner_text("#smoothed") == "0.60"
+    smoothed = one.page.evaluate(f"[...{CURVE}.paths[1]]")
+    assert smoothed[:2] == plain[:2]  # the first value is not drawn towards 0
+    assert smoothed[4:] != plain[4:]
+    assert one.page.evaluate("smooth([1, 1, NaN, 1], 0.9)[3]") == pytest.approx(1.0)
+    assert one.page.evaluate("smooth([0, 1], 0.5)") == pytest.approx([0, 2 / 3])
+    one.page.locator("#smoothing").fill("0")
+    one.page.select_option("#curve-across", label="seconds of training")
+    assert one.page.evaluate(f"{CURVE}.xName") == "seconds of training"
+    assert one.page.evaluate("[...acrossOf(1, 'seconds of training')]") == [1, 2, 3, 4, 5]
+    one.page.select_option("#curve-across", label="epoch")
+    one.page.check("#bands")
+    assert one.page.evaluate(f"[...{CURVE}.bands.values()].map((band) => band.trials)") == [[0, 1, 2], [3, 4, 5]]
+    first = one.page.evaluate("meanOf([0, 1, 2], 'acc', 'epoch')[0]")
+    assert first == pytest.approx({"x": 1, "mean": 0.08, "low": 0.06, "high": 0.1})
+    assert one.page.evaluate(f"{CURVE}.marks") == 7  # all trials are drawn, in bands or as lines
+    one.page.evaluate("selectTrials(picked, [3])")
+    one.settle()
+    assert one.page.evaluate(f"{CURVE}.chosen") == 1
+
+
+def test_the_whole_text_of_a_row_is_reached_by_the_keyboard(opened: Open, tmp_path: Path) -> None:
+    note = "a note that does not fit into its cell, whatever the screen"
+    events = [*mixed(), NoteWritten(trial=0, text=note, request="r", time=1e3)]
+    one = opened(written(tmp_path, events), viewport={"width": 390, "height": 850})
+    row = one.page.evaluate("table.rows.findIndex((row) => DATA.table.trials[row].includes(0))")
+    one.page.evaluate("table.body.querySelector('tr[data-row]').focus()")
+    for _ in range(row):
+        one.page.keyboard.press("ArrowDown")
+    one.page.keyboard.press("Enter")
+    assert note in one.page.inner_text("#whole")

@@ -14,7 +14,7 @@ import pytest
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.errors import InputError
-from sweep.events import Event, Status
+from sweep.events import Event, NoteWritten, Status, TrialEnded
 from sweep.render.report import page
 from sweep.render.report.html_page import SCRIPTS, START
 
@@ -104,13 +104,48 @@ def test_its_data_is_the_logs(tmp_path: Path) -> None:
 
 def test_all_of_a_sweep_is_told(tmp_path: Path) -> None:
     html = page([written(tmp_path, mixed())])
-    assert "25 completed, 4 pruned, 4 diverged, 2 failed, 1 running" in html
+    assert "25 completed, 4 pruned, 4 diverged, 2 failed, 1 interrupted" in html
     assert "its process was killed" in html
     assert re.search(r"The best was lr=[0-9.]+.* with acc 0\.8200", html)
     assert "What is &lt;/script&gt;" in html
     assert html.count("<details><summary>trial") == 6
     assert re.search(r"<th scope=\"row\">training</th><td>", html)
     assert "4 end in a ring: pruned; 6 in a cross" in html
+
+
+def test_provenance_is_a_list_of_facts_with_their_parts(tmp_path: Path) -> None:
+    folder = written(tmp_path, mixed())
+    packages = {f"package{number}": "1.0" for number in range(9)}
+    provenance = {"python": "3.11", "packages": packages, "git": {"commit": "a1" * 20, "dirty": False}}
+    folder.write_info(folder.read_info().changed(provenance=provenance))
+    html = page([folder])
+    assert "<summary>9 of them</summary>" in html
+    assert f'<code class="hash" tabindex="0" title="{"a1" * 20}">{"a1" * 20}</code>' in html
+    assert re.search(r"<dt>dirty</dt>\s*<dd><bdi>false</bdi></dd>", html)
+
+
+def test_charts_of_marks_say_what_the_marks_mean(tmp_path: Path) -> None:
+    html = page([written(tmp_path, mixed(), objectives=BOTH)])
+    assert html.count("pruned, also by hand, or unfinished") == 4  # parameters, two of them, front and progress
+    assert html.count("pruned there, also by hand") == 1
+
+
+def test_notes_are_whole(tmp_path: Path) -> None:
+    note = "a long note " * 20
+    events = [*mixed(), NoteWritten(trial=0, text=note, request="r", time=1e3)]
+    data = json.loads(Tags(page([written(tmp_path, events)])).inline["script"][0])
+    assert note in [row[data["table"]["columns"].index("note")] for row in data["table"]["rows"]]
+
+
+def test_a_trial_that_a_person_has_stopped_is_told_from_a_pruned_one(tmp_path: Path) -> None:
+    stopped = TrialEnded(trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=5.0)
+    events = [*trial(0, {"lr": 0.1}, [0.5], Status.RUNNING), stopped, *trial(1, {"lr": 0.2}, [0.5], Status.PRUNED)]
+    html = page([written(tmp_path, events)])
+    assert "2 end in a ring: pruned, 1 of them by hand" in html
+    data = json.loads(Tags(html).inline["script"][0])
+    assert data["trials"]["outcome"] == ["stopped by hand", "pruned"]
+    statuses = [row[data["table"]["columns"].index("status")] for row in data["table"]["rows"]]
+    assert sorted(statuses) == ["pruned", "stopped by hand"]
 
 
 def test_several_sweeps_are_told_apart_and_need_one_objective(tmp_path: Path) -> None:

@@ -45,6 +45,14 @@ def test_each_mistake_has_its_line(project: Path) -> None:
     assert (found.name, found.work) == ("", "")
 
 
+def test_mistakes_come_by_line_and_a_key_without_a_value_is_at_its_own(project: Path) -> None:
+    text = "metric:\n  name:\n  goal: minimize\nparameters:\n  lr:\n\n# a comment\ntrainable: no:Such\nepochs: none\n"
+    found = check_draft(text, "new.yaml")
+    places = [(one.line, one.mistake.found.partition(":")[0]) for one in found.mistakes]
+    assert [line for line, _ in places] == sorted(line for line, _ in places)
+    assert {(2, "metric.name"), (5, "parameters.lr"), (9, "epochs")} <= set(places)
+
+
 def test_a_file_without_mistakes_says_how_much_it_would_train(project: Path) -> None:
     found = check_draft(FILE.replace("NAME", "new").replace("scored:Scored", "drafted:train"), "new.yaml")
     assert found.mistakes == ()

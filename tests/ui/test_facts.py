@@ -46,6 +46,17 @@ STARTED = TrialStarted(trial=0, trial_id="t0", params={"units": 8, "rate": 0.1},
             SweepChanged(settings={"parameters": {}, "run_cap": 9}, **BY_ADA),
             "ada changed parameters, run_cap, from trial 1 on",
         ),
+        (TrialEnded(trial=0, status=Status.PRUNED, reason="rank 3 of 3", time=3.0), "trial 0 is pruned: rank 3 of 3"),
+        (
+            TrialEnded(trial=0, status=Status.PRUNED, reason="stopped on request", asked=True, time=3.0),
+            "trial 0 was stopped by hand",
+        ),
+        (
+            TrialEnded(
+                trial=0, status=Status.INTERRUPTED, reason="ValueError: a; b; tried again, 1 of 3", again=True, time=3.0
+            ),
+            "trial 0 failed and is tried again, 1 of 3: ValueError: a; b",
+        ),
     ],
 )
 def test_events_in_words(event: Event, text: str) -> None:

@@ -503,6 +503,11 @@ def test_a_draft_is_planned_saved_and_run(project: Path, recorded: Path) -> None
         await finish(client, plan)
         assert recorded.read_text() == "-m\nsweep\nplan\n--stdin\n--\nnew.yaml\nname: new\n"
         recorded.unlink()
+        timed = await (await post(client, "/-/new/plan", {**given, "time": "yes"})).json()
+        assert timed["command"] == "python -m sweep plan new.yaml --time"
+        await finish(client, timed)
+        assert recorded.read_text() == "-m\nsweep\nplan\n--stdin\n--time\n--\nnew.yaml\nname: new\n"
+        recorded.unlink()
         preview = await (await post(client, "/-/new/run", {**given, "preview": "yes"})).json()
         assert preview == {"command": "python -m sweep run new.yaml --detach"}
         assert not (project / "new.yaml").exists()

@@ -203,7 +203,7 @@ def test_a_sweep_is_written_run_stopped_and_extended(visit: Visit, project: Path
     one.open(f"/real/{number}")
     said = press_act(one, "stop_trial", f"stop real --trial {number}", {})
     assert f"trial {number} " in said
-    one.has_text("#state", "pruned")
+    one.has_text("#state", "stopped by hand")
     (ended,) = [event for event in events_of(folder) if event["event"] == "trial_ended" and event["trial"] == number]
     assert (ended["status"], ended["asked"]) == ("pruned", True)
     one.open("/real")

@@ -45,7 +45,7 @@ function say(text) {
 }
 
 function showSelection(settled) {
-  const told = selection.mask ? `${selection.count} of ${N} trials selected` : `${N} trials, none selected`;
+  const told = selection.mask ? `${inThousands(selection.count)} of ${inThousands(N)} trials selected` : `${inThousands(N)} trials, none selected`;
   document.getElementById("selected").textContent = told;
   document.getElementById("clear").disabled = !selection.mask;
   document.getElementById("bar").classList.toggle("active", Boolean(selection.mask));

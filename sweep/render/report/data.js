@@ -44,8 +44,22 @@ function readCurves() {
     metrics: Object.fromEntries(
       DATA.curves.metrics.map((one) => [one.name, new Float32Array(bytes(one.values))]),
     ),
-    tails: new Map(), // by trial: epochs that came after the document, [{ epoch, metrics }]
+    across: Object.fromEntries(DATA.curves.across.map((one) => [one.name, new Float32Array(bytes(one.values))])),
+    tails: new Map(), // by trial: epochs that came after the document, [{ epoch, metrics, time_s, examples }]
   };
+}
+
+const TRAINING_TIME = "seconds of training";
+const EXAMPLES = "examples";
+
+// Where the points of a trial's curve lie across: "epoch", or what was trained up to each epoch.
+function acrossOf(trial, axis) {
+  const known = axis === "epoch" ? CURVES.epochs : CURVES.across[axis];
+  const places = known.subarray(CURVES.starts[trial], CURVES.starts[trial + 1]);
+  const tail = CURVES.tails.get(trial);
+  if (!tail) return places;
+  let sum = places.length ? places[places.length - 1] : 0;
+  return [...places, ...tail.map((one) => (axis === "epoch" ? one.epoch : (sum += axis === EXAMPLES ? one.examples : one.time_s)))];
 }
 
 // The epochs and the values of a trial's curve.
@@ -66,6 +80,11 @@ function figure(value) {
     return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
   }
   return String(Number(value.toPrecision(4)));
+}
+
+// A whole number that counts something: 10,000.
+function inThousands(count) {
+  return count.toLocaleString("en");
 }
 
 function seconds(value) {
@@ -229,13 +248,13 @@ function shown(field, trial) {
 function title(trial) {
   const sweep = SEVERAL ? `${DATA.sweeps[TRIALS.sweep[trial]].name}, ` : "";
   const rank = TRIALS.rank[trial] === null ? "" : `, rank ${TRIALS.rank[trial]}`;
-  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}${rank}`;
+  return `${sweep}trial ${TRIALS.trial[trial]}, ${TRIALS.outcome[trial]}${rank}`;
 }
 
 function lines(trial) {
   const told = OBJECTIVES.map((field) => [field.name, figure(field.values[trial])]);
   for (const field of PARAMS) told.push([field.name, shown(field, trial)]);
-  told.push(["epochs", String(TRIALS.epochs[trial])]);
+  told.push(["epochs", inThousands(TRIALS.epochs[trial])]);
   if (DATA.reasons[TRIALS.reason[trial]]) told.push(["reason", DATA.reasons[TRIALS.reason[trial]]]);
   return told;
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -28,13 +29,14 @@ from sweep.store.sweep_info import SweepInfo
 from sweep.text import counted, duration, format_setting, format_settings, moment, money, printable
 
 SCRIPTS = (
-    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
+    *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "curves.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
 """What draws a report, in this order; a served page has the same."""
 START = "start.js"
 PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
 FAILURES = 50  # maximum number of tracebacks
+MOST_PARTS = 6  # of a fact about the provenance that are shown unasked
 NAMED = 12  # maximum number of parameters in a list
 
 
@@ -137,6 +139,7 @@ def _collect_values(
         "utilisation": list(_describe_utilisation(accounts)),
         "failures": failures[:FAILURES],
         "more_failures": max(len(failures) - FAILURES, 0),
+        "most_parts": MOST_PARTS,
     }
     return values, content, accounts
 
@@ -200,7 +203,9 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
-    parts = [f"{pruned} end in a ring: pruned"] * bool(pruned)
+    by_hand = sum(trial.status is Status.PRUNED and trial.outcome != Status.PRUNED for trial in trials)
+    of_these = f", {by_hand} of them by hand" if by_hand else ""
+    parts = [f"{pruned} end in a ring: pruned{of_these}"] * bool(pruned)
     parts += [f"{lost} in a cross: diverged, out of memory or failed, where they had begun"] * bool(lost)
     return "; ".join(parts)
 
@@ -244,18 +249,36 @@ def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator
                 yield {**told, "reason": trial.status_reason, "error": error}
 
 
-def _list_provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
-    """Yield names and values of versions, commit, machine and code; nothing that names a person or host."""
+@dataclass(frozen=True, slots=True)
+class ProvenanceFact:
+    """A name with its value, such as a version, or with named parts, such as the versions of packages."""
+
+    name: str
+    text: str = ""
+    parts: tuple[ProvenanceFact, ...] = ()
+
+    @property
+    def is_hash(self) -> bool:
+        """Whether the value is a long hash, of which the page shows the beginning."""
+        return re.fullmatch(r"[0-9a-f]{32,}", self.text) is not None
+
+
+def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
+    """Yield versions, commit, machine and code; nothing that names a person or host."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
         groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
     for name, value in groups.items():
+        if name in PRIVATE:
+            continue
+        shown = {"sha256": "code sha256", "modules": "code"}.get(name, name)
         if isinstance(value, Mapping):
-            told = ", ".join(f"{key} {_format_provenance_value(one)}" for key, one in value.items())
-        else:
-            told = _format_provenance_value(value)
-        if told and name not in PRIVATE:
-            yield {"sha256": "code sha256", "modules": "code"}.get(name, name), told
+            parts = [ProvenanceFact(str(key), _format_provenance_value(one)) for key, one in value.items()]
+            known = tuple(part for part in parts if part.text)
+            if known:
+                yield ProvenanceFact(shown, parts=known)
+        elif text := _format_provenance_value(value):
+            yield ProvenanceFact(shown, text)
 
 
 def _format_provenance_value(value: object) -> str:

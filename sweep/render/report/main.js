@@ -23,7 +23,7 @@ const goal = (field) => (field.goal === "minimize" ? "lower is better" : "higher
 
 function openPlots() {
   const first = OBJECTIVES[0];
-  const told = `${N} trials`;
+  const told = `${inThousands(N)} trials`;
   if (box("curves")) openCurves(told);
   if (box("history")) new HistoryPlot(box("history"), `${first.name} by the order of trials, with the best so far; ${goal(first)}`, first);
   if (box("parallel")) openParallel(told);
@@ -42,6 +42,7 @@ function openCurves(told) {
   fillChooser(chooser, metrics);
   const label = () => `Learning curves: ${metrics[chooser.value]} by epoch, ${told}`;
   const curves = new CurvePlot(box("curves"), label(), metrics[chooser.value]);
+  openCurveControls(curves);
   chooser.onchange = () => {
     curves.metric = metrics[chooser.value];
     curves.box.setAttribute("aria-label", label());
@@ -240,7 +241,7 @@ function outlineReport() {
   const importance = DATA.importance.map((one) => [one.metric, one.rows.length]);
   const units = DATA.budgets.map((one) => one.unit);
   const boxes = [...document.querySelectorAll(".plot[id]")].map((element) => element.id);
-  return JSON.stringify([names(OBJECTIVES), names(PARAMS), Object.keys(CURVES.metrics), importance, units, boxes]);
+  return JSON.stringify([names(OBJECTIVES), names(PARAMS), Object.keys(CURVES.metrics), Object.keys(CURVES.across), importance, units, boxes]);
 }
 
 // After `readData`: the page shows the new document; what was selected and chosen stays. `known`: the columns before,

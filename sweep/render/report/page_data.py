@@ -12,7 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.analysis.ranking import Ranking
-from sweep.analysis.report_data import Curves, ReportData, collect_domains, list_importances
+from sweep.analysis.report_data import (
+    EXAMPLES,
+    TRAINING_TIME,
+    Curves,
+    ReportData,
+    collect_domains,
+    list_importances,
+)
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.analysis.sweep_rows import Sweep
 from sweep.events import Status, Value, is_number
@@ -25,6 +32,14 @@ if TYPE_CHECKING:
 
 SLICES = 24  # the maximum number of parameters that are plotted, the most important ones
 AXES = 10  # parallel coordinates that are shown at first; the reader can add others
+
+_NO_LANES: Mapping[str, object] = {
+    "lanes": [],
+    "spans": {"row": [], "lane": [], "begin": [], "end": []},
+    "open": [],
+    "pauses": [],
+    "ends": [],
+}
 
 _STATUSES = [status.value for status in Status]
 
@@ -51,7 +66,7 @@ def report_document(
         shares = {}
     first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
-    grid = remove_empty_columns(ranking_grid(ranking))
+    grid = remove_empty_columns(ranking_grid(ranking, whole_notes=True))
     known = collect_domains(accounts)
     objectives = []
     for metric, goal in ranking.objectives:
@@ -75,6 +90,7 @@ def report_document(
             "trial": [trial.trial for trial in trials],
             "status": [_STATUSES.index(trial.status) for trial in trials],
             "reason": [number[trial.status_reason] for trial in trials],
+            "outcome": [trial.outcome for trial in trials],
             "epochs": [trial.epochs for trial in trials],
             "rank": rank,
         },
@@ -109,6 +125,7 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
             "trial": [trial.trial for trial in trials],
             "status": [_STATUSES.index(trial.status) for trial in trials],
             "reason": list(range(len(trials))),
+            "outcome": [trial.outcome for trial in trials],
             "epochs": [trial.epochs for trial in trials],
             "rank": [None] * len(trials),
         },
@@ -117,7 +134,7 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
         "curves": _encode_curves([curves]),
         "table": {"columns": [], "rows": [], "trials": []},
         "importance": [],
-        "timeline": {"lanes": [], "spans": {"row": [], "lane": [], "begin": [], "end": []}, "pauses": [], "ends": []},
+        "timeline": {**_NO_LANES, "start": None},
         "budgets": [],
     }
 
@@ -205,7 +222,13 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
         for one in curves:
             values.append(one.values.get(name, np.full(len(one.epochs), np.nan, dtype=np.float32)))
         metrics.append({"name": name, "values": _encode_numbers(np.concatenate(values))})
+    across = []
+    for name in (TRAINING_TIME, EXAMPLES):
+        if all(name in one.across for one in curves):
+            summed = np.concatenate([one.across[name] for one in curves])
+            across.append({"name": name, "values": _encode_numbers(summed)})
     return {
+        "across": across,
         "starts": _encode_numbers(np.concatenate([*starts, offsets[-1:]]).astype(np.int32)),
         "epochs": _encode_numbers(np.concatenate([one.epochs for one in curves])),
         "metrics": metrics,
@@ -213,9 +236,13 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
 
 
 def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
-    """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep."""
+    """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep.
+
+    ``open`` has the indexes of the spans of trials that run.
+    """
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
+    open_spans: list[int] = []
     pauses: list[tuple[float, float]] = []
     offset, ends = 0, [0.0]
     for account in accounts:
@@ -227,6 +254,8 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
         else:
             named = ""
         for span in found.spans:
+            if span.open:
+                open_spans.append(len(spans["row"]))
             spans["row"].append(offset + span.row)
             spans["lane"].append(len(lanes) + span.lane)
             spans["begin"].append(round(max(span.begin - start, 0.0), 3))
@@ -238,7 +267,9 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
             for begin, end in found.pauses:
                 pauses.append((begin - start, end - start))
         offset += len(account.sweep.trials)
-    return {"lanes": lanes, "spans": spans, "pauses": pauses, "ends": ends}
+    # A page that is live draws the open ones on, by the time since the start of its only sweep.
+    first = accounts[0].sweep.history.started if len(accounts) == 1 else None
+    return {"lanes": lanes, "spans": spans, "open": open_spans, "pauses": pauses, "ends": ends, "start": first}
 
 
 def _encode_importance(one: Importance) -> dict[str, object]:

@@ -183,7 +183,7 @@ class Plot {
   }
 
   tellWhatLiesOutside(count) {
-    return `${count} ${count === 1 ? "trial lies" : "trials lie"} outside of this range.`;
+    return `${inThousands(count)} ${count === 1 ? "trial lies" : "trials lie"} outside of this range.`;
   }
 
   // Axes of no values would be invented.

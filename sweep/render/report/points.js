@@ -122,7 +122,7 @@ class HistoryPlot extends PointPlot {
   static numbers() {
     const counts = DATA.sweeps.map(() => 0);
     const values = TRIALS.sweep.map((sweep) => counts[sweep]++);
-    const scale = numberScale(0, Math.max(...counts, 2) - 1, false, 0.03, (value) => (Number.isInteger(value) ? String(value) : ""));
+    const scale = numberScale(0, Math.max(...counts, 2) - 1, false, 0.03, (value) => (Number.isInteger(value) ? inThousands(value) : ""));
     return { name: "trials in the order of their start", scale, values };
   }
 

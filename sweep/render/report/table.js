@@ -184,13 +184,32 @@ function cellElement(row, column) {
   }
   const text = cellText(row, column);
   if (column.numeric) cell.className = "number";
-  else if (text.length > 16) cell.title = text;
+  else if (text.length > CUT) cell.title = text;
   cell.append(isolate(text));
   return cell;
 }
 
+const CUT = 16; // characters from which a cell may be cut off
+
+// Below the table: the whole text of the cells of a row that may be cut off, also for keyboards and fingers.
+function showWholeTexts(row) {
+  const place = document.getElementById("whole");
+  const cut = table.columns.filter((column) => !column.numeric && cellText(row, column).length > CUT);
+  place.hidden = !cut.length;
+  const parts = cut.map((column) => {
+    const line = document.createElement("div");
+    const name = document.createElement("span");
+    name.className = "note";
+    name.append(isolate(column.name));
+    line.append(name, " ", isolate(cellText(row, column)));
+    return line;
+  });
+  place.replaceChildren(...parts);
+}
+
 function selectRow(row, event) {
   table.focus = table.rows.indexOf(row);
+  showWholeTexts(row);
   const added = event.ctrlKey || event.metaKey || event.shiftKey;
   selectTrials(picked, DATA.table.trials[row], added);
 }
@@ -209,6 +228,7 @@ function moveInTable(event) {
     if (top < table.box.scrollTop) table.box.scrollTop = top;
     else if (top > table.box.scrollTop + room) table.box.scrollTop = top - room;
     showRows();
+    showWholeTexts(table.rows[table.focus]);
     table.body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
     setCurrent(DATA.table.trials[table.rows[table.focus]][0]);
   }

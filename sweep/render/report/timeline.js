@@ -17,7 +17,18 @@ class TimelinePlot extends Plot {
     this.last = Math.max(1e-3, ...ends);
   }
 
-  grow() {} // lanes are assigned by the document
+  grow() {} // by time, not by epochs; lanes are assigned by the document
+
+  // On a live page: the trials that run are drawn up to now, in seconds since the start.
+  growTo(now) {
+    const { open, spans, ends } = DATA.timeline;
+    if (!open.length) return;
+    for (const at of open) spans.end[at] = Math.max(spans.end[at], now);
+    ends[0] = Math.max(ends[0], now);
+    this.last = Math.max(this.last, now);
+    this.outdated = true;
+    this.refresh();
+  }
 
   get margin() {
     const longest = Math.max(...DATA.timeline.lanes.map((name) => Math.min([...name].length, 22)));

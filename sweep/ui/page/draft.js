@@ -19,10 +19,11 @@ find("file").addEventListener("input", () => {
   checkSoon();
   showRunLine();
 });
-find("plan").addEventListener("click", planDraft);
+find("plan").addEventListener("click", () => planDraft({}));
+find("time").addEventListener("click", () => planDraft({ time: "yes" }));
 find("run").addEventListener("click", runDraft);
 if (document.body.dataset.readOnly) {
-  for (const id of ["plan", "run", "save"]) find(id).disabled = true;
+  for (const id of ["plan", "time", "run", "save"]) find(id).disabled = true;
 }
 find("save").addEventListener("click", () => saveDraft().catch((error) => showWrong(error.message)));
 find("open").addEventListener("change", openFile);
@@ -128,9 +129,9 @@ function goTo(line, column) {
 }
 
 // A new plan takes the place of the older ones.
-async function planDraft() {
+async function planDraft(more) {
   for (const panel of find("jobs").querySelectorAll("[data-title=Plan]")) dismissJob(panel);
-  await attempt("-/new/plan", {});
+  await attempt("-/new/plan", more);
 }
 
 async function runDraft() {

@@ -51,8 +51,13 @@ function inTime(seconds) {
   return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
+// A whole number that counts something: 10,000. As in data.js, which not all pages have.
+function inThousands(count) {
+  return count.toLocaleString("en");
+}
+
 function counted(count, noun) {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+  return `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function inScore(value) {

@@ -2,7 +2,11 @@
 // The parts of the report: what says something is replaced by the new text, what draws stays and gets new data.
 
 // Parts that have a place of their own: the answer is what a person came for, and is near the top.
-const PLACES = { answer: "answer-place", question: "facts-place", facts: "facts-place" };
+const PLACES = { answer: "answer-place", question: "facts-place", facts: "facts-place", timeline: "lanes-place" };
+
+function placeFor(name) {
+  return name in PLACES ? find(PLACES[name]) : null;
+}
 
 // Puts the parts of a new report into the page.
 function mergeParts(html) {
@@ -18,13 +22,14 @@ function mergeParts(html) {
     if (name === "noscript") continue;
     kept.add(part.dataset.key);
     const before = document.querySelector(`[data-key="${CSS.escape(part.dataset.key)}"]`);
-    if (before && name in PLACES) {
+    const place = placeFor(name);
+    if (before && place) {
       mergePart(before, part);
       continue;
     }
-    if (name in PLACES) {
-      if (name === "answer") find(PLACES[name]).replaceChildren(part);
-      else find(PLACES[name]).append(part);
+    if (place) {
+      if (name === "answer") place.replaceChildren(part);
+      else place.append(part);
       continue;
     }
     const there = before ? mergePart(before, part) : part;

@@ -110,7 +110,7 @@ function rowParts(row, checked) {
   const word = stateWord(row.state);
   const told = word === "ended" ? row.state : word;
   const ended = Object.entries(row.trials).reduce((sum, [status, count]) => sum + (status === "running" || status === "interrupted" ? 0 : count), 0);
-  const progress = row.total === null || row.total === undefined ? `${ended} trials` : `${ended}/${row.total} trials`;
+  const progress = row.total === null || row.total === undefined ? counted(ended, "trial") : `${inThousands(ended)}/${counted(row.total, "trial")}`;
   const best = row.best === null || row.best === undefined ? "" : `${row.metric} ${inScore(row.best)}`;
   const facts = [];
   if (row.duration_s) facts.push(`took ${inTime(row.duration_s)}`);

@@ -16,6 +16,7 @@ acts.lines = readFormLines;
 acts.ended = noteAct;
 table.marks = { trial: trialCell, star: starCell, note: noteCell };
 setInterval(showClock, 1000);
+setInterval(growLanes, 1000);
 showOutput();
 
 // Before charts are there, the button for light and dark has to work all the same.
@@ -49,109 +50,6 @@ function showProblem(text) {
   if (text && !report.open) find("answer-place").replaceChildren();
 }
 
-// ---- the report -----------------------------------------------------------------------------------------------------
-
-let taking = false;
-let again = false;
-async function takeReport() {
-  if (taking) {
-    again = true;
-    return;
-  }
-  taking = true;
-  try {
-    const content = await getJson(`${BASE}/report.json`);
-    await whenIdle();
-    const first = !live.asked;
-    live.asked = true;
-    showReport(content);
-    renewTexts();
-    live.buffer = live.buffer.filter((one) => one.line > report.line);
-    for (const one of live.buffer) applyEvent(one.event);
-    if (live.buffer.length) growSoon();
-    if (first) listen(report.line);
-  } catch (error) {
-    showProblem(error.message);
-  }
-  taking = false;
-  if (again) {
-    again = false;
-    takeReport();
-  }
-}
-
-// While something is dragged, the page does not change below the hand.
-function whenIdle() {
-  return new Promise((done) => {
-    const look = () => (dragging() || document.body.dataset.pressed ? setTimeout(look, 100) : done());
-    look();
-  });
-}
-addEventListener("pointerdown", () => (document.body.dataset.pressed = "yes"));
-for (const kind of ["pointerup", "pointercancel"]) addEventListener(kind, () => delete document.body.dataset.pressed);
-
-// Lines of the log; the last of them has the number `line`.
-function takeLog(data, line) {
-  const texts = data.split("\n");
-  texts.forEach((text, at) => {
-    let event;
-    try {
-      event = JSON.parse(text);
-    } catch {
-      return; // a record that was cut off
-    }
-    const number = line - texts.length + at + 1;
-    if (number <= report.line) return;
-    live.buffer.push({ line: number, event });
-    if (report.open) applyEvent(event);
-  });
-  if (live.grown.size) growSoon();
-}
-
-// Brings the columns of the report up to date; trials that are not in it come with the next one.
-function applyEvent(event) {
-  const at = placeOf(event.trial);
-  if (at === undefined) return;
-  if (event.event === "epoch_reported") {
-    if (event.epoch <= TRIALS.epochs[at]) return;
-    if (!CURVES.tails.has(at)) CURVES.tails.set(at, []);
-    const metrics = Object.fromEntries(Object.entries(event.metrics).map(([name, value]) => [name, Number(value)]));
-    CURVES.tails.get(at).push({ epoch: event.epoch, metrics });
-    TRIALS.epochs[at] = event.epoch;
-    TRIALS.status[at] = STATUSES.indexOf("running");
-    for (const field of OBJECTIVES) if (field.name in metrics) field.values[at] = Number.isFinite(metrics[field.name]) ? metrics[field.name] : null;
-  } else if (event.event === "trial_ended") {
-    TRIALS.status[at] = STATUSES.indexOf(event.status);
-    if (!DATA.reasons.includes(event.reason)) DATA.reasons.push(event.reason);
-    TRIALS.reason[at] = DATA.reasons.indexOf(event.reason);
-  } else {
-    return;
-  }
-  live.grown.add(at);
-}
-
-function placeOf(trial) {
-  if (live.places?.of !== TRIALS) live.places = { of: TRIALS, map: new Map(TRIALS?.trial.map((number, at) => [number, at])) };
-  return live.places.map.get(trial);
-}
-
-// Draws what has grown; a drawing that takes long is followed by a longer pause.
-function growSoon() {
-  if (live.growing) return;
-  live.growing = setTimeout(() => {
-    live.growing = 0;
-    if (!report.open || dragging()) {
-      growSoon();
-      return;
-    }
-    const began = performance.now();
-    const trials = [...live.grown];
-    live.grown.clear();
-    for (const plot of plots) plot.grow(trials);
-    live.spent = performance.now() - began;
-  }, Math.max(GROW_MS, 4 * live.spent));
-}
-
 // ---- where it stands ------------------------------------------------------------------------------------------------
 
 function showFacts(facts) {
@@ -183,7 +81,7 @@ function renewTexts() {
   if (!facts || facts.read < 1) return;
   const running = facts.state === "running";
   const told = {
-    trials: Object.entries(facts.counts).map(([status, count]) => `${count} ${status}`).join(", "),
+    trials: Object.entries(facts.counts).map(([status, count]) => `${inThousands(count)} ${status}`).join(", "),
     ended: running ? "it is running" : facts.state === "killed" ? "its process was killed" : facts.reason,
   };
   for (const [fact, text] of Object.entries(told)) {
@@ -241,7 +139,7 @@ function showProgress(facts) {
   const total = facts.total ?? Object.values(facts.counts).reduce((sum, count) => sum + count, 0);
   if (percent === null) bar.removeAttribute("aria-valuenow");
   else bar.setAttribute("aria-valuenow", String(percent));
-  const told = facts.total === null ? `${facts.done} trials` : `${facts.done} of ${facts.total} trials`;
+  const told = facts.total === null ? counted(facts.done, "trial") : `${inThousands(facts.done)} of ${counted(facts.total, "trial")}`;
   bar.setAttribute("aria-valuetext", percent === null ? told : `${told}, ${percent} % of the work`);
   const counts = Object.entries(facts.counts);
   const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
@@ -253,8 +151,8 @@ function showProgress(facts) {
       return part;
     }),
   );
-  const all = make("li", {}, make("strong", {}, facts.total === null ? told : `${facts.done}/${facts.total} trials`));
-  find("counts").replaceChildren(all, ...shown.map(([status, count]) => make("li", {}, statusMark(status, `${count} ${status}`))));
+  const all = make("li", {}, make("strong", {}, facts.total === null ? told : `${inThousands(facts.done)}/${counted(facts.total, "trial")}`));
+  find("counts").replaceChildren(all, ...shown.map(([status, count]) => make("li", {}, statusMark(status, `${inThousands(count)} ${status}`))));
 }
 
 function trialLink(number, text = `trial ${number}`) {
@@ -326,15 +224,15 @@ function showRungs(facts) {
     make(
       "tr",
       {},
-      make("th", { scope: "row" }, `${one.epoch}`),
-      make("td", { class: "number" }, String(one.reached)),
-      make("td", { class: "number" }, String(one.pruned)),
-      make("td", { class: "number" }, String(one.waiting)),
+      make("th", { scope: "row" }, inThousands(one.epoch)),
+      make("td", { class: "number" }, inThousands(one.reached)),
+      make("td", { class: "number" }, inThousands(one.pruned)),
+      make("td", { class: "number" }, inThousands(one.waiting)),
       make("td", {}, one.trials.slice(0, 6).flatMap((number, at) => [at ? ", " : "", trialLink(number, String(number))]), one.waiting > 6 ? " ..." : ""),
     ),
   );
   replaceRows(find("rungs").querySelector("tbody"), rows);
-  tell(find("survivors"), facts.survivors === null ? "" : `about ${Math.round(facts.survivors)} ${facts.total === null ? "trials" : `of ${facts.total}`} train to the end`);
+  tell(find("survivors"), facts.survivors === null ? "" : `about ${inThousands(Math.round(facts.survivors))} ${facts.total === null ? "trials" : `of ${inThousands(facts.total)}`} train to the end`);
 }
 
 function showFailures(facts) {
@@ -346,7 +244,7 @@ function showFailures(facts) {
   list.replaceChildren(
     ...facts.failures.map((one) => {
       const kind = one.kind && one.kind !== one.status ? ` by ${one.kind}` : "";
-      return make("li", {}, statusMark(one.status, `${one.count} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
+      return make("li", {}, statusMark(one.status, `${inThousands(one.count)} ${one.status}${kind}`), ", last ", trialLink(one.trial), ": ", one.reason);
     }),
   );
   const hasFailed = facts.failures.some((one) => one.status === "failed");
@@ -395,91 +293,6 @@ function announce(before, facts) {
   if (before.state !== facts.state) hear(`${NAME} is ${stateText(facts)[1]}`);
   else if (facts.best && before.best?.value !== facts.best.value) hear(`new best: ${facts.metric} ${inScore(facts.best.value)}, trial ${facts.best.trials[0]}`);
   else if (facts.failures.length > before.failures.length) hear(`a trial ended without a result: ${facts.failures[0].reason}`);
-}
-
-// ---- what a person has put on it ------------------------------------------------------------------------------------
-
-function showNote(facts) {
-  const line = find("note");
-  line.hidden = !facts.note;
-  if (line.dataset.note === facts.note && line.dataset.offered === String(acts.offered.length)) return;
-  Object.assign(line.dataset, { note: facts.note, offered: acts.offered.length });
-  if (facts.note) line.replaceChildren(make("span", { class: "note" }, "note"), ...noteParts(facts.note, acts.done, acts.mark).filter(Boolean));
-}
-
-const UNMARKED = { starred: false, note: "" };
-function markOf(number) {
-  return live.marks?.get(number) ?? UNMARKED;
-}
-
-function showMarks(before, facts) {
-  live.marks = new Map(facts.marks.map((one) => [one.trial, one]));
-  if (report.open && JSON.stringify(before?.marks) !== JSON.stringify(facts.marks)) showRows();
-}
-
-// What was carried out is shown at once, before the log is read again.
-function noteAct(act, done, given) {
-  if (!live.facts || !["note", "star"].includes(act.command)) return;
-  const facts = { ...live.facts };
-  if (done.trial === undefined) {
-    facts.note = markAfter(acts.mark, act, given).note;
-  } else {
-    const mark = { ...markAfter(markOf(done.trial), act, given), trial: done.trial };
-    facts.marks = [...facts.marks.filter((one) => one.trial !== done.trial), mark];
-  }
-  const before = live.facts;
-  live.facts = facts;
-  acts.mark.note = facts.note;
-  showNote(facts);
-  showMarks(before, facts);
-}
-
-// In the ranking: of a configuration with several trials, the first one with a star or a note, or else the first.
-function markedTrial(row, holds) {
-  const numbers = DATA.table.trials[row].map((at) => TRIALS.trial[at]);
-  return numbers.find((number) => holds(markOf(number))) ?? numbers[0];
-}
-
-const SHOWN_TRIALS = 8;
-// Links to the trials of a configuration, one for each seed; sorted by the first number.
-function trialCell(row) {
-  const numbers = DATA.table.trials[row].map((at) => TRIALS.trial[at]);
-  const links = numbers.slice(0, SHOWN_TRIALS).flatMap((number, at) => [at ? ", " : "", trialLink(number, String(number))]);
-  for (const link of links) if (link.addEventListener) link.addEventListener("click", (event) => event.stopPropagation());
-  return { text: String(numbers[0] ?? "").padStart(9, "0"), elements: [...links, numbers.length > SHOWN_TRIALS ? " ..." : ""] };
-}
-
-function starCell(row) {
-  const number = markedTrial(row, (mark) => mark.starred);
-  const mark = markOf(number);
-  const button = placedButton(mark.starred ? "remove_star" : "star", { sweep: NAME, trial: number }, mark, mark.starred ? "★" : "☆");
-  return { text: mark.starred ? "*" : "", elements: [button ?? (mark.starred ? "★" : "")] };
-}
-
-function noteCell(row) {
-  const number = markedTrial(row, (mark) => mark.note);
-  const mark = markOf(number);
-  const parts = noteParts(mark.note, { sweep: NAME, trial: number }, mark).filter(Boolean);
-  return { text: mark.note, elements: [make("span", { class: "noted", title: mark.note || null }, parts)] };
-}
-
-// ---- what forms are filled in with ----------------------------------------------------------------------------------
-
-// For a configuration to add: that of the one selected trial, or else of the best one, to be changed. For a change: the
-// present values of what may change.
-async function readFormLines(act) {
-  const lines = await getJson(`${BASE}/lines.json`).catch(() => null);
-  if (!lines) return {};
-  if (act.name !== "add") return { hints: lines.keys, canBeTaken: true, about: "What may change, as it is now. Take a line and change it:" };
-  const filled = selectedSettings() ?? lines.configuration;
-  return { filled: filled.join("\n"), hints: lines.parameters, canBeTaken: false, about: "What each parameter may be:" };
-}
-
-function selectedSettings() {
-  if (!report.open || selection.count !== 1) return null;
-  const trial = selection.order[0];
-  const set = PARAMS.filter((field) => shown(field, trial) !== "not set");
-  return set.map((field) => `${field.name}=${field.labels ? field.labels[field.values[trial]] : field.values[trial]}`);
 }
 
 async function showOutput() {

@@ -70,14 +70,14 @@ async function takeTrial() {
 function showTrial(content) {
   const { trials } = content.trial;
   const [first] = trials;
-  if (first.status !== acts.trial && acts.trial) hear(`trial ${TRIAL} is ${first.status}`);
+  if (first.status !== acts.trial && acts.trial) hear(`trial ${TRIAL} is ${first.outcome}`);
   acts.trial = first.status;
   acts.mark = { starred: first.starred, note: first.note };
   page.first = first;
   showActs();
   showMarks(first);
   find("beside-number").max = String(content.trial.known - 1);
-  find("state").replaceChildren(statusMark(first.status));
+  find("state").replaceChildren(statusMark(first.status, first.outcome));
   const scores = content.data.objectives.filter((one) => one.values[0] !== null);
   tell(find("score"), scores.map((one) => `${one.name} ${inScore(one.values[0])}`).join(", "));
   tell(find("reason"), [first.reason, counted(first.epochs, "epoch"), inTime(first.duration_s)].filter(Boolean).join(" · "));
