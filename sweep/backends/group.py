@@ -168,18 +168,28 @@ class WorkerGroup:
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as error:  # any error of the user's code
-            first, *others = trials
-            if not others:
-                return {first: error}
-            why = self._train_fewer_together(len(trials), error)
-            if isinstance(error, Apart):  # nothing was trained, so the first one can continue here
-                return self._train(group, [first]) | {trial: Apart(why) for trial in others}
-            # It is unclear which trial caused this: each continues alone from its last checkpoint, and may fail there.
-            self._spoilt = f"its trials failed together: {why}"
-            return dict.fromkeys(trials, Apart(why))
+            if len(trials) == 1:
+                return {trials[0]: error}
+            return self._train_apart(group, trials, error)
         return {trial: raised.get(self._members[trial]) for trial in trials}
 
-    def _train_fewer_together(self, count: int, error: BaseException) -> str:
+    def _train_apart(
+        self, group: Group, trials: Sequence[int], error: BaseException
+    ) -> dict[int, BaseException | None]:
+        """Handle that training several trials together raised ``error``; return as `_train` does.
+
+        All get `Apart`, so that each continues alone in a process of its own, except the first one if nothing was
+        trained yet: it can be trained here.
+        """
+        first, *others = trials
+        why = self._ask_for_fewer_trials(len(trials), error)
+        if isinstance(error, Apart):
+            return self._train(group, [first]) | {trial: Apart(why) for trial in others}
+        # It is unclear which trial caused this: each continues alone from its last checkpoint, and may fail there.
+        self._spoilt = f"its trials failed together: {why}"
+        return dict.fromkeys(trials, Apart(why))
+
+    def _ask_for_fewer_trials(self, count: int, error: BaseException) -> str:
         """Ask for fewer trials from now on, after ``count`` could not be trained together; return why, also a notice.
 
         Half of them are asked for if memory ran out, otherwise one.
