@@ -7,16 +7,13 @@ train with one object, the `Group` of the trainable.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sweep.backends import Job, Moves, Order, Progress, Steps, is_released, memory
 from sweep.backends.worker import Worker
-from sweep.contract import Apart, Group, Report, Trainable
+from sweep.contract import Apart, Group, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
 from sweep.functions import load_trainable
-
-_Steps: TypeAlias = Generator[Report, None, Progress]
 
 
 class WorkerGroup:
@@ -62,26 +59,16 @@ class WorkerGroup:
 
     def step(self) -> Steps:
         """Train one step of all trials and return their progress. An exception of the trainable ends its trial."""
-        if self._group is None:
-            results = {}
-            for trial, worker in self._workers.items():
-                results[trial] = worker.step()
-        else:
-            with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
-                results = self._step_together(self._group)
-        spoilt = next((result.spoilt for result in results.values() if result.spoilt is not None), None)
-        self._spoilt = self._spoilt or spoilt
+        progress = self._train_step()
+        self._note_spoilt(progress)
         if len(self._workers) > 1:  # the worker still trains the others
-            results = {trial: dataclasses.replace(result, spoilt=None) for trial, result in results.items()}
-        self.keep([trial for trial, result in results.items() if not is_released(result)])
-        self._has_apart_trial = bool(self._workers) and (
-            self._has_apart_trial or any(isinstance(result, Moves) for result in results.values())
-        )
-        results_with_notices = {}
-        for trial, result in results.items():
-            results_with_notices[trial] = self._remove_repeated_notices(result)
-        is_open = self._group is not None and not self._has_apart_trial and self._spoilt is None and self._group.is_open
-        return Steps(results_with_notices, self._spoilt, self._together, is_open)
+            for trial in progress:
+                progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
+        self.keep([trial for trial in progress if not is_released(progress[trial])])
+        self._note_apart_trials(progress)
+        for trial in progress:
+            progress[trial] = self._remove_repeated_notices(progress[trial])
+        return Steps(progress, self._spoilt, self._together, self._may_join())
 
     @property
     def is_idle(self) -> bool:
@@ -127,73 +114,110 @@ class WorkerGroup:
             self._group = group()
         return self._make(self._group.member)
 
-    def _step_together(self, group: Group) -> dict[int, Progress]:
-        """Train one step of all trials together; return the progress of each.
+    def _train_step(self) -> dict[int, Progress]:
+        """Train one step of each trial, one after another or all together; return the progress of each."""
+        if self._group is not None:
+            with next(iter(self._workers.values())).surroundings.inside(anyhow=True):
+                return self._train_step_together(self._group)
+        progress = {}
+        for trial, worker in self._workers.items():
+            progress[trial] = worker.step()
+        return progress
 
-        Each worker runs until it needs training; those are trained together, until every step has ended.
+    def _train_step_together(self, group: Group) -> dict[int, Progress]:
+        """Train one step of all trials together; return the progress of each, in the order in which the steps ended.
+
+        Each worker does what it does in `Worker.step`, except that the group trains the trials. This repeats while
+        trials must be trained once more.
         """
         ended: dict[int, Progress] = {}
-        waiting: dict[int, tuple[_Steps, Report]] = {}
+        waiting = []
         for trial, worker in self._workers.items():
-            _continue_step(trial, worker.steps(), None, waiting, ended)
+            progress = worker.begin_step()
+            if progress is None:
+                waiting.append(trial)
+            else:
+                ended[trial] = progress
         while waiting:
-            turn, waiting = waiting, {}
-            for trial, error in self._train(group, {trial: hear for trial, (_, hear) in turn.items()}).items():
-                if error is None:
-                    self._workers[trial].pause()
-                _continue_step(trial, turn[trial][0], error, waiting, ended)
+            errors = self._train(group, waiting)
+            waiting = []
+            for trial, error in errors.items():
+                progress = self._end_training(self._workers[trial], error)
+                if progress is None:
+                    waiting.append(trial)
+                else:
+                    ended[trial] = progress
         return ended
 
-    def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
+    def _end_training(self, worker: Worker, error: BaseException | None) -> Progress | None:
+        """Let a worker handle the training of its trial; return as `Worker.end_training` does."""
+        if error is None:  # the report of one trial pauses all; one that trains no further has raised `Stopped`
+            worker.pause()
+        return worker.end_training(error)
+
+    def _train(self, group: Group, trials: Sequence[int]) -> dict[int, BaseException | None]:
         """Train these trials together; return for each the exception that it raised, or None.
 
-        ``reports`` are the report functions by trial. If the trials cannot be trained together, only the first is
-        trained, and the others get `Apart`.
+        If they cannot be trained together, only the first is trained, and the others get `Apart`.
         """
-        by_trial = {}
-        for trial in reports:
-            by_trial[trial] = self._members[trial]
+        reports = {}
+        for trial in trials:
+            reports[self._members[trial]] = self._workers[trial].report
         try:
-            raised = group.train({by_trial[trial]: hear for trial, hear in reports.items()})
+            raised = group.train(reports)
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as error:  # any error of the user's code
-            first, *others = reports
-            if not others:
-                return {first: error}
-            short = memory.is_out_of_memory(error)
-            if short:
-                self._together = max(len(reports) // 2, 1)
-                why = f"{len(reports)} trials at once do not fit into memory"
-            else:
-                self._together = 1
-                why = first_line(error)
-            self._notices.append(why)
-            if isinstance(error, Apart):  # nothing was trained, so the first one can continue here
-                return self._train(group, {first: reports[first]}) | {trial: Apart(why) for trial in others}
-            # It is unclear which trial caused this: each continues alone from its last checkpoint, and may fail there.
-            self._spoilt = f"its trials failed together: {why}"
-            return dict.fromkeys(reports, Apart(why))
-        return {trial: raised.get(by_trial[trial]) for trial in reports}
+            if len(trials) == 1:
+                return {trials[0]: error}
+            return self._train_apart(group, trials, error)
+        return {trial: raised.get(self._members[trial]) for trial in trials}
 
+    def _train_apart(
+        self, group: Group, trials: Sequence[int], error: BaseException
+    ) -> dict[int, BaseException | None]:
+        """Handle that training several trials together raised ``error``; return as `_train` does.
 
-def _continue_step(
-    trial: int,
-    steps: _Steps,
-    error: BaseException | None,
-    waiting: dict[int, tuple[_Steps, Report]],
-    ended: dict[int, Progress],
-) -> None:
-    """Continue a trial's step until it needs training (then it is in ``waiting``) or ends (then in ``ended``).
+        All get `Apart`, so that each continues alone in a process of its own, except the first one if nothing was
+        trained yet: it can be trained here.
+        """
+        first, *others = trials
+        why = self._ask_for_fewer_trials(len(trials), error)
+        if isinstance(error, Apart):
+            return self._train(group, [first]) | {trial: Apart(why) for trial in others}
+        # It is unclear which trial caused this: each continues alone from its last checkpoint, and may fail there.
+        self._spoilt = f"its trials failed together: {why}"
+        return dict.fromkeys(trials, Apart(why))
 
-    ``error`` is the exception of the training before, if it raised one.
-    """
-    try:
-        if error is None:
-            report = next(steps)
+    def _ask_for_fewer_trials(self, count: int, error: BaseException) -> str:
+        """Ask for fewer trials from now on, after ``count`` could not be trained together; return why, also a notice.
+
+        Half of them are asked for if memory ran out, otherwise one.
+        """
+        if memory.is_out_of_memory(error):
+            self._together = max(count // 2, 1)
+            why = f"{count} trials at once do not fit into memory"
         else:
-            report = steps.throw(error)
-    except StopIteration as end:
-        ended[trial] = end.value
-    else:
-        waiting[trial] = steps, report
+            self._together = 1
+            why = first_line(error)
+        self._notices.append(why)
+        return why
+
+    def _note_spoilt(self, progress: Mapping[int, Progress]) -> None:
+        """Keep the first reason why this process must not be used after its present trials."""
+        for step in progress.values():
+            if self._spoilt is None:
+                self._spoilt = step.spoilt
+
+    def _note_apart_trials(self, progress: Mapping[int, Progress]) -> None:
+        """Note whether a trial did not fit together with the present ones; forget it once there are none."""
+        if not self._workers:
+            self._has_apart_trial = False
+        elif any(isinstance(step, Moves) for step in progress.values()):
+            self._has_apart_trial = True
+
+    def _may_join(self) -> bool:
+        """Return whether more trials may join the present ones while these are training."""
+        if self._group is None or self._has_apart_trial or self._spoilt is not None:
+            return False
+        return self._group.is_open

@@ -2,6 +2,12 @@
 
 A step trains up to the next point at which the driver may decide: an epoch at which the scheduler can prune, about a
 second of epochs, or the end; then a checkpoint is saved if one is due. An exception of a trainable ends only its trial.
+
+A step has three parts: `Worker.begin_step` begins the trial if it is new here, then the trainable trains and calls
+`Worker.report` after each epoch, then `Worker.end_training` says what has become of the trial. `Worker.step` does all
+three. They are apart because a `WorkerGroup` trains the trials of several workers at once: it begins the steps of all,
+lets one program train all trials, and ends the training of each.
+
 This module depends neither on Ray nor on the driver; backends bring an `Order` in and a `Progress` out.
 """
 
@@ -11,8 +17,10 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import structs
@@ -62,7 +70,25 @@ from sweep.text import printable
 STEP_S = 1.0
 BY_TIME = "its minutes end it: how far it comes depends on the machine and on what else runs there"
 
-_State: TypeAlias = tuple[Status, str, str | None]  # status, reason, traceback
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a step has ended: the status of its trial, and why."""
+
+    status: Status  # RUNNING if the trial continues
+    reason: str = ""
+    traceback: str | None = None
+    fault: str | None = None  # why the whole sweep cannot continue
+    incompatible: bool = False  # all other trials would fail for the same reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    """How a trial is trained again that ran out of memory."""
+
+    how: str  # for the user
+    accumulate: int
+    elsewhere: bool = False  # in another process
 
 
 @dataclass(slots=True)
@@ -76,8 +102,11 @@ class _Trial:
     since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
     trained_s: float = 0.0  # by its epochs, also in earlier workers, of a trial with minutes
+    epochs: list[EpochReported] = dataclasses.field(default_factory=list)  # of the present step
+    step_began: float = 0.0  # when its training began, by the monotonic clock
+    error: BaseException | None = None  # raised by the training of the step
     decided: bool = False  # its last epoch has reached a decision epoch
-    paused: bool = False
+    paused: bool = False  # its training has returned, or will after this epoch, to be continued in another step
     moves: bool = False  # another worker continues it
     restored_reports: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
     history: list[EpochReported] = dataclasses.field(default_factory=list)  # those, and all epochs trained since
@@ -110,6 +139,28 @@ class _Trial:
         if self.order.assignment.minutes is not None:
             self.trained_s += epoch.time_s
         self.decided = passes_any(self.order.decision_epochs, before, self.units)
+
+    def reset(self) -> None:
+        """Forget the trial's progress, before it begins in this process."""
+        self.done = 0
+        self.trained_s = 0.0
+        self.decided = False
+        self.restored_reports = ()
+        self.paused = False
+
+    def raise_error(self) -> None:
+        """Raise the error of the step's training, if there is one."""
+        error = self.error
+        self.error = None
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback holds this frame, which would keep the error and all that it holds in memory
+
+
+_Part: TypeAlias = Callable[[_Trial], _Outcome | None]
+"""A part of a step; it returns the outcome of the step, or None if the trial must be trained now."""
 
 
 class _TooLarge(Exception):
@@ -228,83 +279,124 @@ class Worker:
 
     def _step(self) -> Progress:
         """Train one step inside of the trial's surroundings; return its progress."""
-        steps = self.steps()
+        progress = self.begin_step()
+        while progress is None:
+            progress = self.end_training(self._train())
+        return progress
+
+    def _train(self) -> BaseException | None:
+        """Let the trainable train until it returns; return the exception that it raised, or None."""
         try:
-            hear = next(steps)
-            while True:
-                try:
-                    self._get_trainable().train(hear)
-                except BaseException as error:  # `steps` handles all exceptions of the user's code
-                    hear = steps.throw(error)
-                else:
-                    hear = next(steps)
-        except StopIteration as end:
-            progress: Progress = end.value
-            return progress
+            self._get_trainable().train(self.report)
+        except BaseException as error:  # `end_training` handles all exceptions of the user's code
+            return error
+        return None
+
+    # ---- the parts of a step, for a caller that trains the trials of several workers together
+
+    def begin_step(self) -> Progress | None:
+        """Begin a step; return its progress if it is over already, or None if the caller must train the trial now.
+
+        To train, the caller lets the trainable train with `report` until that returns False. Then it calls
+        `end_training`, which returns the step's progress, or None if the trial must be trained once more. The caller
+        must be inside the trial's surroundings. `_step` does this for one trial, `WorkerGroup` for several.
+        """
+        trial = self._get_trial()
+        trial.epochs = []
+        return self._run(trial, self._start_step)
+
+    @property
+    def report(self) -> Report:
+        """The function to which the trainable reports the epochs of the present trial."""
+        return partial(self._record_epoch, self._get_trial())
 
     def pause(self) -> None:
-        """End the present step of the trial after its present epoch; the next step continues it."""
-        if self._trial is not None:
-            self._trial.paused = True
+        """Note that the trainable returned because it was to pause, and not because it trains the trial no further.
 
-    def steps(self) -> Generator[Report, None, Progress]:
-        """Train one step, but yield the report function whenever the caller must train.
-
-        The caller trains until the function returns False, and throws any exception into the generator. The caller must
-        be inside the trial's surroundings.
+        `report` does so when it returns False. A caller that trains several trials together must do so for those that
+        another trial's report has paused.
         """
-        trial = self._trial
-        if trial is None:
+        self._get_trial().paused = True
+
+    def end_training(self, error: BaseException | None) -> Progress | None:
+        """Handle that the trainable returned or raised ``error``; return the step's progress.
+
+        None if the trial has begun again, because memory ran out: the caller must train it once more.
+        """
+        trial = self._get_trial()
+        trial.error = error
+        return self._run(trial, self._conclude_training)
+
+    # ---- internals
+
+    def _get_trial(self) -> _Trial:
+        """Return the present trial. Raises RuntimeError if there is none."""
+        if self._trial is None:
             raise RuntimeError("the worker has no trial")
-        epochs: list[EpochReported] = []
-        fault: str | None = None
-        incompatible = False
+        return self._trial
+
+    def _run(self, trial: _Trial, part: _Part) -> Progress | None:
+        """Run a part of a step; return the step's progress if it is over, or None if the trial must be trained now.
+
+        An exception of the user's code ends the step, and mostly the trial.
+        """
         facts = Facts()
         try:
-            self.surroundings.check()
-            status, reason, error = yield from self._advance_or_diverge(trial, epochs)
-            if status not in (Status.RUNNING, Status.DIVERGED):
+            outcome = self._run_within_memory(trial, part)
+            if outcome is None:
+                return None
+            if outcome.status not in (Status.RUNNING, Status.DIVERGED):
                 trial.saver.finish()
-            facts = self._collect_facts(trial, status)
-        except DiskFault as caught:
-            fault = f"trial {trial.number}: {caught}"
-            status = Status.INTERRUPTED
-            reason = fault
-            error = None
-        except (_TooLarge, _Crowded, Apart) as caught:
-            return self._hand_over(trial, caught)
+            facts = self._collect_facts(trial, outcome.status)
+        except DiskFault as error:
+            fault = f"trial {trial.number}: {error}"
+            outcome = _Outcome(Status.INTERRUPTED, fault, fault=fault)
+        except (_TooLarge, _Crowded, Apart) as error:
+            return self._hand_over(trial, error)
         except (StoppedAtOnce, WorkerLost):
             raise
-        except BaseException as caught:  # any error of the user's code is recorded with the trial
-            if memory.is_out_of_memory(caught):
-                status = Status.OOM
-            else:
-                status = Status.FAILED
-            reason = errors.reason_of(caught)
-            error = errors.folded_traceback(caught)
-            incompatible = self._is_refused_in_all(trial, caught)
-        if status is Status.RUNNING:
-            return self._report_running(trial, epochs, facts)
+        except BaseException as error:  # any error of the user's code is recorded with the trial
+            outcome = self._describe_failure(trial, error)
+        if outcome.status is Status.RUNNING:
+            return self._report_running(trial, facts)
+        return self._end(trial, outcome, facts)
+
+    def _describe_failure(self, trial: _Trial, error: BaseException) -> _Outcome:
+        """Return the outcome of a step that an error of the user's code has ended."""
+        return _Outcome(
+            Status.OOM if memory.is_out_of_memory(error) else Status.FAILED,
+            errors.reason_of(error),
+            traceback=errors.folded_traceback(error),
+            incompatible=self._is_refused_in_all(trial, error),
+        )
+
+    def _end(self, trial: _Trial, outcome: _Outcome, facts: Facts) -> Ends:
+        """Clean up after a trial that has ended or was interrupted; return the progress with its end."""
         self._clean_up(trial)
+        status = outcome.status
         if status in ERRORED:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
-        ends_early = status is Status.COMPLETED and not trial.is_whole
-        early = ends_early and self._describe_target(trial, epochs) is not None
+        is_early = status is Status.COMPLETED and not trial.is_whole
         end = TrialEnded(
             trial=trial.number,
             status=status,
-            reason=reason,
+            reason=outcome.reason,
             time=time.time(),
-            error=error,
-            at_target=early,
+            error=outcome.traceback,
+            at_target=is_early and self._describe_target(trial) is not None,
             facts=facts,
             regardless=status is Status.FAILED and not self._unread.varying,
-            incompatible=incompatible,
+            incompatible=outcome.incompatible,
         )
-        spoilt = self._explain_replacement(status)
-        notices = self._take_notices()
-        return Ends(epochs=tuple(epochs), facts=facts, notices=notices, spoilt=spoilt, end=end, fault=fault)
+        return Ends(
+            epochs=tuple(trial.epochs),
+            facts=facts,
+            spoilt=self._explain_replacement(status),
+            notices=self._take_notices(),
+            end=end,
+            fault=outcome.fault,
+        )
 
     def _hand_over(self, trial: _Trial, cause: Exception) -> Progress:
         """Release a trial that must continue in another process; return the progress that says so."""
@@ -318,16 +410,17 @@ class Worker:
             case _:
                 return Moves(notices=notices)
 
-    def _report_running(self, trial: _Trial, epochs: list[EpochReported], facts: Facts) -> Progress:
+    def _report_running(self, trial: _Trial, facts: Facts) -> Progress:
         """Return the progress of a trial that has not ended, which continues here or in another worker."""
+        epochs = tuple(trial.epochs)
         if trial.moves:
             self._clean_up(trial)
             leaves = self._node.leaving()
-            return Moves(epochs=tuple(epochs), facts=facts, notices=self._take_notices(), spoilt=leaves)
+            return Moves(epochs=epochs, facts=facts, notices=self._take_notices(), spoilt=leaves)
         notices = self._take_notices()
         if trial.order.known_data is not None and facts.data == trial.order.known_data:
-            return SameData(epochs=tuple(epochs), facts=facts, notices=notices)
-        return Continues(epochs=tuple(epochs), facts=facts, notices=notices)
+            return SameData(epochs=epochs, facts=facts, notices=notices)
+        return Continues(epochs=epochs, facts=facts, notices=notices)
 
     def _explain_replacement(self, status: Status) -> str | None:
         """Return why this process must train no other trial after one with this status; None if it may."""
@@ -408,87 +501,110 @@ class Worker:
         self._notices += trials.take_messages()
         self.surroundings.reset()
 
-    def _advance_or_diverge(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train one step; return its state, also if the trainable raises Diverged."""
-        try:
-            return (yield from self._advance_in_memory(trial, epochs))
-        except Diverged as caught:
-            return Status.DIVERGED, first_line(caught), None
+    def _run_within_memory(self, trial: _Trial, part: _Part) -> _Outcome | None:
+        """Run a part of a step; if memory runs out, let the trial begin again with less, as `_choose_retry` says.
 
-    def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train one step; if memory runs out, train it again with less.
-
-        Tried in this order: without what earlier trials left, with a larger share of the GPU, then with smaller
-        micro-batches or in a fresh process.
+        Return the outcome of the step, or None if the trial must be trained now.
         """
-        asked = trial.order.assignment
         while True:
             try:
-                return (yield from self._advance(trial, epochs))
+                return part(trial)
+            except Diverged as error:
+                return _Outcome(Status.DIVERGED, first_line(error))
             except Exception as error:
                 if not memory.is_out_of_memory(error):
                     raise
-                batch = memory.compute_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
-                parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
-                if self._has_earlier_trials and self._make is None:
-                    self._begin_again(trial, epochs, "without what earlier trials left")
-                    continue
-                if trial.order.shares and asked.devices.gpus < 1:
-                    raise _Crowded("its trial needs more of a GPU") from error
-                if parts is None and (self._taken == 1 or trial.order.moved):
+                retry = self._choose_retry(trial)
+                if retry is None:
                     raise
-            # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
-            trial.accumulate = parts or asked.accumulate
-            self._begin_again(trial, epochs, f"with each batch in {parts} parts" if parts else "in a fresh process")
-            if parts is None or self._make is not None:
-                raise _TooLarge("its trial does not fit")
+            # No longer in the `except` block, since the error keeps what the trial has allocated.
+            self._begin_again(trial, retry)
+            part = self._prepare_training
 
-    def _begin_again(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
-        """Discard the trainable and all it holds, so that the trial begins again; ``how`` is for the user."""
-        self._notices.append(f"trial {trial.number}: out of memory; again {how}")
+    def _choose_retry(self, trial: _Trial) -> _Retry | None:
+        """Return how to train a trial again after it ran out of memory; None if nothing is left to try.
+
+        Tried in this order: without what earlier trials left, with a larger share of the GPU (raises _Crowded), with
+        smaller micro-batches, in a fresh process.
+        """
+        asked = trial.order.assignment
+        if self._has_earlier_trials and self._make is None:
+            return _Retry("without what earlier trials left", trial.accumulate)
+        if trial.order.shares and asked.devices.gpus < 1:
+            raise _Crowded("its trial needs more of a GPU")
+        batch = memory.compute_batch_size(asked.params, max(int(asked.devices.gpus), 1) * self.job.workers)
+        parts = memory.choose_micro_batches(self._trainable, batch, trial.accumulate)
+        if parts is not None:
+            return _Retry(f"with each batch in {parts} parts", parts, elsewhere=self._make is not None)
+        if self._taken == 1 or trial.order.moved:
+            return None
+        # Memory may be fragmented by earlier use, so the whole batch may fit into a fresh process.
+        return _Retry("in a fresh process", asked.accumulate, elsewhere=True)
+
+    def _begin_again(self, trial: _Trial, retry: _Retry) -> None:
+        """Discard the trainable and all it holds, so that the trial begins again.
+
+        Raises:
+            _TooLarge: if it is to begin again in another process.
+        """
+        self._notices.append(f"trial {trial.number}: out of memory; again {retry.how}")
+        trial.accumulate = retry.accumulate
         trial.begun = False
-        epochs.clear()  # they are trained again in the new way
+        trial.epochs.clear()  # they are trained again in the new way
         self._trainable = None
         self._has_earlier_trials = False
         gc.collect()
+        if retry.elsewhere:
+            raise _TooLarge("its trial does not fit")
 
-    def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
-        """Train one step of the trial, after beginning it if necessary; return its state."""
-        started = time.monotonic()
-        stop_reason = ""
+    def _start_step(self, trial: _Trial) -> _Outcome | None:
+        """Prepare the training of a step, once at its beginning; see `_prepare_training`."""
+        self.surroundings.check()
+        return self._prepare_training(trial)
+
+    def _prepare_training(self, trial: _Trial) -> _Outcome | None:
+        """Prepare the training of a step, and begin the trial if it has not begun here.
+
+        Return None if the trial must be trained now, otherwise the outcome of the step.
+        """
+        trial.step_began = time.monotonic()
         if not trial.begun:
-            state = self._prepare(trial, epochs)
-            if state is not None:
-                return state
-        if not self._is_done(trial, epochs):
-            trial.paused = False
-            try:
-                yield lambda epoch: self._process_epoch(trial, epoch, epochs, started)
-            except Stopped as stopped:
-                stop_reason = first_line(str(stopped))
-        if epochs:
-            self._note_unread_parameters(trial)
-        return self._conclude_step(trial, epochs, stop_reason)
+            outcome = self._prepare_trial(trial)
+            if outcome is not None:
+                return outcome
+        if self._is_done(trial):
+            return self._conclude_step(trial)
+        trial.paused = False
+        return None
 
-    def _prepare(self, trial: _Trial, epochs: list[EpochReported]) -> _State | None:
-        """Begin the trial; return its state if this step must not train it, otherwise None."""
+    def _prepare_trial(self, trial: _Trial) -> _Outcome | None:
+        """Begin the trial; return the outcome of the step if it must not train, otherwise None."""
         if self.job.stop_file.exists():
-            return Status.INTERRUPTED, "stopped before it began", None
+            return _Outcome(Status.INTERRUPTED, "stopped before it began")
         if self._node.leaving():
             trial.moves = True
-            return Status.RUNNING, "", None
+            return _Outcome(Status.RUNNING)
         try:
-            self._begin(trial)
+            self._begin_trial(trial)
         except contract.NotBegun:
-            return Status.INTERRUPTED, "stopped before it began", None
-        epochs.extend(trial.restored_reports)
-        if self._is_done(trial, epochs):
+            return _Outcome(Status.INTERRUPTED, "stopped before it began")
+        trial.epochs.extend(trial.restored_reports)
+        if self._is_done(trial):
             return None
         # The driver must decide about epochs from a checkpoint before more is trained, and about data that it knows.
         known_data = trial.order.known_data
-        if epochs or (known_data is not None and self._get_trainable().facts().data == known_data):
-            return Status.RUNNING, "", None
+        if trial.epochs or (known_data is not None and self._get_trainable().facts().data == known_data):
+            return _Outcome(Status.RUNNING)
         return None
+
+    def _conclude_training(self, trial: _Trial) -> _Outcome:
+        """Return the outcome of a step after its training. Raises the error of the training, except `Stopped`."""
+        stop_reason = ""
+        try:
+            trial.raise_error()
+        except Stopped as stopped:
+            stop_reason = first_line(str(stopped))
+        return self._conclude_step(trial, stop_reason)
 
     def _note_unread_parameters(self, trial: _Trial) -> None:
         """Add notices about parameters and settings that the trainable has not read in its epochs."""
@@ -497,92 +613,95 @@ class Worker:
         if read is not None:
             self._notices += self._unread.report_unread_settings(read)
 
-    def _conclude_step(self, trial: _Trial, epochs: list[EpochReported], stop_reason: str) -> _State:
-        """Return the state of the trial after its training in a step, and save it if necessary.
+    def _conclude_step(self, trial: _Trial, stop_reason: str = "") -> _Outcome:
+        """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
         ``stop_reason`` is why the trainable has stopped by itself, if it has and said so.
         """
-        reason = self._describe_divergence(epochs)
+        if trial.epochs:
+            self._note_unread_parameters(trial)
+        reason = self._describe_divergence(trial.epochs)
         if reason:
-            return Status.DIVERGED, reason, None
+            return _Outcome(Status.DIVERGED, reason)
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
         if trial.is_whole:
-            return self._complete(trial, epochs, "")
-        reached = self._describe_target(trial, epochs)
+            return self._complete(trial, "")
+        reached = self._describe_target(trial)
         if reached is not None:
-            return self._complete(trial, epochs, reached)
+            return self._complete(trial, reached)
         if not trial.paused:
             why = f": {stop_reason}" if stop_reason else ""
-            return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")
+            return self._complete(trial, f"the trainable stopped after epoch {trial.done}{why}")
         if self.job.stop_file.exists():
-            self._save(trial, epochs)
-            return Status.INTERRUPTED, "the sweep was stopped", None
-        self._save_if_due(trial, epochs)
-        return Status.RUNNING, "", None
+            self._save(trial)
+            return _Outcome(Status.INTERRUPTED, "the sweep was stopped")
+        self._save_if_due(trial)
+        return _Outcome(Status.RUNNING)
 
-    def _save_if_due(self, trial: _Trial, epochs: list[EpochReported]) -> None:
+    def _save_if_due(self, trial: _Trial) -> None:
         """Save the trial if it moves, if it may be pruned or paused now, or if a checkpoint is due."""
         if trial.moves:
-            self._save(trial, epochs)
+            self._save(trial)
             return
         decided = trial.decided  # it may be pruned, and its checkpoints deleted
         if decided and trial.order.waits:
-            self._save(trial, epochs)
-        elif trial.saver.is_due([*map(self._loss, epochs)]):
-            self._save(trial, epochs, beside=not decided)
+            self._save(trial)
+        elif trial.saver.is_due([*map(self._loss, trial.epochs)]):
+            self._save(trial, beside=not decided)
         elif decided:
             trial.saver.settle()
 
-    def _begin(self, trial: _Trial) -> None:
+    def _begin_trial(self, trial: _Trial) -> None:
         """Begin the trial with the trainable, or continue it from its newest intact checkpoint."""
         declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         if self._declared is None:
             self._declared = inputs.collect_declared_inputs(self.job, declared)
         trial.saver.finish(kept=False)
-        trial.done = 0
-        trial.trained_s = 0.0
-        trial.decided = False
-        trial.restored_reports = ()
-        trial.paused = False
+        trial.reset()
         kept = checkpoints.fetch_checkpoints(self.job.folder, trial.number, AWAY_S)
-        while True:
+        is_restored = False
+        while not is_restored:
             with checkpoints.raising_disk_faults():
                 path = next(kept, None)
-            trainable = self._get_trainable()
             trial.since = time.monotonic()
             if path is None:
-                trainable.begin(self._make_assignment(trial))
+                self._get_trainable().begin(self._make_assignment(trial))
                 break
-            try:
-                manifest = checkpoints.read_verified_manifest(path)
-            except checkpoints.Damaged as error:
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
-                continue
-            trial.accumulate = max(trial.accumulate, manifest.accumulate)
-            trainable.begin(self._make_assignment(trial))
-            try:
-                done = trainable.restore(path)
-                if done != manifest.epoch:
-                    raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
-            except OtherData:  # the logged epochs would not belong to this trial either
-                raise
-            except Exception as error:  # whatever is wrong with it, the one before may work
-                if memory.is_out_of_memory(error):
-                    raise
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
-                continue
-            trial.done = done
-            trial.trained_s = manifest.trained_s
-            trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
-            trial.restored_reports = manifest.reports
-            self._add_earlier_inputs(manifest.inputs)
-            break
+            is_restored = self._restore(trial, path)
         trial.history = [*trial.restored_reports]
         trial.saver = self._create_saver(trial.number, trial.done, trial.restored_reports)
         trial.begun = True
 
-    def _process_epoch(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
+    def _restore(self, trial: _Trial, path: Path) -> bool:
+        """Begin the trial and continue it from a checkpoint; return False, with a notice, if that is unusable."""
+        try:
+            manifest = checkpoints.read_verified_manifest(path)
+        except checkpoints.Damaged as error:
+            self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
+            return False
+        trial.accumulate = max(trial.accumulate, manifest.accumulate)
+        trainable = self._get_trainable()
+        trainable.begin(self._make_assignment(trial))
+        try:
+            done = trainable.restore(path)
+            if done != manifest.epoch:
+                raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
+        except OtherData:  # the logged epochs would not belong to this trial either
+            raise
+        except Exception as error:  # whatever is wrong with it, the one before may work
+            if memory.is_out_of_memory(error):
+                raise
+            self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
+            return False
+        trial.done = done
+        trial.trained_s = manifest.trained_s
+        trial.decided = passes_any(trial.order.decision_epochs, trial.units - 1, trial.units)
+        trial.restored_reports = manifest.reports
+        self._add_earlier_inputs(manifest.inputs)
+        return True
+
+    def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
         """Check and record an epoch that the trainable has reported; return whether to train another in this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
@@ -596,21 +715,28 @@ class Worker:
         if trial.order.assignment.minutes is not None:
             epoch = structs.replace(epoch, measures={**epoch.measures, SHARE: trial.share})
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
-        epochs.append(epoch)
+        trial.epochs.append(epoch)
         trial.history.append(epoch)
-        trial.moves = contract.can_save(self._trainable) and (
-            self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
+        trial.moves = self._must_move(trial, epoch)
+        trial.paused = self._must_pause(trial)
+        return not trial.paused
+
+    def _must_move(self, trial: _Trial, epoch: EpochReported) -> bool:
+        """Return whether another worker must continue the trial after this epoch, which needs a checkpoint."""
+        if not contract.can_save(self._trainable):
+            return False
+        return self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
+
+    def _must_pause(self, trial: _Trial) -> bool:
+        """Return whether the step ends after the trial's last epoch: the driver decides, or it was long enough."""
+        return (
+            trial.decided
+            or self._is_done(trial)
+            or time.monotonic() - trial.step_began >= STEP_S
+            or bool(self._describe_divergence(trial.epochs[-1:]))
+            or self.job.stop_file.exists()
+            or trial.moves
         )
-        go_on = (
-            not trial.decided
-            and not self._is_done(trial, epochs)
-            and time.monotonic() - began < STEP_S
-            and not self._describe_divergence(epochs[-1:])
-            and not self.job.stop_file.exists()
-            and not trial.moves
-        )
-        trial.paused = not go_on
-        return go_on
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
         """Return the cost of the trial's GPUs since its last epoch, or since this worker got it; {} without a price.
@@ -625,39 +751,37 @@ class Worker:
         gpu_hours = (self._held_since - since) / 3600 * gpus
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
-    def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
-        """Return the state of a completed trial, after saving it unless better checkpoints leave no room for it."""
+    def _complete(self, trial: _Trial, reason: str) -> _Outcome:
+        """Return the outcome of a completed trial, after saving it unless better checkpoints leave no room for it."""
         to_beat = trial.order.to_beat
-        if to_beat is None or (epochs and self._loss(epochs[-1]) < to_beat):
-            self._save(trial, epochs)
-        return Status.COMPLETED, reason, None
+        if to_beat is None or (trial.epochs and self._loss(trial.epochs[-1]) < to_beat):
+            self._save(trial)
+        return _Outcome(Status.COMPLETED, reason)
 
-    def _is_done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
+    def _is_done(self, trial: _Trial) -> bool:
         """Return whether the trial has trained all its epochs or minutes, or has reached the target."""
-        return trial.is_whole or self._describe_target(trial, epochs) is not None
+        return trial.is_whole or self._describe_target(trial) is not None
 
-    def _describe_target(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
-        """Return a text that the trial's last epoch has reached the target; None if it has not."""
-        if trial.order.whole:
+    def _describe_target(self, trial: _Trial) -> str | None:
+        """Return a text that the last epoch of the step has reached the target; None if it has not."""
+        if trial.order.whole or not trial.epochs:
             return None
-        if not epochs:
-            return None
-        return self.job.objective.describe_reached(self.job.target, epochs[-1].metrics)
+        return self.job.objective.describe_reached(self.job.target, trial.epochs[-1].metrics)
 
-    def _describe_divergence(self, epochs: list[EpochReported]) -> str:
+    def _describe_divergence(self, epochs: Sequence[EpochReported]) -> str:
         """Return a text on the first loss or objective that is not finite; empty if all are."""
         return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
-    def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
+    def _save(self, trial: _Trial, *, beside: bool = False) -> None:
         """Save the trial at its last epoch, if its trainable can save; with ``beside``, without waiting for it."""
         if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
-        if epochs:
-            loss = self._loss(epochs[-1])
+        if trial.epochs:
+            loss = self._loss(trial.epochs[-1])
         else:
             loss = math.inf
         # The log in an object store may lack earlier steps too, so a checkpoint there contains all epochs up to it.
-        reports = tuple(epochs if self.job.store is None else trial.history)
+        reports = tuple(trial.epochs if self.job.store is None else trial.history)
         manifest = Manifest(trial.done, trial.accumulate, loss, reports, self._collect_inputs(), trial.trained_s)
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 

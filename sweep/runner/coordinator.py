@@ -114,7 +114,7 @@ class Coordinator:
         log: Log,
         hooks: Hooks | None = None,
     ) -> None:
-        self._spec = self._first = spec
+        self._spec = self._first_spec = spec
         self._numbering = Numbering.of(spec)
         self._terms = Terms(spec)
         self._objective = spec.objectives[0]
@@ -130,24 +130,24 @@ class Coordinator:
         self._observed = 0  # number of events so far
         self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger, self._numbering)
         if spec.minutes is None:
-            self._units = None
+            self._unit_reports = None
         else:
-            self._units = UnitReports(spec.length)
-        self._gain = features.build_gain_rule(spec, searcher, self._numbering)
+            self._unit_reports = UnitReports(spec.length)
+        self._gain_rule = features.build_gain_rule(spec, searcher, self._numbering)
         self._limits = Limits(spec)
-        self._watch = Timeouts(spec.resources, hooks.clock)
+        self._timeouts = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
-        self._doomed: list[int] = []  # ended trials whose workers must be killed
-        self._dying: set[int] = set()  # last trials of workers that are ending; queued once these are gone, if open
-        self._again: deque[int] = deque()  # interrupted trials to resume
+        self._workers_to_kill: list[int] = []  # ended trials whose workers must be killed
+        self._to_resume_later: set[int] = set()  # interrupted trials to resume once their last workers are gone
+        self._to_resume: deque[int] = deque()  # interrupted trials to resume
         self._known_data: set[str] = set()  # fingerprints of the data that workers have loaded in this session
         self._upcoming = Upcoming(searcher, self._find_end_of_places(), self._present.is_added)
         self._population = searcher if isinstance(searcher, CopyingSearcher) else None
-        reword = str if self._units is None else self._units.reword
+        reword = str if self._unit_reports is None else self._unit_reports.reword
         self._pauses = Pauses(searcher, scheduler, self._open, reword)
         self._resumed = False
-        self._is_open = False  # the whole log has been replayed
-        self._began: Spec | None = None  # the sweep when this session began
+        self._is_replayed = False  # the whole log has been replayed
+        self._spec_at_start: Spec | None = None  # the sweep when this session began
         self._all_started = False  # the searcher has no more trials, or the cap is reached
         self._confirming = False  # the search has ended; its limits no longer apply
         self.completed = 0
@@ -169,9 +169,9 @@ class Coordinator:
     @property
     def enough(self) -> str | None:
         """Why the search starts no more configurations by `stop_when.gain`; None while it does."""
-        if self._gain is None:
+        if self._gain_rule is None:
             return None
-        return self._gain.reason
+        return self._gain_rule.reason
 
     @property
     def confirmed(self) -> str:
@@ -190,15 +190,15 @@ class Coordinator:
         """Number of trials that may still be started or resumed; None if unknown."""
         total = self._present.all_trials
         if self.enough:
-            return len(self._ledger.queue) + len(self._again) + self._count_lacking()
+            return len(self._ledger.queue) + len(self._to_resume) + self._count_lacking()
         if total is None:
             return None
-        return max(total - len(self._ledger.trials), 0) + len(self._again)
+        return max(total - len(self._ledger.trials), 0) + len(self._to_resume)
 
     @property
     def running(self) -> int:
         """Number of trials that have a worker, which may still be starting."""
-        return sum(trial.has_worker for trial in self._open.values()) + len(self._dying)
+        return sum(trial.has_worker for trial in self._open.values()) + len(self._to_resume_later)
 
     def recall(self, event: Event) -> Change:
         """Replay an event of an earlier session, before this one starts; return the change."""
@@ -228,30 +228,38 @@ class Coordinator:
         for event in events:
             self.recall(event)
         change = self._make_change(settings or {})
-        self._is_open = True
+        self._is_replayed = True
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION), *change])
-        self._began = self._spec
+        self._spec_at_start = self._spec
         ends = []
         for trial in self._open.values():
             ends.append(self._recover_end(trial))
         self._emit([end for end in ends if end])
-        failed: list[int] = []
         if retry_failed:
-            failed = []
-            for state in self._ledger.trials.values():
-                if state.status is Status.FAILED:
-                    failed.append(state.number)
-        again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
-        self._emit([again(trial=number) for number in failed])
-        resumable = []
-        for number, trial in self._open.items():
-            if self._auxiliary.contains(number) or not confirming:
-                resumable.append(trial)
-        resumable.sort(key=lambda trial: (self._pauses.position(trial.state.number), trial.state.number))
-        for trial in resumable:
-            self._again.append(trial.state.number)
+            retried = self._reopen_failed_trials()
+        else:
+            retried = 0
+        self._queue_open_trials(confirming=confirming)
         self._sharing.connect(self._hooks.say, self._hooks.share)
-        return len(failed)
+        return retried
+
+    def _reopen_failed_trials(self) -> int:
+        """Log that all failed trials are tried again; return their number."""
+        again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
+        events = []
+        for state in self._ledger.trials.values():
+            if state.status is Status.FAILED:
+                events.append(again(trial=state.number))
+        self._emit(events)
+        return len(events)
+
+    def _queue_open_trials(self, *, confirming: bool) -> None:
+        """Queue the open trials that this session may resume: paused ones last, in the order of their pauses.
+
+        With ``confirming``, these are only the trials of the confirmation and the baseline.
+        """
+        numbers = [number for number in self._open if self._auxiliary.contains(number) or not confirming]
+        self._to_resume += sorted(numbers, key=lambda number: (self._pauses.position(number), number))
 
     def next(self, worker: str = "") -> Order | None:
         """Return the next trial for a free worker; None if there is none to start now.
@@ -264,20 +272,31 @@ class Coordinator:
             if chosen is None:
                 return None
             trial = self._open_next(chosen)
-            if trial is None or not self._ensure_parent_checkpoint(trial):
-                continue
-            answer = self._find_earlier_result(trial)
-            if answer is not None and answer.data in self._known_data:
-                self._use_earlier_result(trial, answer)
-                answer = None
-            number = trial.started.trial
-            must_train = number in self._open and number not in self._again
-            if must_train and not self.stopping:
-                trial.stage = Stage.TRAINING
-                known_data = answer.data if answer else None
-                devices = self._sharing.devices(number, trial.started.params)
-                return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
+            order = None if trial is None else self._prepare_order(trial)
+            if order is not None:
+                return order
         return None
+
+    def _prepare_order(self, trial: OpenTrial) -> Order | None:
+        """Return the order by which a worker trains an open trial from now on; None if it is not to be trained now.
+
+        It is not if its result is taken from an earlier sweep, if it has ended or pauses, or if the sweep stops. An
+        earlier sweep's result for data that no worker has loaded yet is not taken here: the order then names the data,
+        and the worker that loads them tells whether they are the same (`SameData`).
+        """
+        if not self._ensure_parent_checkpoint(trial):
+            return None
+        answer = self._find_earlier_result(trial)
+        if answer is not None and answer.data in self._known_data:
+            self._use_earlier_result(trial, answer)
+            answer = None
+        number = trial.started.trial
+        if number not in self._open or number in self._to_resume or self.stopping:
+            return None
+        trial.stage = Stage.TRAINING
+        known_data = answer.data if answer else None
+        devices = self._sharing.devices(number, trial.started.params)
+        return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
 
     def _choose_next(self, worker: str) -> NextTrial | None:
         """Return what a free worker trains next; None if there is nothing to train now.
@@ -289,7 +308,7 @@ class Coordinator:
         3. if no trial of the search is running, the paused trial that its rule resumes anyway (`Pauses.find_last`);
         4. otherwise the paused trials end, and then a trial of the confirmation may start.
         """
-        ready = self._pauses.find_ready(self._again)
+        ready = self._pauses.find_ready(self._to_resume)
         if ready is not None:
             return ResumeTrial(ready)
         new = self._choose_new(worker)
@@ -380,7 +399,7 @@ class Coordinator:
             self._change_numbering(after.trials_each)
         self._auxiliary.change(after, self._terms, self._numbering)
         self._limits.change(after)
-        self._watch.change(after.resources)
+        self._timeouts.change(after.resources)
         self._upcoming.change(self._find_end_of_places())
         if _pass_to_searcher(event, self._searcher, before, after):
             self._upcoming.forget()
@@ -389,7 +408,7 @@ class Coordinator:
         asks_anew = after.space != before.space or after.stop_when != before.stop_when
         if asks_anew or after.trials_each != before.trials_each:
             self._change_gain_rule(after)
-        if self._is_open:
+        if self._is_replayed:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
@@ -407,10 +426,10 @@ class Coordinator:
 
     def _make_changeable_searcher(self) -> Repeated:
         """Return a searcher whose repeats can change, after it has observed everything that the present one has."""
-        searcher = Repeated(self._make_searcher(), Numbering.of(self._first), self._make_searcher)
-        present = PresentSpec(self._first)
-        for change, heard in self._iterate_changes():
-            for event in heard:
+        searcher = Repeated(self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher)
+        present = PresentSpec(self._first_spec)
+        for change, events in self._iterate_changes():
+            for event in events:
                 searcher.observe(event)
             if isinstance(change, Steered):
                 before = present.spec
@@ -430,18 +449,18 @@ class Coordinator:
 
     def _change_gain_rule(self, after: Spec) -> None:
         """Replace the model of the expected gain by one that has observed all trials in the present space."""
-        self._gain = features.build_gain_rule(after, self._searcher, self._numbering)
-        if self._gain is None:
+        self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
+        if self._gain_rule is None:
             return
-        self._gain.asks = False
+        self._gain_rule.asks = False
         for event in self._iterate_search():
-            self._gain.observe(event)
-        self._gain.asks = True
+            self._gain_rule.observe(event)
+        self._gain_rule.asks = True
 
     def _iterate_search(self) -> Iterator[Event]:
         """Yield the events so far in the form in which searcher and scheduler observe them."""
-        for _, heard in self._iterate_changes():
-            yield from heard
+        for _, events in self._iterate_changes():
+            yield from events
 
     def _iterate_changes(self) -> Iterator[tuple[Change, Sequence[Event]]]:
         """Yield the changes so far, each with the events that searcher and scheduler observe because of it."""
@@ -452,17 +471,11 @@ class Coordinator:
             units = UnitReports(self._spec.length)
         for event in islice(store_log.read(self._log.path), self._observed):
             change = ledger.observe(event)
-            heard = renumber_for_search(change)
-            if not heard or _was_reopened(change):
-                yield change, ()
-            elif units is None:
-                yield change, (heard,)
-            else:
-                yield change, tuple(units.translate(heard))
+            yield change, [*_translate_for_search(change, renumber_for_search(change), units)]
 
     def _make_pauses(self) -> Pauses:
         """Return the `Pauses` for the present searcher and scheduler."""
-        reword = str if self._units is None else self._units.reword
+        reword = str if self._unit_reports is None else self._unit_reports.reword
         return Pauses(self._searcher, self._scheduler, self._open, reword)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
@@ -476,7 +489,7 @@ class Coordinator:
                     return None
                 return self._open[event.trial]
             case ResumeTrial(number):
-                self._again.remove(number)
+                self._to_resume.remove(number)
                 return self._open[number]
             case _:
                 assert_never(chosen)
@@ -484,7 +497,7 @@ class Coordinator:
     def _is_searching(self) -> bool:
         """Return whether a trial of the search has a worker."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
-        return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._dying))
+        return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._to_resume_later))
 
     def _has_worker(self, trial: int) -> bool:
         """Return whether a trial is open and has a worker."""
@@ -508,7 +521,7 @@ class Coordinator:
         end = self._pauses.make_pause(trial, facts)
         if end is None or not self._emit([end]):
             return False
-        self._again.append(trial.state.number)
+        self._to_resume.append(trial.state.number)
         return True
 
     def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
@@ -527,20 +540,20 @@ class Coordinator:
     def begun(self, trial: int) -> None:
         """Start timing a trial, which its worker has begun."""
         if self._has_worker(trial):
-            self._watch.begin(trial)
+            self._timeouts.begin(trial)
 
     def tick(self) -> list[int]:
         """Check timeouts and limits; return the trials that this ended, whose workers must be killed."""
         self._hooks.look(self)
-        if self._watch.is_due():
+        if self._timeouts.is_due():
             self._hooks.tick(self)
-            self._limits.set_times(self._watch.session_s, self._watch.under_way_s)
+            self._limits.set_times(self._timeouts.session_s, self._timeouts.under_way_s)
             self._check_limits()
-            for trial, reason in self._watch.list_overdue():
+            for trial, reason in self._timeouts.list_overdue():
                 self._end_now(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
-        doomed = self._doomed
-        self._doomed = []
-        return doomed
+        trials = self._workers_to_kill
+        self._workers_to_kill = []
+        return trials
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Process the progress of a trial from its worker; return whether the worker trains the trial on."""
@@ -548,12 +561,12 @@ class Coordinator:
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
             return False
-        self._watch.hear(trial, len(progress.epochs), progress.together)
+        self._timeouts.record_step(trial, len(progress.epochs), progress.together)
         self._limits.set_times(
-            self._watch.session_s, self._watch.under_way_s
+            self._timeouts.session_s, self._timeouts.under_way_s
         )  # what is reported is no longer under way
         self._upcoming.record_structures(trial, progress)
-        self._sharing.hear(trial, progress)
+        self._sharing.record_step(trial, progress)
         self._record_output(trial, progress.output)
         match progress:
             case Continues():
@@ -580,7 +593,7 @@ class Coordinator:
         if not self._record(trial, progress):
             return
         number = trial.started.trial
-        self._watch.end(number)
+        self._timeouts.end(number)
         trial.stage = Stage.WAITING
         self._queue_again(number, spoilt=progress.spoilt is not None)
 
@@ -605,16 +618,16 @@ class Coordinator:
 
         It may not if the trial has ended or pauses, or if the log cannot be written.
         """
-        number = trial.started.trial
-        fresh, lacks = self._terms.fresh(trial, progress.epochs, progress.facts)
-        end = lacks or end
+        epochs, failure = self._terms.fresh(trial, progress.epochs, progress.facts)
+        end = failure or end
         if end is not None:
             end = self._terms.apply_retries(end, trial.state.retries)
-        if not self._check_first(fresh, end) or not self._log_epochs(trial, fresh, end):
+        if not self._log_result(trial, epochs, end):
             trial.stage = Stage.WAITING
             return False
-        if self._has_worker(number):
-            return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(fresh))
+        number = trial.started.trial
+        if self._has_worker(number):  # no end was logged
+            return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(epochs))
         if trial.stop_requested and number in self._open:
             self._end_on_request(trial, progress.facts)
         elif end is not None and end.again:
@@ -643,13 +656,9 @@ class Coordinator:
         answer = self._find_earlier_result(open_trial)
         if answer is None:
             return
-        trial = open_trial.started.trial
         self._known_data.add(answer.data)
-        if self._use_earlier_result(open_trial, answer) and self._has_worker(
-            trial
-        ):  # which began it without the checkpoint
-            open_trial.stage = Stage.WAITING
-            self._again.appendleft(trial)
+        if self._use_earlier_result(open_trial, answer) and self._has_worker(open_trial.started.trial):
+            self._queue_first(open_trial)  # its worker has begun it without the checkpoint
 
     def _record_output(self, trial: int, output: str) -> None:
         """Log what a trial has printed, if anything."""
@@ -660,41 +669,44 @@ class Coordinator:
         """Handle a lost worker; return whether another worker retries its trial, which is limited.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
-        trial's fault, and nodes that are taken away do not count at all. ``output`` is what the worker had printed
+        trial's fault, and nodes that are taken away do not count at all. Also called for each worker that must not be
+        used again (`TrialStep.spoilt`), whose last trial may wait for that. ``output`` is what the worker had printed
         since its last step.
         """
         self._record_output(trial, output)
-        if trial in self._dying:
-            self._dying.discard(trial)
+        if trial in self._to_resume_later:
+            self._to_resume_later.discard(trial)
             if trial in self._open:  # it may have been stopped on request since
-                self._again.append(trial)
+                self._to_resume.append(trial)
             return False
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:
             return False
-        self._watch.end(trial)
+        self._timeouts.end(trial)
         self._upcoming.forget_lost_worker(trial)
-        if open_trial.stage is Stage.OUTGROWN and not open_trial.stop_requested:
-            open_trial.stage = Stage.WAITING
-            open_trial.moved = True
-            self._again.appendleft(trial)
-            return False
-        open_trial.restarts += lost == "worker"
-        open_trial.lost_nodes += lost == "node"
         if open_trial.stop_requested:
             self._emit([open_trial.make_requested_end()])
             return False
+        if open_trial.stage is Stage.OUTGROWN:
+            open_trial.moved = True
+            self._queue_first(open_trial)
+            return False
+        open_trial.restarts += lost == "worker"
+        open_trial.lost_nodes += lost == "node"
         if open_trial.restarts > self._spec.max_restarts or open_trial.lost_nodes > MAX_LOST_NODES:
-            times = open_trial.restarts + open_trial.lost_nodes - 1
-            end = open_trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
-            end = structs.replace(end, worker_lost=True)
-            end = self._terms.apply_retries(end, open_trial.state.retries)
-            if self._emit([end]) and end.again:
-                self._again.append(trial)
-            return end.again
-        open_trial.stage = Stage.WAITING
-        self._again.appendleft(trial)
+            return self._end_after_restarts(open_trial, reason)
+        self._queue_first(open_trial)
         return True
+
+    def _end_after_restarts(self, trial: OpenTrial, reason: str) -> bool:
+        """End a trial that has lost too many workers; return whether it is tried again as a failed one (`retries`)."""
+        times = trial.restarts + trial.lost_nodes - 1
+        end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
+        end = structs.replace(end, worker_lost=True)
+        end = self._terms.apply_retries(end, trial.state.retries)
+        if self._emit([end]) and end.again:
+            self._to_resume.append(trial.started.trial)
+        return end.again
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
         """Start no more trials, and end the running ones after their present epoch.
@@ -732,7 +744,7 @@ class Coordinator:
         name = self._spec.name
         address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
-        return Position(name, address, self._ledger, self._present, changes_space, self._began)
+        return Position(name, address, self._ledger, self._present, changes_space, self._spec_at_start)
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
         """Return the event with which a session changes settings; an empty sequence if they change nothing."""
@@ -783,15 +795,15 @@ class Coordinator:
         number = trial.started.trial
         end = self._terms.apply_retries(end, trial.state.retries)
         if trial.has_worker:
-            self._doomed.append(number)
+            self._workers_to_kill.append(number)
             self._upcoming.forget_lost_worker(number)
-        if number in self._again:
-            self._again.remove(number)
+        if number in self._to_resume:
+            self._to_resume.remove(number)
         if self._emit([end]) and end.again:
             self._queue_again(number, spoilt=True)
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
-        self._watch.end(number)
+        self._timeouts.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
         """Return the result of an earlier sweep for a trial; None if there is none."""
@@ -811,37 +823,58 @@ class Coordinator:
             kept = None
         if not (kept or answer.whole):
             return False
-        epochs, lacks = self._terms.fresh(trial, answer.epochs, answer.facts)
-        if not self._check_first(epochs, lacks) or not self._log_epochs(trial, epochs, lacks):
+        epochs, failure = self._terms.fresh(trial, answer.epochs, answer.facts)
+        if not self._log_result(trial, epochs, failure):
             return False
-        has_ended = trial.started.trial not in self._open
-        if has_ended or self._pauses.explain_pause(trial):
-            return has_ended or self._pause_if_held(trial, Facts())
+        if trial.started.trial not in self._open:
+            return True
+        if self._pauses.explain_pause(trial):
+            return self._pause_if_held(trial, Facts())
         end = trial.make_due_end()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
             end = trial.end(Status.COMPLETED, answer.reason, Facts())
             facts = structs.replace(facts, checkpoint=kept)
-        return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
+        if end is None:
+            return True
+        return self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
-    def _log_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
+    def _log_result(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
-        Return whether they are logged. One decision epoch is logged at a time, since it may discard the later epochs.
+        Return whether they are logged. They are not if the log cannot be written, or if the end refuses all trials.
         """
-        part: list[Event] = []
-        for epoch, decided in [*trial.find_decisions(epochs)]:
-            part.append(epoch)
-            ends = self._objective.explain_divergence(epoch) or self._objective.describe_reached(
-                self._target, epoch.metrics
-            )
-            if (ends or decided) and epoch is not epochs[-1]:
-                if not self._emit(part):
-                    return False
-                part = []
-                if trial.early_end is not None or self._pauses.explain_pause(trial):
-                    return True
-        return self._emit([*part, end] if end else part)
+        return self._check_first(epochs, end) and self._log_epochs(trial, epochs, end)
+
+    def _log_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
+        """Log epochs as `_log_result` does, without its check.
+
+        They are logged in parts, up to the next epoch that may stop the trial: only once that is logged do scheduler
+        and searcher know whether it does, and then the later epochs and ``end`` are dropped.
+        """
+        *parts, last = self._split_epochs(trial, epochs)
+        for part in parts:
+            if not self._emit(part):
+                return False
+            if trial.early_end is not None or self._pauses.explain_pause(trial):
+                return True
+        return self._emit(last if end is None else [*last, end])
+
+    def _split_epochs(self, trial: OpenTrial, epochs: Sequence[EpochReported]) -> list[list[EpochReported]]:
+        """Split a trial's next epochs after each of them that may stop it; return at least one part."""
+        parts: list[list[EpochReported]] = [[]]
+        for epoch, decided in trial.find_decisions(epochs):
+            parts[-1].append(epoch)
+            is_last = epoch is epochs[-1]
+            if not is_last and (decided or self._ends_trial(epoch)):
+                parts.append([])
+        return parts
+
+    def _ends_trial(self, epoch: EpochReported) -> bool:
+        """Return whether a trial ends at an epoch, because it diverged or reached the target."""
+        if self._objective.explain_divergence(epoch):
+            return True
+        return self._objective.describe_reached(self._target, epoch.metrics) is not None
 
     def _emit(self, events: Sequence[Event]) -> bool:
         """Log events and then update all state with them; return whether they were logged.
@@ -850,7 +883,7 @@ class Coordinator:
         """
         if not events:
             return True
-        events = self._watch.stamp(self._mark_infeasible(events))
+        events = self._timeouts.stamp(self._mark_infeasible(events))
         try:
             self._log.append(events)
         except StoreError as error:
@@ -890,31 +923,42 @@ class Coordinator:
         self.stop(fault)
 
     def _update_state(self, event: Event) -> Change:
-        """Update the state of the sweep with an event, new or replayed; return the change."""
+        """Update the state of the sweep with an event, new or replayed; return the change.
+
+        In this order: what the log says of each trial, what searcher and scheduler learn from it, the limits, the
+        changes that a person has made, and the trials that are open.
+        """
         change = self._ledger.observe(event)
         self._present.observe(change)
         self._auxiliary.observe(change)
-        verdict = None
-        heard = renumber_for_search(change)
-        if heard and not _was_reopened(change):
-            for translated in [heard] if self._units is None else self._units.translate(heard):
-                self._searcher.observe(translated)
-                verdict = self._scheduler.observe(translated) or verdict
-                if self._gain is not None:
-                    self._gain.observe(translated)
-        if verdict and self._units is not None:
-            verdict = self._units.reword(verdict)
-        if heard:
+        event_in_search = renumber_for_search(change)
+        verdict = self._inform_search(change, event_in_search)
+        if event_in_search is not None:
             self._limits.observe(change)
         self._sharing.observe(change)
         if isinstance(change, Steered):
             self._steer(change.event)
         self._observed += 1
         if isinstance(change, Reported):
-            self._update_after_epoch(change, verdict, in_search=heard is not None)
+            self._update_after_epoch(change, verdict, in_search=event_in_search is not None)
         else:
             self._update_open_trials(change)
         return change
+
+    def _inform_search(self, change: Change, event_in_search: Event | None) -> str | None:
+        """Let searcher, scheduler and gain rule observe a change; return why the scheduler prunes its trial, or None.
+
+        ``event_in_search``: what `renumber_for_search` returns for the change.
+        """
+        verdict = None
+        for event in _translate_for_search(change, event_in_search, self._unit_reports):
+            self._searcher.observe(event)
+            verdict = self._scheduler.observe(event) or verdict
+            if self._gain_rule is not None:
+                self._gain_rule.observe(event)
+        if verdict and self._unit_reports is not None:
+            return self._unit_reports.reword(verdict)
+        return verdict
 
     def _update_after_epoch(self, change: Reported, verdict: str | None, *, in_search: bool) -> None:
         """Update an open trial with an epoch that it has reported; ``verdict`` is why the scheduler prunes it."""
@@ -925,8 +969,8 @@ class Coordinator:
         if trial.stage is Stage.INTERRUPTED:
             trial.stage = Stage.WAITING
         self._pauses.record(state.number, paused=False)
-        if not self._is_open:
-            self._watch.recall(state.number, report.time_s)
+        if not self._is_replayed:
+            self._timeouts.recall(state.number, report.time_s)
 
     def _update_open_trials(self, change: Change) -> None:
         """Update which trials are open, and their stages, after a change that is not an epoch."""
@@ -941,14 +985,14 @@ class Coordinator:
             case Interrupted(state, end):
                 self._open[state.number].stage = Stage.INTERRUPTED
                 self._pauses.record(state.number, paused=end.waits)
-                self._watch.end(state.number)
+                self._timeouts.end(state.number)
             case Reopened(state):  # the scheduler no longer decides about it
                 epochs = self._spec.trial_length(state.params)
                 self._open[state.number] = OpenTrial(state, epochs, (), stage=Stage.INTERRUPTED)
             case Ended(state):
                 self._upcoming.record_end(state.number)
                 self._pauses.record(state.number, paused=False)
-                self._watch.end(state.number)
+                self._timeouts.end(state.number)
                 del self._open[state.number]
                 self.completed += state.status is Status.COMPLETED
             case _:
@@ -966,12 +1010,17 @@ class Coordinator:
         self.stop(f"{FAILED}{end.reason}")
         return False
 
+    def _queue_first(self, trial: OpenTrial) -> None:
+        """Queue a trial that has no worker any more before all others."""
+        trial.stage = Stage.WAITING
+        self._to_resume.appendleft(trial.started.trial)
+
     def _queue_again(self, trial: int, *, spoilt: bool) -> None:
         """Queue a trial to be trained again; with ``spoilt``, only when `lose` is called for its worker."""
         if spoilt:
-            self._dying.add(trial)
+            self._to_resume_later.add(trial)
         else:
-            self._again.append(trial)
+            self._to_resume.append(trial)
 
     def _recover_end(self, trial: OpenTrial) -> TrialEnded | None:
         """Return the end of a trial that a killed driver did not log any more; None if it had none.
@@ -986,6 +1035,21 @@ class Coordinator:
         if end and end.status is Status.COMPLETED:
             return structs.replace(end, facts=facts)
         return end
+
+
+def _translate_for_search(change: Change, event_in_search: Event | None, units: UnitReports | None) -> Iterator[Event]:
+    """Yield the events that searcher and scheduler observe because of a change.
+
+    Arguments:
+        event_in_search: what `renumber_for_search` returns for the change.
+        units: converts the reports of trials with minutes; None for trials with epochs.
+    """
+    if event_in_search is None or _was_reopened(change):
+        return
+    if units is None:
+        yield event_in_search
+    else:
+        yield from units.translate(event_in_search)
 
 
 def _was_reopened(change: Change) -> bool:

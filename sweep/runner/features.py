@@ -108,7 +108,7 @@ class DeviceShares(Protocol):
     def observe(self, change: Change) -> None:
         """Update the measurements with a change of the log, new or replayed."""
 
-    def hear(self, trial: int, progress: Progress) -> None:
+    def record_step(self, trial: int, progress: Progress) -> None:
         """Update the measurements with what only a worker's step tells; called before the step's events."""
 
     def set_remaining_trials(self, left: int | None) -> None:
@@ -136,7 +136,7 @@ class FixedShares:
     def observe(self, change: Change) -> None:
         """Do nothing."""
 
-    def hear(self, trial: int, progress: Progress) -> None:
+    def record_step(self, trial: int, progress: Progress) -> None:
         """Do nothing."""
 
     def set_remaining_trials(self, left: int | None) -> None:

@@ -252,7 +252,7 @@ class Sharing:
         if self._left is not None:
             self._left += more
 
-    def hear(self, trial: int, progress: Progress) -> None:
+    def record_step(self, trial: int, progress: Progress) -> None:
         """Learn from a worker's step what no event contains; called before its events."""
         self._learn_structure(trial, progress.facts)
         match progress:

@@ -314,7 +314,7 @@ class Timeouts:
         """Start timing a trial."""
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
-    def hear(self, number: int, epochs: int, together: float = 1.0) -> None:
+    def record_step(self, number: int, epochs: int, together: float = 1.0) -> None:
         """Restart the wait for a trial's next report, after it has reported ``epochs`` new epochs.
 
         ``together`` is the number of trials that its worker trains at once.

@@ -9,6 +9,7 @@ learns from the same trials.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from statistics import fmean
@@ -129,8 +130,26 @@ def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) 
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
 
 
-Told: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
-"""What a searcher was told: events, configurations that a person has added, or another space."""
+Observed: TypeAlias = "list[Event] | tuple[Params, ...] | Space"
+"""What a searcher observes: events, configurations that a person has added, or another space."""
+
+
+@dataclass(slots=True)
+class _Result:
+    """What the inner searcher of a `Repeated` has observed of one configuration: the means over its trials."""
+
+    trials: int = 0  # number of trials that the means are over; 0: nothing was observed
+    epoch: int = 0  # the last one
+    has_ended: bool = False  # otherwise the configuration pauses
+    places: list[int] = field(default_factory=list)  # where the events are in the history
+
+    def update(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
+        """Note that these events are observed, which are the means over ``trials``."""
+        self.trials = len(trials)
+        self.has_ended = all(trial.ended is not None for trial in trials)
+        for event in events:
+            if isinstance(event, EpochReported):
+                self.epoch = event.epoch
 
 
 class Repeated:
@@ -160,11 +179,8 @@ class Repeated:
         self._numbering = Numbering(trials_each=repeats) if isinstance(repeats, int) else repeats
         self._ledger = Ledger()
         self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
-        self._heard: dict[int, int] = {}  # last epoch of each configuration that the inner searcher has observed
-        self._counted: dict[int, int] = {}  # number of trials in the means that it has observed
-        self._ended: set[int] = set()  # configurations whose end it has observed
-        self._history: list[Told] = []  # all that it was told, if it may be made again
-        self._results: dict[int, list[int]] = {}  # where the results of each configuration are in the history
+        self._results: dict[int, _Result] = {}  # what the inner searcher has observed of each configuration
+        self._history: list[Observed] = []  # all that it has observed, if it may be made again
 
     @property
     def inner(self) -> Searcher:
@@ -243,49 +259,47 @@ class Repeated:
         return is_complete and all(one.paused or one.ended is not None for one in trials)
 
     def _observe_result(self, configuration: int, end: TrialEnded) -> None:
-        """Let the inner searcher observe a configuration as one trial; ``end`` is the last event of its trials."""
+        """Let the inner searcher observe a configuration as one trial, when all of its trials have ended or pause.
+
+        ``end`` is the last event of its trials. If it has observed the configuration before, it now observes the epochs
+        since then; if that was with fewer trials, the means over all trials replace what it has observed.
+        """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
-        is_another = self._counted.get(configuration, len(trials)) != len(trials)
-        if configuration in self._ended and not is_another:
+        result = self._results.setdefault(configuration, _Result())
+        if result.trials not in (0, len(trials)):
+            self._replace_result(configuration, trials, end)
             return
-        self._counted[configuration] = len(trials)
-        if is_another:
-            self._heard.pop(configuration, None)
-        events = list(_summarize_repeats(configuration, trials, end, self._heard.get(configuration, 0)))
-        for event in events:
-            if isinstance(event, EpochReported):
-                self._heard[configuration] = event.epoch
-        self._ended.discard(configuration)
-        if all(trial.ended is not None for trial in trials):
-            self._ended.add(configuration)
-        if is_another:
-            self._replace_result(configuration, events)
+        if result.has_ended:
             return
-        self._results.setdefault(configuration, []).append(len(self._history))
+        events = list(_summarize_repeats(configuration, trials, end, result.epoch))
+        result.update(trials, events)
+        result.places.append(len(self._history))
         self._add_to_history(events)
 
-    def _add_to_history(self, entry: Told) -> None:
+    def _add_to_history(self, entry: Observed) -> None:
         """Let the inner searcher observe an entry of the history, and keep the entry in case it must be made again."""
         if self._make is not None:
             self._history.append(entry)
         if self._inner is not None:
             _let_observe(entry, self._inner)
 
-    def _replace_result(self, configuration: int, events: list[Event]) -> None:
-        """Replace a configuration's results in the history by those of all its trials.
+    def _replace_result(self, configuration: int, trials: Sequence[TrialState], end: TrialEnded) -> None:
+        """Replace a configuration's result in the history by the means over ``trials``, which are more than before.
 
-        A searcher that learns is made again, and observes the changed history.
+        A searcher that learns is made again at its next use, and observes the changed history.
         """
-        first, *others = self._results[configuration]
+        events = list(_summarize_repeats(configuration, trials, end, 0))
+        first, *others = self._results[configuration].places
         for place in others:
             self._history[place] = []
         self._history[first] = events
-        self._results[configuration] = [first]
+        self._results[configuration] = _Result(places=[first])
+        self._results[configuration].update(trials, events)
         if self._inner is not None and not self._inner.foresees:  # otherwise results change nothing
             self._inner = None
 
 
-def _let_observe(entry: Told, searcher: Searcher) -> None:
+def _let_observe(entry: Observed, searcher: Searcher) -> None:
     """Let a searcher observe an entry of the history: a space, added configurations, or events."""
     if isinstance(entry, Space):
         if isinstance(searcher, SpaceChanging):
@@ -299,18 +313,18 @@ def _let_observe(entry: Told, searcher: Searcher) -> None:
 
 
 def _summarize_repeats(
-    configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int
+    configuration: int, trials: Sequence[TrialState], last: TrialEnded, after: int
 ) -> Iterator[Event]:
-    """Yield the new events of a configuration as those of one trial: epochs after ``heard``, and its end or pause.
+    """Yield the events of a configuration as those of one trial: the epochs later than ``after``, and its end or pause.
 
-    Metrics are averaged over its trials, none of which is running.
+    Metrics are averaged over its trials, none of which is running. ``last`` is the last event of these.
     """
     counted = [trial for trial in trials if trial.status in JUDGED or trial.paused] or trials
     common = set(counted[0].epochs)
     for trial in counted[1:]:
         common &= set(trial.epochs)
     for epoch in sorted(common):
-        if epoch > heard:
+        if epoch > after:
             metrics = _average_metrics([trial.epochs[epoch] for trial in counted])
             yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
     if any(trial.paused for trial in trials):

@@ -219,15 +219,9 @@ class Session:
             try:
                 note_source(folder, self.training, view.say)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
-                    try:
-                        spec = self.spec
-                        source = self.training.source
-                        found = features.open_backend(self.options, job, spec, source, view, ending.leave)
-                        trains = connection.enter_context(found)
-                    except SystemExit as error:  # raised by Ray's handler of SIGTERM
-                        raise InterruptedByUser(self.before) from error
+                    backend = self._open_backend(job, view, connection)
                     ending.check(self.before)
-                    return self._build_and_train(job, view, trains, copy)
+                    return self._build_and_train(job, view, backend, copy)
             except Exception as error:
                 if ending.lost:  # the error is a consequence of that
                     raise StoppedAtOnce(ending.lost) from error
@@ -235,6 +229,16 @@ class Session:
             finally:
                 view.close()
                 _delete_temporary_files(folder.path, job)
+
+    def _open_backend(self, job: Job, view: View, connection: ExitStack) -> Backend:
+        """Return the backend that trains the trials, which ``connection`` closes."""
+        options = self.options
+        try:
+            return connection.enter_context(
+                features.open_backend(options, job, self.spec, self.training.source, view, self.ending.leave)
+            )
+        except SystemExit as error:  # raised by Ray's handler of SIGTERM
+            raise InterruptedByUser(self.before) from error
 
     def _job(self) -> Job:
         """Return what all trials of this session have in common."""
@@ -272,70 +276,69 @@ class Session:
         )
 
     def _build_and_train(self, job: Job, view: View, backend: Backend, copy: LogCopy | None) -> Outcome:
-        """Build the coordinator, replay the log, train all trials, and return the outcome."""
+        """Build the coordinator, replay the log in it, train all trials, and return the outcome.
+
+        The log is written by this session only from `_train` on.
+        """
         spec = self.spec
-        options = self.options
-        ending = self.ending
         first = self.training.first or spec
         folder = ResultsFolder(self.folder.path.absolute())  # trials in this process may change the working folder
         info = folder.read_info()
         searcher = methods.searcher(first, job.import_folders, first.trials_each)
         methods.learn_warm_start(searcher, info.warm_start, view.say, first)
         scheduler = methods.scheduler(first, job.import_folders)
-        keeper = CheckpointKeeper(folder.path, spec)
-        answers = _Answers()
-        data = _Data(spec.name)
-
-        def listen(change: Change) -> None:
-            keeper.on(change)
-            view.on(change.event)
-            answers.on(change)
-            notice = data.on(change)
-            if notice:
-                view.say(notice)
-            if isinstance(change, Ended) and change.event.facts.other_code:
-                note_other_code(folder)
-
+        listener = _ChangeListener(spec, folder, view)
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
-            hooks = Hooks(
-                listen=listen,
-                stop=partial(stop_requests.touch, job.stop_file),
-                look=ending.look,
-                tick=ending.obey,
-                say=view.say,
-                share=partial(backends.write_shares, job),
-                changed=partial(self._take_over, folder, backend),
-                at_once=backend.at_once,
-                to_beat=keeper.to_beat,
-                kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
-                inherit=partial(features.inherit, folder, spec.objectives[0]),
-                make_searcher=partial(_make_searcher, first, job, info),
-                memo=features.find_earlier_results(spec, options, folder, info, view.say),
-            )
-            devices = spec.resources.devices(options.simulated_gpus)
+            hooks = self._make_hooks(job, folder, info, view, backend, listener)
+            devices = spec.resources.devices(self.options.simulated_gpus)
             coordinator = Coordinator(first, devices, searcher, scheduler, log, hooks)
-            view.replay(self._replay(coordinator, keeper, data))
-            keeper.begin()
+            view.replay(self._replay(coordinator, listener))
+            listener.keeper.begin()
             followers = ExitStack()
             try:
                 followers.callback(_write_configurations, folder)  # last of all, after the tables
                 for follower in self._list_followers():
                     followers.enter_context(follower(folder))
-                ending.check(self.before)  # after this line the log records this session
-                self._open(coordinator, folder, view)
-                try:
-                    if not coordinator.stopping:
-                        backend.train(coordinator)
-                except BaseException as crash:
-                    if not ending.lost:  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
-                        coordinator.crash(crash)
-                    raise
-                ended = coordinator.close()
+                self.ending.check(self.before)  # after this line the log records this session
+                ended = self._train(coordinator, backend, folder, view)
             finally:
                 full = _close_followers(followers)
                 if not coordinator.fault:  # after a fault, another driver may own the checkpoints
-                    keeper.close()
-        return self._conclude(coordinator, view, answers, full=full, ended=ended)
+                    listener.keeper.close()
+        return self._conclude(coordinator, view, listener, full=full, ended=ended)
+
+    def _make_hooks(
+        self, job: Job, folder: ResultsFolder, info: SweepInfo, view: View, backend: Backend, listener: _ChangeListener
+    ) -> Hooks:
+        """Return the functions by which the coordinator reaches the rest of the session."""
+        first = self.training.first or self.spec
+        return Hooks(
+            listen=listener.listen,
+            stop=partial(stop_requests.touch, job.stop_file),
+            look=self.ending.look,
+            tick=self.ending.obey,
+            say=view.say,
+            share=partial(backends.write_shares, job),
+            changed=partial(self._take_over, folder, backend),
+            at_once=backend.at_once,
+            to_beat=listener.keeper.to_beat,
+            kept=partial(checkpoints.find_epoch_checkpoint, folder.path),
+            inherit=partial(features.inherit, folder, self.spec.objectives[0]),
+            make_searcher=partial(_make_searcher, first, job, info),
+            memo=features.find_earlier_results(self.spec, self.options, folder, info, view.say),
+        )
+
+    def _train(self, coordinator: Coordinator, backend: Backend, folder: ResultsFolder, view: View) -> bool:
+        """Start the session, train all trials and end the session; return what `Coordinator.close` returns."""
+        self._open(coordinator, folder, view)
+        try:
+            if not coordinator.stopping:
+                backend.train(coordinator)
+        except BaseException as crash:
+            if not self.ending.lost:  # Ray wraps errors of its callbacks, so a lost session is treated like a kill
+                coordinator.crash(crash)
+            raise
+        return coordinator.close()
 
     def _open(self, coordinator: Coordinator, folder: ResultsFolder, view: View) -> None:
         """Start the session in the coordinator, and carry out the requests that a killed session has left."""
@@ -359,17 +362,15 @@ class Session:
         notifiers = features.list_notifiers(self.spec, confirming=self.options.confirming)
         return [TableWriter, *notifiers, *self.options.followers]
 
-    def _replay(self, coordinator: Coordinator, keeper: CheckpointKeeper, data: _Data) -> Iterator[Event]:
+    def _replay(self, coordinator: Coordinator, listener: _ChangeListener) -> Iterator[Event]:
         """Replay the logged events in the coordinator and yield each, since there may be too many to keep."""
         with naming(self.folder.log):
             for event in store_log.read(self.folder.log):
-                change = coordinator.recall(event)
-                keeper.recall(change)
-                data.on(change)
+                listener.recall(coordinator.recall(event))
                 yield event
 
     def _conclude(
-        self, coordinator: Coordinator, view: View, answers: _Answers, *, full: str | None, ended: bool
+        self, coordinator: Coordinator, view: View, listener: _ChangeListener, *, full: str | None, ended: bool
     ) -> Outcome:
         """Tell the user why the session has ended, and return the outcome.
 
@@ -379,7 +380,7 @@ class Session:
         spec = coordinator.spec
         if coordinator.error:
             raise coordinator.error
-        answers.tell(view.say)
+        listener.reuses.print_counts(view.say)
         ends_by_itself = spec.search_method.enumerates or spec.population or spec.space.cardinality is not None
         if coordinator.exhausted and not ends_by_itself:
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
@@ -398,53 +399,79 @@ def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
     return searcher
 
 
-class _Answers:
+class _ChangeListener:
+    """Acts on what the coordinator has logged: keeps checkpoints, updates the view, and warns the user."""
+
+    def __init__(self, spec: Spec, folder: ResultsFolder, view: View) -> None:
+        self._folder = folder
+        self._view = view
+        self.keeper = CheckpointKeeper(folder.path, spec)
+        self.reuses = _ReuseCounts()
+        self._data = _DataComparison(spec.name)
+
+    def recall(self, change: Change) -> None:
+        """Note a change of an earlier session, which is replayed."""
+        self.keeper.recall(change)
+        self._data.compare(change)
+
+    def listen(self, change: Change) -> None:
+        """Act on a change that was logged just now."""
+        self.keeper.on(change)
+        self._view.on(change.event)
+        self.reuses.count(change)
+        warning = self._data.compare(change)
+        if warning:
+            self._view.say(warning)
+        if isinstance(change, Ended) and change.event.facts.other_code:
+            note_other_code(self._folder)
+
+
+class _ReuseCounts:
     """Counts the trials that use results of other sweeps."""
 
     def __init__(self) -> None:
-        self._taken: dict[int, str] = {}  # open trials that continue from another sweep, and that sweep
+        self._continued: dict[int, str] = {}  # the other sweep of each open trial that continues from one
         self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
 
-    def on(self, change: Change) -> None:
+    def count(self, change: Change) -> None:
         """Count a trial that ends with another sweep's result, or was continued from it."""
         match change:
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
-                self._taken[trial.number] = source.rpartition("/")[0]
-            case Ended(trial, end) if trial.number in self._taken:
+                self._continued[trial.number] = source.rpartition("/")[0]
+            case Ended(trial, end) if trial.number in self._continued:
                 if end.memo:
-                    told = "answered from {}, not trained again"
+                    use = "answered from {}, not trained again"
                 else:
-                    told = "continued from {}"
-                self._counts[self._taken.pop(trial.number), told] += 1
+                    use = "continued from {}"
+                self._counts[self._continued.pop(trial.number), use] += 1
             case _:
                 pass
 
-    def tell(self, say: Callable[[str], None]) -> None:
+    def print_counts(self, say: Callable[[str], None]) -> None:
         """Tell the user how many trials use results of which sweep."""
-        for (name, told), count in self._counts.items():
-            say(f"{counted(count, 'trial')} {told.format(name)}")
+        for (sweep, use), count in self._counts.items():
+            say(f"{counted(count, 'trial')} {use.format(sweep)}")
 
 
-class _Data:
+class _DataComparison:
     """Notices if trials have loaded different data."""
 
     def __init__(self, sweep: str) -> None:
         self._sweep = sweep
         self._seen: dict[int, verdict.TrialData] = {}  # by trial
-        self._told = ""
+        self._warning = ""
 
-    def on(self, change: Change) -> str:
+    def compare(self, change: Change) -> str:
         """Return a warning if a trial has loaded other data than earlier ones, only once; otherwise ""."""
         event = change.event
-        if self._told or not isinstance(event, TrialEnded) or event.facts.data is None:
+        if self._warning or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
-        facts, number = event.facts, event.trial
-        before = self._seen.get(number)
-        now = verdict.TrialData(self._sweep, number, facts.data, facts.data_reads)
-        self._seen[number] = now
+        before = self._seen.get(event.trial)
+        now = verdict.TrialData(self._sweep, event.trial, event.facts.data, event.facts.data_reads)
+        self._seen[event.trial] = now
         if before != now:
-            self._told = verdict.warn_about_different_data(self._seen.values())
-        return self._told
+            self._warning = verdict.warn_about_different_data(self._seen.values())
+        return self._warning
 
 
 def _close_followers(followers: ExitStack) -> str | None:

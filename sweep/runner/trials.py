@@ -73,8 +73,8 @@ class OpenTrial:
     decisions: tuple[int, ...]  # epochs at which it may be pruned or pause
     may_pause: bool = False  # at its decision epochs
     stage: Stage = Stage.WAITING
-    before: int = 0  # units before its last epoch
-    heard: int = 0  # units after its last epoch
+    units_before: int = 0  # how far it had trained before its last epoch
+    units_after: int = 0  # and with that
     early_end: EarlyEnd | None = None  # that its last epoch calls for
     stop_requested: bool = False  # by a user; it ends at its next report
     restarts: int = 0  # number of lost workers
@@ -110,12 +110,12 @@ class OpenTrial:
         """Whether the last epoch of the trial has reached one of `decisions`."""
         if self.state.share is None:
             return self.state.epoch in self.decisions
-        return passes_any(self.decisions, self.before, self.heard)
+        return passes_any(self.decisions, self.units_before, self.units_after)
 
     def note_epoch(self) -> None:
         """Note a newly reported epoch: how far the trial had trained before it, and how far after it."""
-        self.before = self.heard
-        self.heard = self.units
+        self.units_before = self.units_after
+        self.units_after = self.units
 
     def find_decisions(self, epochs: Iterable[EpochReported]) -> Iterator[tuple[EpochReported, bool]]:
         """Yield each of the trial's next epochs, and whether the trial reaches one of `decisions` with it."""

@@ -176,6 +176,6 @@ def test_time_under_way_is_that_of_workers_however_many_trials_they_train() -> N
     watch = Timeouts(Resources(), lambda: now)
     for trial in (1, 2, 3):
         watch.begin(trial)
-        watch.hear(trial, 1, 1.0 if trial == 3 else 2.0)  # the first two at once
+        watch.record_step(trial, 1, 1.0 if trial == 3 else 2.0)  # the first two at once
     now = 10.0
     assert watch.under_way_s == 20.0

@@ -27,7 +27,7 @@ def test_no_epoch_within_the_bound() -> None:
     one, clock = watch(epoch_minutes=2.0)
     one.begin(0)
     clock.now += 110
-    one.hear(0, 1)
+    one.record_step(0, 1)
     clock.now += 110
     assert list(one.list_overdue()) == []
     clock.now += 11
@@ -45,7 +45,7 @@ def test_a_trial_takes_hours_over_all_its_workers_and_sessions() -> None:
     clock.now += 9 * HOUR
     one.begin(0)
     clock.now += 0.15 * HOUR
-    one.hear(0, 9)
+    one.record_step(0, 9)
     assert list(one.list_overdue()) == []
     clock.now += 0.1 * HOUR
     assert list(one.list_overdue()) == [(0, "took more than 1 hours (resources.trial_hours)")]
@@ -56,7 +56,7 @@ def test_without_a_bound_it_follows_from_what_was_measured() -> None:
     one.begin(0)
     clock.now += 100 * HOUR
     assert list(one.list_overdue()) == []  # nothing is known yet
-    one.hear(0, 1)
+    one.record_step(0, 1)
     one.begin(1)
     clock.now += 1000 * HOUR
     assert list(one.list_overdue()) == []
@@ -68,7 +68,7 @@ def test_a_quick_trial_is_given_minutes_and_a_first_epoch_an_hour() -> None:
     one, clock = watch()
     one.begin(0)
     clock.now += 1.0
-    one.hear(0, 10)
+    one.record_step(0, 10)
     one.begin(1)
     clock.now += 10 * MINUTE + 2.0
     reason = "no epoch within 10 minutes, far longer than any before (resources.epoch_minutes)"
@@ -100,5 +100,5 @@ def test_what_is_under_way_is_told() -> None:
     one.begin(1)
     clock.now += 5
     assert (one.session_s, one.under_way_s) == (10, 15)
-    one.hear(0, 1)
+    one.record_step(0, 1)
     assert one.under_way_s == 5
