@@ -938,7 +938,7 @@ class Coordinator:
         self._sharing.observe(change)
         if isinstance(change, Steered):
             self._steer(change.event)
-        self._observed += 1
+        self._observed += 1  # after `_steer`, which replays the events before this one
         if isinstance(change, Reported):
             self._update_after_epoch(change, verdict, in_search=event_in_search is not None)
         else:

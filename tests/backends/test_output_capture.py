@@ -84,9 +84,9 @@ def test_of_a_long_output_the_beginning_is_kept_and_the_end_when_the_trial_ends(
         taken.append(capture.take(ends=False))
     assert taken == [
         "a" * (KEPT_BYTES - 1),
-        "b\n[more was printed: only its end is kept, when the trial ends]\n",
+        "b\n[what follows is kept only if the trial ends by itself, and then only its end]\n",
         "",
-        "\n[1,000 bytes are left out]\n" + "f" * LAST_BYTES,
+        "\n[1,102 bytes are left out]\n" + "f" * LAST_BYTES,
         "g",
     ]
 

@@ -21,7 +21,7 @@ from sweep.text import printable
 KEPT_BYTES = 32 * 1024
 """How much is kept of what a trial prints in one worker, from the beginning."""
 LAST_BYTES = 4 * 1024
-"""How much is kept of the end as well, if a trial prints more and ends in this worker."""
+"""How much is kept of the end of a longer output, unless the driver ends the trial, as a stopping rule does."""
 LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larger
 LOOK_S = 1.0  # pause between two looks at its size
 _BLOCK_BYTES = 64 * 1024
@@ -48,16 +48,16 @@ def take_unsent_output(path: Path) -> str:
         path.unlink()
     except OSError:
         return ""
-    return clean_output(printed.shorten(KEPT_BYTES, ends=True))
+    return clean_output(printed.first + printed.describe_end())
 
 
 @dataclass(slots=True)
 class _Printed:
-    """The beginning and the end of what was printed, and its size."""
+    """The beginning and the end of what was printed."""
 
     first: bytes = b""
-    last: bytes = b""
-    size: int = 0
+    last: bytes = b""  # of what follows
+    size: int = 0  # of all
 
     def add(self, data: bytes) -> None:
         """Add what was printed next."""
@@ -66,21 +66,12 @@ class _Printed:
         self.last = (self.last + data[room:])[-LAST_BYTES:]
         self.size += len(data)
 
-    def shorten(self, room: int, *, ends: bool) -> bytes:
-        """Return the first ``room`` bytes, with a line about those that are left out.
-
-        If the trial ``ends``, the last bytes follow.
-        """
-        kept = self.first[:room]
-        if self.size <= room:
-            return kept
-        if not ends:
-            return kept + b"\n[more was printed: only its end is kept, when the trial ends]\n" if room else b""
-        last = (self.first[room:] + self.last)[-LAST_BYTES:]
-        left_out = self.size - len(kept) - len(last)
+    def describe_end(self) -> bytes:
+        """Return the end, after a line that says how much is left out before it; empty if the beginning is all."""
+        left_out = self.size - len(self.first) - len(self.last)
         if left_out:
-            return kept + f"\n[{left_out:,} bytes are left out]\n".encode() + last
-        return kept + last
+            return f"\n[{left_out:,} bytes are left out]\n".encode() + self.last
+        return self.last
 
 
 class OutputCapture:
@@ -88,9 +79,9 @@ class OutputCapture:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._room = KEPT_BYTES  # bytes that are still kept of the present trial
-        self._printed = _Printed()  # since the last step, as far as it was read from the file
-        self._emptying = threading.Lock()
+        self._printed = _Printed()  # by the present trials, as far as it was read from the file
+        self._sent = 0  # bytes of its beginning that were taken
+        self._lock = threading.Lock()
         self._closed = threading.Event()
         _flush_streams()
         self._originals = [os.dup(output) for output in _OUTPUTS]
@@ -101,26 +92,32 @@ class OutputCapture:
 
     def begin_trial(self) -> None:
         """Keep the output of new trials from now on."""
-        self._empty()
-        self._printed = _Printed()
-        self._room = KEPT_BYTES
+        with self._lock:
+            self._empty()
+            self._printed = _Printed()
+            self._sent = 0
 
     def take(self, *, ends: bool) -> str:
-        """Return what was printed since the last call, shortened if the trial has printed much.
+        """Return what was printed since the last call, as far as it belongs to the beginning that is kept.
 
-        ``ends``: the trial leaves this worker, so the end of a long output is kept too.
+        ``ends``: the trial leaves this worker, so the end of a longer output follows.
         """
-        self._empty()
-        printed = self._printed
-        self._printed = _Printed()
-        text = printed.shorten(self._room, ends=ends)
-        self._room = max(self._room - printed.size, 0)
+        with self._lock:
+            self._empty()
+            printed = self._printed
+        text = printed.first[self._sent :]
+        self._sent = len(printed.first)
+        if ends:
+            return clean_output(text + printed.describe_end())
+        if text and printed.size > len(printed.first):
+            text += b"\n[what follows is kept only if the trial ends by itself, and then only its end]\n"
         return clean_output(text)
 
     def close(self) -> None:
         """Give this process its outputs back, and delete the file."""
-        self._empty()
-        self._closed.set()
+        with self._lock:
+            self._empty()
+            self._closed.set()
         for original, output in zip(self._originals, _OUTPUTS, strict=True):
             os.dup2(original, output)
             os.close(original)
@@ -131,23 +128,21 @@ class OutputCapture:
     def _limit_size(self) -> None:
         """Empty the file whenever it is large; the body of a thread."""
         while not self._closed.wait(LOOK_S):
-            if self._path.exists() and self._path.stat().st_size > LARGE_BYTES:
-                self._empty()
+            with self._lock:
+                if not self._closed.is_set() and os.fstat(self._file).st_size > LARGE_BYTES:
+                    self._empty()
 
     def _empty(self) -> None:
         """Move the content of the file to the original output, and collect its beginning and end."""
         _flush_streams()
-        with self._emptying:
-            if self._closed.is_set():
-                return
-            at = 0
-            while block := os.pread(self._file, _BLOCK_BYTES, at):
-                at += len(block)
-                self._printed.add(block)
-                with suppress(OSError):  # the disk is full, or nobody reads it
-                    os.write(self._originals[0], block)
-            if at:
-                os.ftruncate(self._file, 0)
+        at = 0
+        while block := os.pread(self._file, _BLOCK_BYTES, at):
+            at += len(block)
+            self._printed.add(block)
+            with suppress(OSError):  # the disk is full, or nobody reads it
+                os.write(self._originals[0], block)
+        if at:
+            os.ftruncate(self._file, 0)
 
 
 def _flush_streams() -> None:
