@@ -44,7 +44,7 @@ def convert_sweep(folder: ResultsFolder, read: Tables) -> Study:
     its number, repeat and seed in the sweep, its status with the reason, its other metrics as last reported
     (``metric.NAME``), and parameters that are computed from others (``param.NAME``). Interrupted trials are WAITING.
     """
-    sweep = make_sweep(folder, read)
+    sweep = make_sweep(folder, read, as_logged=True)  # `make_study` is told whether it runs
     space = read_space(folder)
     return optuna_study.make_study(
         folder.name,
@@ -189,7 +189,7 @@ class FollowedSweep:
 
         objective = f"metric.{self.objectives[0][0]}"
         read = reading.read_tables(self._folder, ["trial", "epoch", objective])
-        sweep = make_sweep(self._folder, read)
+        sweep = make_sweep(self._folder, read, as_logged=True)  # as the events that follow
         told = read_studied_trials(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
         self._ledger = Ledger(keep_epochs=False)

@@ -101,10 +101,11 @@ def read_sweep(folder: ResultsFolder) -> Sweep:
     return make_sweep(folder, reading.read_tables(folder, metrics=()))
 
 
-def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sweep:
+def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as_logged: bool = False) -> Sweep:
     """Return the sweep in a folder, made from tables that were read; ``name`` replaces its own name.
 
-    If no process runs the sweep, trials that have not ended are interrupted: its process was killed.
+    If no process runs the sweep, trials that have not ended are interrupted: its process was killed. With
+    ``as_logged``, they are running, as the log says.
     """
     from sweep.store import reading
 
@@ -121,7 +122,7 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "") -> Sw
     # older tables may lack these columns
     for later in ("role", "fold", "parent", "parent_epoch", "data", "data_reads", *STEERED_COLUMNS):
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
-    if not folder.is_running():
+    if not as_logged and not folder.is_running():
         _interrupt_open_trials(columns)
     below = []
     for prefix, group in groups.items():

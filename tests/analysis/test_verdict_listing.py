@@ -34,7 +34,7 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
     assert first.path == str(done.path)
     assert json.loads(json.dumps(dataclasses.asdict(first)))["trials"] == {"completed": 2}
     assert listed["stopped"].best is None
-    assert listed["killed"].trials == {"completed": 1, "running": 1}
+    assert listed["killed"].trials == {"completed": 1, "interrupted": 1}
     assert "sweep.json: No such file" in listed["broken"].reason
 
 

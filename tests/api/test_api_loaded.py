@@ -246,7 +246,9 @@ def test_summaries_of_sweeps_of_every_kind(sweep_of):
     two = (("acc", "maximize"), ("cost", "minimize"))
     done = [({"x": n}, DONE, [{"acc": 0.1 * n, "cost": n}]) for n in (1, 2)]
     assert shown([], "none", ended=None) == "<sweep none: unfinished; no trials yet>"
-    assert shown([({"x": 1}, Status.RUNNING, [])], "killed", ended=None).startswith("<sweep killed: unfinished; 1 run")
+    assert shown([({"x": 1}, Status.RUNNING, [])], "killed", ended=None).startswith(
+        "<sweep killed: unfinished; 1 interrupted"
+    )
     assert "best acc 0.2000, trial 1 x=2>" in shown(done, "done")
     assert "; 2 on the Pareto front, one of them acc 0.2000, cost 2.000, trial 1 x=2>" in shown(
         done, "two", objectives=two

@@ -105,7 +105,7 @@ def test_a_killed_sweep_can_go_on(project: Path) -> None:
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
     output = call("status", "first")[1]
     assert output.startswith("first  unfinished\ntrials   1 completed  1 interrupted, of 2\n")
-    assert re.search(r"(?m)^1 .* interrupted .* the sweep's process was killed", call("status", "first", "--trials")[1])
+    assert re.search(r"(?m)^ *1  interrupted .*the sweep's process was killed", call("status", "first", "--trials")[1])
     assert "1 completed, 1 interrupted" in call("list")[1]
     assert "interrupted" in call("compare", "first")[1]
     assert output.endswith("go on    python -m sweep resume first\n")

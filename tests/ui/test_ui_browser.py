@@ -79,6 +79,29 @@ def test_charts_grow_and_what_was_chosen_stays(visit: Visit, project: Path) -> N
         assert one.page.evaluate("plots.length") == 3
 
 
+def test_lanes_of_workers_grow_while_trials_run(visit: Visit, project: Path) -> None:
+    with driving(ResultsFolder(project / "results" / "lives")) as driver:
+        one = visit()
+        one.open("/lives")
+        now = time.time()
+        driver.write(start(5, now), epoch(5, 1, now))
+        one.wait("document.querySelector('#lanes-place #timeline')")
+        one.wait("DATA.timeline.open.length === 1 && DATA.timeline.lanes.every((lane) => lane.startsWith('here'))")
+        end_of_it = "DATA.timeline.spans.end[DATA.timeline.open[0]]"
+        before = one.page.evaluate(end_of_it)
+        one.wait(f"{end_of_it} > {before + 2}")  # without any event
+        one.page.evaluate("document.querySelector('#timeline').scrollIntoView({block: 'center'})")
+        lanes = "plots.find((plot) => plot instanceof TimelinePlot)"
+        one.wait(f"{lanes}.chart && {lanes}.boxes[5].length === 1")
+        width = one.page.evaluate(f"{lanes}.last")
+        one.wait(f"{lanes}.last > {width + 1}")
+        driver.write(end(5, Status.COMPLETED, time.time()))
+        one.wait("DATA.timeline.open.length === 0")
+    one.open("/killed")
+    assert "1 interrupted" in one.page.inner_text("#counts")
+    assert one.page.evaluate("TRIALS.outcome[8]") == "interrupted"
+
+
 def test_the_leader_and_the_end_are_said_at_once(visit: Visit, project: Path) -> None:
     folder = make_sweep(project / "results", "young", [begin(time.time())])
     one = visit()
