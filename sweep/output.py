@@ -6,20 +6,27 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _failures: list[OSError] = []  # of standard output
 
 
-class _Recorded(io.FileIO):
-    """A raw stream for standard output that keeps the errors of failed writes in `_failures`."""
+class _Recorded(io.TextIOWrapper):
+    """A text stream for standard output that keeps the errors of failed writes in `_failures`.
 
-    def write(self, data: Buffer, /) -> int:
+    The streams below it are Python's own: if Ctrl-C came within a raw stream's method that is written in Python, the
+    buffer would not know what was written, and would write it once more.
+    """
+
+    def write(self, text: str, /) -> int:
         try:
-            return super().write(data)
+            return super().write(text)
+        except OSError as error:
+            _failures.append(error)
+            raise
+
+    def flush(self) -> None:
+        try:
+            super().flush()
         except OSError as error:
             _failures.append(error)
             raise
@@ -45,11 +52,10 @@ def prepare_streams() -> None:
             encoding = "utf-8"
         else:
             encoding = stream.encoding
-        raw = _Recorded(number, "w", closefd=False) if number == 1 else io.FileIO(number, "w", closefd=False)
+        raw = io.FileIO(number, "w", closefd=False)
         buffered = number == 1 and not raw.isatty()
-        made = io.TextIOWrapper(
-            io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=not buffered
-        )
+        kind = _Recorded if number == 1 else io.TextIOWrapper
+        made = kind(io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=not buffered)
         setattr(sys, name, made)
 
 

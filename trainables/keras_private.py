@@ -30,6 +30,7 @@ try:
     from keras.src.models.functional import Functional
     from keras.src.optimizers.base_optimizer import BaseOptimizer
     from keras.src.random import seed_generator as _seed_generator
+    from keras.src.trainers import trainer as _trainer
     from keras.src.utils.naming import reset_uids
 except ImportError as error:
     raise ImportError(
@@ -61,6 +62,7 @@ _METHODS = (
     (keras.Model, "_compute_loss"),
     (keras.Model, "_symbolic_build"),
     (keras.Model, "_aggregate_additional_loss"),
+    (keras.Model, "_resolve_auto_jit_compile"),
     (keras.optimizers.Optimizer, "_all_reduce_sum_gradients"),
     (keras.optimizers.Optimizer, "_clip_gradients"),
     (keras.layers.BatchNormalization, "_moments"),
@@ -201,6 +203,32 @@ def compile_arguments(model: Any) -> dict[str, Any]:
     """Return the arguments of a model's `compile`."""
     arguments: dict[str, Any] = model._compile_config.config
     return arguments
+
+
+class ChosenByKeras(int):
+    """The value of a model's ``jit_compile`` if its `compile` was told none: 0."""
+
+
+@contextmanager
+def marking_unasked_jit() -> Iterator[None]:
+    """Make models that are compiled inside the block without ``jit_compile``, or loaded, have `ChosenByKeras` as it.
+
+    Otherwise nobody could tell what Keras has chosen, or the file of another machine, from what an author wrote.
+    """
+    from_config = keras.Model.compile_from_config
+
+    def compile_unasked(self: Any, config: dict[str, Any]) -> None:
+        from_config(self, {name: value for name, value in config.items() if name != "jit_compile"})
+
+    kinds: Any = _trainer.Trainer
+    resolve = kinds._resolve_auto_jit_compile
+    kinds._resolve_auto_jit_compile = lambda self: ChosenByKeras()
+    kinds.compile_from_config = compile_unasked
+    try:
+        yield
+    finally:
+        kinds._resolve_auto_jit_compile = resolve
+        kinds.compile_from_config = from_config
 
 
 def mark_uncompiled(model: Any) -> None:

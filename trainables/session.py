@@ -459,6 +459,8 @@ class TrialSession(RankJoining):
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make_author_parts(self._author, hp, seed, record)
+                refusals.check_compiled(made.parts.model, assignment.training)
+                compiles = xla.follow_author(compiles, made.jit_compile, assignment.training, placement)
                 recipe = building.make_recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
                 attributes_kept = attributes.get_author_attributes(self._author, OWN)
                 if compiles:
@@ -476,8 +478,6 @@ class TrialSession(RankJoining):
         attributes_of_author = attributes.get_author_attributes(self._author, OWN)
         own = {name: value for name, value in attributes_of_author.items() if name not in self.data.left_attributes}
         own |= copies
-        example = key.example if self.example_read else None
-        targets = key.targets if self.targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
         if entropy.line:
             built.differs = f"{entropy.line} draws from the machine"
@@ -488,8 +488,8 @@ class TrialSession(RankJoining):
             drew=drew,
             attributes=own,
             changes=changes,
-            example=example,
-            targets=targets,
+            example=key.example if self.example_read else None,
+            targets=key.targets if self.targets_read else None,
         )
         if built.kept:
             most = cache.compute_room(placement, assignment.devices)

@@ -45,7 +45,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
 from sweep.store.reading import TableWriter
-from sweep.store.sweep_info import Fields, SweepInfo
+from sweep.store.sweep_info import Fields, Submission, SweepInfo
 from sweep.text import counted
 
 __all__ = ["Options", "Outcome", "Session", "SweepSource", "View", "resume_sweep", "run_sweep"]
@@ -104,6 +104,9 @@ def run_sweep(
     }
     if origin:
         info["origin"] = origin
+    submission = Submission.of_this_process()
+    if submission is not None:
+        info["submitted"] = submission.as_fields()
     before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
@@ -218,6 +221,7 @@ class Session:
             view = self.view(folder, terminal)
             try:
                 note_source(folder, self.training, view.say)
+                note_submission(folder)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     backend = self._open_backend(job, view, connection)
                     ending.check(self.before)
@@ -519,6 +523,14 @@ def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
     if now.source != info.source:
         folder.write_info(info.changed(source=now.source))
+
+
+def note_submission(folder: ResultsFolder) -> None:
+    """Record in sweep.json where this session runs: on the cluster to which it was submitted, or not on one."""
+    info = folder.read_info()
+    submission = Submission.of_this_process()
+    if info.submission != submission:
+        folder.write_info(info.changed(submitted=None if submission is None else submission.as_fields()))
 
 
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweep.errors import InputError, RefusedError, UnknownNameError
+from sweep.errors import InputError, RefusedError, StoreError, UnknownNameError
 from sweep.events import convert_to_json_types
 from sweep.store import features, sweep_info
 from sweep.store.disk import get_process_name, removed_if_it_fails, replacing, storing
 from sweep.store.features import LogCopy, is_url, store_of
 from sweep.store.locks import HAS_LOCKS, is_locked, lock
-from sweep.store.sweep_info import Fields, SweepInfo
+from sweep.store.sweep_info import Fields, Submission, SweepInfo
 from sweep.text import counted, did_you_mean, moment
 
 if TYPE_CHECKING:
@@ -67,8 +67,20 @@ class ResultsFolder:
 
     @property
     def to_resume(self) -> str:
-        """Command line that resumes the sweep."""
-        return f"python -m sweep resume {self.address}"
+        """Command line that resumes the sweep, on the cluster if it was submitted to one."""
+        submission = self.submission
+        if submission is None:
+            return f"python -m sweep resume {self.address}"
+        name = shlex.quote(f"{submission.user}/{self.name}")
+        return f"python -m sweep resume {name} --address {shlex.quote(submission.address)}"
+
+    @property
+    def submission(self) -> Submission | None:
+        """The cluster to which the latest session of the sweep was submitted; None if it was not."""
+        try:
+            return self.read_info().submission
+        except StoreError:  # whoever needs the file says what is wrong with it
+            return None
 
     def make_no_trial_error(self, trial: int, there: Collection[int]) -> UnknownNameError:
         """Return the error that the sweep has no trial of this number; ``there`` are the numbers that it has."""

@@ -56,6 +56,35 @@ class EarlierSweep(TypedDict):
     log_bytes: int
 
 
+class SubmissionFields(TypedDict):
+    """The fields of a `Submission`."""
+
+    address: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The Ray cluster to which a sweep was submitted, and the user whose sweep it is there."""
+
+    address: str  # of the cluster's dashboard
+    user: str
+
+    @classmethod
+    def of_this_process(cls) -> Submission | None:
+        """Return the submission whose job this process is; None if it was not submitted."""
+        address = os.environ.get(SUBMITTED_TO)
+        return Submission(address, os.environ.get("SWEEP_USER", "")) if address else None
+
+    def as_fields(self) -> SubmissionFields:
+        """Return the fields as `sweep.json` has them."""
+        return {"address": self.address, "user": self.user}
+
+
+SUBMITTED_TO = "SWEEP_SUBMITTED_TO"
+"""Environment variable of a submitted job: the address by which it was submitted."""
+
+
 class Fields(TypedDict, total=False):
     """The keys of the file."""
 
@@ -73,6 +102,7 @@ class Fields(TypedDict, total=False):
     provenance: Mapping[str, object]  # versions, commit, hardware: the function `provenance`
     warm_start: list[EarlierSweep]
     origin: Mapping[str, object]  # the sweep and trial that it was made from
+    submitted: SubmissionFields | None  # where the latest session ran, if it was submitted
 
 
 FIRST_RUNG_WAS_1 = ("asha", "asha_promotion", "pasha", "freeze_thaw", "median")
@@ -239,6 +269,14 @@ class SweepInfo:
     def simulated_gpus(self) -> int | None:
         """Number of simulated GPUs; None if the sweep uses real ones."""
         return _parse_whole_number(self.content.get("simulated_gpus"))
+
+    @property
+    def submission(self) -> Submission | None:
+        """The cluster to which the latest session was submitted; None if it was not."""
+        match self.content.get("submitted"):
+            case {"address": str(address), "user": str(user)}:
+                return Submission(address, user)
+        return None
 
     @property
     def memo(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sweep.errors import Problem, UnknownNameError, refuse
+from sweep.store.sweep_info import Submission
 from sweep.text import did_you_mean
 
 Given: TypeAlias = Mapping[str, str]
@@ -58,6 +59,7 @@ class Act:
 
 
 NOT_RUNNING = ("killed", "ended")
+DETACH = ("--detach",)
 _SETTINGS = Field(
     name="settings",
     label="Parameters, one a line",
@@ -99,14 +101,14 @@ ACTS: tuple[Act, ...] = (
         name="resume",
         label="Resume {sweep}",
         command="resume",
-        options=(("--detach",),),
+        options=(DETACH,),
         states=NOT_RUNNING,
     ),
     Act(
         name="extend",
         label="Extend {sweep}",
         command="resume",
-        options=(("--run-cap", "{run_cap}"), ("--set", "{changes}"), ("--detach",)),
+        options=(("--run-cap", "{run_cap}"), ("--set", "{changes}"), DETACH),
         fields=(Field(name="run_cap", label="Configurations in all", kind="number"), _CHANGES),
         states=NOT_RUNNING,
     ),
@@ -114,7 +116,7 @@ ACTS: tuple[Act, ...] = (
         name="retry",
         label="Try the failed trials of {sweep} again",
         command="resume",
-        options=(("--retry-failed",), ("--detach",)),
+        options=(("--retry-failed",), DETACH),
         states=NOT_RUNNING,
         needs="failed",
     ),
@@ -122,7 +124,7 @@ ACTS: tuple[Act, ...] = (
         name="retry_trial",
         label="Try trial {trial} and all other failed trials of {sweep} again",
         command="resume",
-        options=(("--retry-failed",), ("--detach",)),
+        options=(("--retry-failed",), DETACH),
         scope="trial",
         states=NOT_RUNNING,
         trials=("failed",),
@@ -287,19 +289,25 @@ def make_results_option(place: str) -> list[str]:
     return [] if place == "results" else ["--results", place]
 
 
-def make_arguments(act: Act, given: Given, place: str) -> list[str]:
+def make_arguments(act: Act, given: Given, place: str, submission: Submission | None = None) -> list[str]:
     """Return the words of an act's command line that follow ``python -m sweep``.
 
-    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. Raises
-    `InputError` with all mistakes.
+    ``given`` has the values of the fields, and the ``sweep`` and the ``trial`` that the act applies to. A sweep with a
+    ``submission`` is resumed on its cluster. Raises `InputError` with all mistakes.
     """
     refuse(_find_mistakes(act, given))
     kinds = {field.name: field.kind for field in act.fields}
     words = [text for word in act.words for text in _fill_word(word, given, kinds)]
     options: list[str] = []
+    is_sent = submission is not None and act.command == "resume"
     for group in act.options:
-        options += _fill_group(group, given, kinds)
-    options += make_results_option(place)
+        if not (is_sent and group == DETACH):  # a job runs in the background anyway
+            options += _fill_group(group, given, kinds)
+    if submission is not None and is_sent:
+        words = [f"{submission.user}/{word}" for word in words]
+        options += ["--address", submission.address]
+    else:
+        options += make_results_option(place)
     if any(word.startswith("-") for word in words):
         return [act.command, *options, "--", *words]
     return [act.command, *words, *options]

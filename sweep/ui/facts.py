@@ -150,6 +150,7 @@ class LiveFacts:
     note: str  # that a person has written on the sweep; "" without one
     marks: tuple[MarkFacts, ...]  # of the trials that have a star or a note
     unknown: str  # what is not known, and why; or what is left since a sweep that has ended was changed
+    to_resume: str  # the command line that resumes the sweep
 
 
 def describe_standing(
@@ -206,6 +207,7 @@ def describe_standing(
         note=standing.note,
         marks=tuple(_list_marks(standing)),
         unknown=unknown or ("" if running else _describe_to_come(standing, to_resume)),
+        to_resume=to_resume,
     )
 
 

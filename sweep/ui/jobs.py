@@ -110,7 +110,8 @@ class Jobs:
         self._last += 1
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
         command = show_command(arguments if shown is None else shown)
-        job = Job(self._last, subject, command, "--detach" in options, process, output)
+        detaches = "--detach" in options or "--address" in options  # a job of a cluster runs in the background, too
+        job = Job(self._last, subject, command, detaches, process, output)
         self._jobs[job.number] = job
         self._forget_old()
         return job

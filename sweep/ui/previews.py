@@ -7,20 +7,26 @@ from sweep.store.folder import ResultsFolder
 from sweep.ui import acts
 from sweep.ui.acts import Act, Given
 
+TRAINING_HERE = ("confirm", "retrain")
+"""Commands that train where the page runs, even if the sweep was submitted to a cluster."""
+
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
     """Return the command line of an act, why it would be refused, and a note on what it would train.
 
     The command line is "" if there is none yet because of a mistake in the fields.
     """
+    submission = folder.submission
     try:
-        command = acts.show_command(acts.make_arguments(act, given, place))
+        command = acts.show_command(acts.make_arguments(act, given, place, submission))
     except InputError as error:
         return {"command": "", "wrong": str(error), "note": ""}
     note = ""
+    if submission is not None and act.command in TRAINING_HERE:
+        note = f"It trains on this machine, not on the cluster at {submission.address}, to which it was submitted."
     try:
         if act.command == "confirm":
-            note = _describe_confirming(given, folder)
+            note = " ".join(filter(None, (_describe_confirming(given, folder), note)))
         elif act.command in ("add", "change"):
             _check_steering(act.command, given, folder)
     except SweepError as error:

@@ -609,7 +609,7 @@ async def _run_act(request: web.Request) -> web.Response:
         given = {**given, "sweep": folder.name}
         return _make_json_answer(await page.reading.run(preview_act, act, given, page.place, folder))
     given = {**given, "sweep": folder.name}
-    arguments = acts.make_arguments(act, given, page.place)
+    arguments = acts.make_arguments(act, given, page.place, folder.submission)
     trial = given["trial"] if act.scope == "trial" else ""
     subject = Subject(title=acts.name_act(act, given), sweep=folder.name, trial=trial)
     return _make_json_answer(page.jobs.start(subject, arguments).describe())

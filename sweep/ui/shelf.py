@@ -29,6 +29,7 @@ class ShelfRow:
     left_s: float | None = None
     share: float | None = None
     file: str = ""  # name of its sweep file in the folder
+    to_resume: str = ""  # the command line that resumes it
 
 
 @dataclass(slots=True)
@@ -131,7 +132,8 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     ended = sum(count for status, count in summary.trials.items() if status not in ("running", "interrupted"))
     share = min(ended / total, 1.0) if total else None
-    return ShelfRow(total=total, question=read_question(folder), written=written, share=share)
+    question = read_question(folder)
+    return ShelfRow(total=total, question=question, written=written, share=share, to_resume=folder.to_resume)
 
 
 def read_question(folder: ResultsFolder) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from sweep.cli import main
 from sweep.errors import InputError, UnknownNameError
+from sweep.store.sweep_info import Submission
 from sweep.ui import acts
 from sweep.ui.acts import ACTS, find_act, list_offered_acts, make_arguments, show_command
 
@@ -62,6 +63,22 @@ def test_the_command_line_of_an_act(name: str, given: dict[str, str], line: str)
     arguments = make_arguments(ALL[name], {"sweep": "a", **given}, RESULTS)
     assert arguments == shlex.split(line)
     assert show_command(arguments) == f"python -m sweep {line}"
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "line"),
+    [
+        ("resume", {}, "resume ann/a --address http://head:8265"),
+        ("extend", {"run_cap": "40"}, "resume ann/a --run-cap 40 --address http://head:8265"),
+        ("retry", {}, "resume ann/a --retry-failed --address http://head:8265"),
+        ("stop", {}, "stop a --results /all/see"),  # by the folder, which the page reads
+        ("note", {"text": "b"}, "note a b --results /all/see"),
+        ("confirm", {}, "confirm a --results /all/see"),
+    ],
+)
+def test_a_submitted_sweep_is_resumed_on_its_cluster(name: str, given: dict[str, str], line: str) -> None:
+    sent = Submission("http://head:8265", "ann")
+    assert make_arguments(ALL[name], {"sweep": "a", **given}, "/all/see", sent) == shlex.split(line)
 
 
 def test_another_results_folder_is_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 from living import finished, make_sweep, some_trials
 
 from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import Submission
 from sweep.ui.acts import ACTS
 from sweep.ui.previews import preview_act
 
@@ -62,3 +63,15 @@ def test_what_can_be_added_has_no_mistake(tmp_path: Path) -> None:
     folder = make_sweep(tmp_path / "results", "lives", some_trials(time.time(), 5))
     given = {"sweep": "lives", "settings": "learning_rate=0.01\nunits=8\noptimizer=sgd"}
     assert preview_act(ALL["add"], given, "results", folder)["wrong"] == ""
+
+
+def test_of_a_submitted_sweep_it_says_where_what_happens(done: ResultsFolder) -> None:
+    done.write_info(done.read_info().changed(submitted=Submission("http://head:8265", "ann").as_fields()))
+    shown = preview_act(ALL["resume"], {"sweep": "done"}, "results", done)
+    assert shown == {"command": "python -m sweep resume ann/done --address http://head:8265", "wrong": "", "note": ""}
+    shown = preview_act(ALL["retrain"], {"sweep": "done"}, "results", done)
+    assert shown["note"].startswith("It trains on this machine, not on the cluster at http://head:8265")
+    given = {"sweep": "done", "seeds": "4", "finalists": "2", "budget": "none"}
+    note = preview_act(ALL["confirm"], given, "results", done)["note"]
+    assert note.startswith("done: at most 8 trainings")
+    assert "It trains on this machine" in note

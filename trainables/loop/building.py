@@ -143,7 +143,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     with random_layers.replacing_unseeded_draws() as making, keras_corrections.counting_seeds() as seeds:
         own_method = type(author).optimizer is not Author.optimizer
         with hp.recording(by_author), nullcontext() if own_method else hp.recording(reads):
-            model = build_model(author, hp, seed)
+            with keras_private.marking_unasked_jit():
+                model = build_model(author, hp, seed)
+            asked_jit = keras_corrections.get_asked_jit(model) if model.compiled else None
         if own_methods.lacks_weights(model):
             make_weights_by_step(author, hp, model, record)
         held = constants.collect_constants(model)
@@ -181,7 +183,7 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself = own_methods.describe_own_steps(author, model)
     drew = making.drew or _has_drawn(seed, seeds.given)
-    return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew)
+    return AuthorParts(author, hp, parts, turns, own, keeps_rate, by_itself, frozenset(by_author), drew, asked_jit)
 
 
 def _has_drawn(seed: int, seeds_drawn: int) -> bool:

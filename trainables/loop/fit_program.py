@@ -139,13 +139,13 @@ class FitProgram(Program):
         mixed = example[1] if intake.mixing.mixes else ()
         check_options(options.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in keras_private.flatten_layers(model) if not x.supports_jit]):
-            raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
+            raise NotInFit(f"jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         if jit_compile:
             unknown_gpu = gpu_support.find_unknown_gpu()
         else:
             unknown_gpu = ""
         if unknown_gpu:
-            raise NotInFit(f"training.jit_compile is true, and {unknown_gpu}; leave it out")
+            raise NotInFit(f"jit_compile is true, and {unknown_gpu}; leave it out")
         own, self._losses = _compile(made, replicas, intake, jit_compile=jit_compile)
         self.sets_no_rate = not made.follows_the_rate
         # A counter of our own, because no optimizer counts batches: it starts again in each phase, skips updates, and a
@@ -339,7 +339,7 @@ class FitProgram(Program):
         except tf.errors.OpError as error:
             if not self.jit_compile or UNSUPPORTED not in str(error):
                 raise
-            raise NotInFit(f"training.jit_compile is true, and {describe_xla_error(error)}; leave it out") from error
+            raise NotInFit(f"jit_compile is true, and {describe_xla_error(error)}; leave it out") from error
 
     @contextmanager
     def _dataset(

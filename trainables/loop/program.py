@@ -49,6 +49,7 @@ class AuthorParts:
     by_itself: str  # which steps the model defines, if it trains itself
     read: frozenset[str]  # hyperparameters read to make the model and its optimizers
     drew: bool  # whether the author's methods drew numbers, which may be constants of the graph
+    jit_compile: bool | None = None  # as the author has given it to `compile`; None if not
 
     @property
     def follows_the_rate(self) -> bool:

@@ -19,6 +19,7 @@ import tensorflow as tf
 from trainables.data.chunks import BucketSplit
 from trainables.data.passes import Walk
 from trainables.data.residence import gather
+from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
 from trainables.loop.intake import PreparedExamples
@@ -54,6 +55,29 @@ def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
     if by_itself and not same_bits:
         return "may"
     return ""
+
+
+def follow_author(
+    asked: Asked, jit_compile: bool | None, training: Mapping[str, object], placement: Placement
+) -> Asked:
+    """Return ``asked``, or what an author has asked for by `compile`, which stands over ``jit_compile: auto``.
+
+    Raises Refused if the sweep file says something else, or has a setting that excludes it.
+    """
+    option = training.get("jit_compile", "auto")
+    if jit_compile is None or option == jit_compile:
+        return asked
+    says = f"model() compiles its model with jit_compile={jit_compile}"
+    if option != "auto":
+        raise Refused(f"{says}, and the sweep file has training.jit_compile: {option is True}; leave out one of them")
+    if not jit_compile:
+        return ""
+    excluding = {f"training.{name}": training.get(name) for name in ("deterministic", "run_eagerly", "fuse")}
+    excluding["a trial of several processes"] = placement.replicas.span_processes
+    excluding["training.strategy: parameter_server"] = placement.name == PARAMETER_SERVER
+    if found := [name for name, there in excluding.items() if there]:
+        raise Refused(f"{says}, which {' and '.join(found)} does not go with; leave out one of them")
+    return "must"
 
 
 Update: TypeAlias = Callable[..., Any]
@@ -151,7 +175,7 @@ class Xla:
             return
         if self.wanted == "must":
             raise Refused(
-                f"training.jit_compile is true, but updates cannot go through XLA: "
+                f"jit_compile is true, but updates cannot go through XLA: "
                 f"{self.reason or _find_hindrance(self._graph)}; with auto, such trials train without it"
             )
         else:

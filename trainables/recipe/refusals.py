@@ -30,6 +30,7 @@ INSTEAD = {
     "LearningRateScheduler": "a schedule() method, or lr_schedule",
     "SwapEMAWeights": "the parameter ema_momentum",
     "ModelCheckpoint": '`save_freq="epoch"`, or the block `checkpoint:`',
+    "OrbaxCheckpoint": "a ModelCheckpoint, or the block `checkpoint:`",
     "BackupAndRestore": "`python -m sweep resume`",
     "TerminateOnNaN": "nothing: a trial that diverges ends",
     "CSVLogger": "metrics.parquet, which has every epoch",
@@ -95,6 +96,15 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
                 f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, "
                 "and examples are shuffled; set stateful=False"
             )
+
+
+def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
+    """Raise Refused if an author has compiled a model to run op by op, and the sweep file does not ask for that."""
+    if model.compiled and model.run_eagerly and training.get("run_eagerly") is not True:
+        raise Refused(
+            "model() compiles its model with run_eagerly=True, and each epoch is one graph; leave that out, and write "
+            "`training: {run_eagerly: true}` in the sweep file, or run it with `--inline --eager`"
+        )
 
 
 def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:

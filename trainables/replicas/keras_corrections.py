@@ -278,6 +278,17 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
     }
 
 
+def get_asked_jit(model: keras.Model) -> bool | None:
+    """Return ``jit_compile`` as the author has given it to a model's `compile`; None if it was not given.
+
+    Call it for models that were made within `keras_private.marking_unasked_jit`.
+    """
+    asked = keras_private.compile_arguments(model).get("jit_compile")
+    if asked is None or isinstance(asked, keras_private.ChosenByKeras):
+        return None
+    return bool(asked)
+
+
 def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
     """Return the ids of the layers whose `call` adds to the loss."""
     found: set[int] = set()

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep import interruption
 from sweep.backends.ray_tune import dashboard
 from sweep.errors import InputError, RefusedError, StoreError, UnknownNameError, first_line
+from sweep.store.sweep_info import SUBMITTED_TO
 
 STOP_S = 300
 """Seconds that a stopped driver has for saving its trials before Ray kills it."""
@@ -110,7 +112,12 @@ class Jobs:
             raise RefusedError.one(about["sweep"], what, "choose another name, or results of your own: --results ...")
         environment: dict[str, Any] = {
             "working_dir": str(package),
-            "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S), "SWEEP_USER": user, **env},
+            "env_vars": {
+                "RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S),
+                "SWEEP_USER": user,
+                SUBMITTED_TO: self._address,
+                **env,
+            },
         }
         if requirements:
             environment["pip"] = [*requirements]
@@ -192,5 +199,7 @@ def _make_job(found: Any) -> SweepJob:
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))
+    if state == "FAILED" and found.driver_exit_code == interruption.CODE:  # its driver was asked to stop
+        state = "STOPPED"
     user, sweep, results, file = (str(about.get(key, "")) for key in ("user", "sweep", "results", "file"))
     return SweepJob(found.submission_id or "", user, sweep, results, file, state, found.message or "", started)

@@ -125,7 +125,7 @@ function rowParts(row, checked) {
     make("span", { class: "rest note" }, facts.join(" · ")),
   ];
   const words = [row.question, row.reason, row.other_data, row.other_code].filter(Boolean);
-  if (word === "killed") words.push(`its process was killed; go on with: ${commandLine(`resume ${row.name}`)}`);
+  if (word === "killed") words.push(`its process was killed; go on with: ${row.to_resume}`);
   if (words.length) lines.push(make("span", { class: "words note" }, words.join(" · ")));
   const mark = { note: row.note ?? "" };
   const noted = word === "damaged" ? [] : noteParts(mark.note, { sweep: row.name }, mark).filter(Boolean);

@@ -126,7 +126,7 @@ function showSilence(facts, now) {
   const line = find("silence");
   const silent = facts.heard === null ? 0 : now - facts.heard;
   let text = facts.unknown;
-  if (facts.state === "killed") text = `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${commandLine(`resume ${NAME}`)}`;
+  if (facts.state === "killed") text = `Its process was killed ${inTime(silent)} ago. Nothing is lost: ${facts.to_resume}`;
   else if (facts.state === "running" && silent >= facts.quiet_s && facts.read >= 1) text = `No news of the sweep for ${inTime(silent)}, but its process runs. Epochs may take that long.`;
   line.hidden = !text;
   line.classList.toggle("wrong", facts.state === "killed");

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from small import Small, assignment, go_on, metrics, train, weights
 from sweep.contract import Diverged, Stopped
 from trainables.keras_trainable import session_of
 from trainables.loop.hooks import Callbacks
+from trainables.recipe import refusals
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
 
@@ -24,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # of Keras's own callbacks
 ]
 
+DOCS = (Path(__file__).parents[3] / "docs" / "steps.md").read_text()
 Make = Callable[[], keras.callbacks.Callback]
 LOOPS = pytest.mark.parametrize(
     "training", [{}, pytest.param({"loop": "fit"}, marks=pytest.mark.exhaustive)], ids=["own", "fit"]
@@ -109,7 +115,7 @@ NAMES = {
     name: kind
     for name, kind in vars(keras.callbacks).items()
     if isinstance(kind, type) and issubclass(kind, keras.callbacks.Callback)
-    if name not in ("Callback", "RemoteMonitor")  # which posts to a server
+    if name != "Callback"
 }
 WITH: dict[str, Callable[[Path], tuple[Any, ...]]] = {
     "BackupAndRestore": lambda folder: (folder / "backup",),
@@ -140,12 +146,55 @@ def test_each_of_keras_callbacks_changes_nothing_or_is_refused_by_name(
 ) -> None:
     if name == "OrbaxCheckpoint":
         pytest.importorskip("orbax.checkpoint", reason="Keras needs it for this one")
+    if name == "RemoteMonitor":
+        pytest.skip("has a test of its own, with a server")
     trainable, _ = author(lambda: NAMES[name](*WITH.get(name, lambda folder: ())(tmp_path)))
     if name in REFUSED:
         with pytest.raises(Refused, match=rf"(?s)returns a {name}.*{REFUSED[name]}"):
             train(trainable, trial())
         return
     assert metrics(train(trainable, trial())) == plain
+
+
+def test_the_docs_say_of_each_of_keras_callbacks_whether_it_is_refused() -> None:
+    table = DOCS.split("What Keras's callbacks do, in both loops:")[1].split("\n\n")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    told = {name: about for names, about in rows for name in re.findall(r"`(\w+)`(?! with updates)", names)}
+    assert told.keys() == NAMES.keys()
+    assert {name for name, about in told.items() if about.startswith(("rejected", "only in"))} == REFUSED.keys()
+
+
+def test_one_of_keras_callbacks_that_needs_another_package_is_refused_with_a_way_out() -> None:
+    kind = keras.callbacks.OrbaxCheckpoint
+    with pytest.raises(
+        Refused, match=r"a OrbaxCheckpoint, .*Use instead a ModelCheckpoint, or the block `checkpoint:`"
+    ):
+        refusals.check_methods([], [kind.__new__(kind)], fit=False)
+
+
+def test_a_remote_monitor_posts_each_epoch(plain: list[dict[str, float]]) -> None:
+    posted: list[bytes] = []
+
+    class Listening(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *about: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Listening) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            root = f"http://127.0.0.1:{server.server_port}"
+            found = metrics(train(author(lambda: keras.callbacks.RemoteMonitor(root, send_as_json=True))[0], trial()))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert found == plain
+    assert [json.loads(one)["epoch"] for one in posted] == [0, 1, 2, 3]
 
 
 def test_what_cannot_be_honoured_is_refused_by_name() -> None:

@@ -15,7 +15,7 @@ from trainables.devices import gpu_support
 from trainables.devices.placement import Placement, place
 from trainables.keras_trainable import session_of
 from trainables.loop import xla
-from trainables.loop.xla import choose_xla, describe_xla_error
+from trainables.loop.xla import choose_xla, describe_xla_error, follow_author
 from trainables.numbers.draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
@@ -80,6 +80,52 @@ def may(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_is_for_gpus(training: dict[str, object], gpu: bool, meant: str) -> None:
     placement = place(Devices())
     assert choose_xla(training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
+
+
+@pytest.mark.parametrize(
+    ("asked", "author", "training", "meant"),
+    [
+        ("may", None, {}, "may"),
+        ("", True, {}, "must"),
+        ("may", True, {"jit_compile": "auto"}, "must"),
+        ("may", False, {}, ""),
+        ("must", True, {"jit_compile": True}, "must"),
+        ("", False, {"jit_compile": False, "deterministic": True}, ""),
+    ],
+)
+def test_what_an_author_gives_to_compile_stands_over_auto(
+    asked: xla.Asked, author: bool | None, training: dict[str, object], meant: str
+) -> None:
+    assert follow_author(asked, author, training, place(Devices())) == meant
+
+
+@pytest.mark.parametrize(
+    ("author", "training", "told"),
+    [
+        (True, {"jit_compile": False}, "jit_compile=True, and the sweep file has training.jit_compile: False; leave"),
+        (False, {"jit_compile": True}, "jit_compile=False, and the sweep file has training.jit_compile: True; leave"),
+        (True, {"deterministic": True}, "jit_compile=True, which training.deterministic does not go with"),
+        (True, {"fuse": 4, "run_eagerly": True}, "which training.run_eagerly and training.fuse does not go with"),
+    ],
+)
+def test_what_an_author_gives_to_compile_is_not_overruled(author: bool, training: dict[str, object], told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        follow_author("", author, training, place(Devices()))
+
+
+def test_a_model_that_its_author_compiles_for_xla() -> None:
+    class Compiled(Dropping):
+        def model(self, hp: Any) -> keras.Model:
+            model = super().model(hp)
+            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile("sgd", loss, **({"jit_compile": True} if hp.through else {}))
+            return model
+
+    through, without = Compiled(), Compiled()
+    train(through, assignment(through=True))
+    assert through.facts().numerics["xla"] == "on"
+    train(without, assignment(through=False))
+    assert "xla" not in without.facts().numerics
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,25 @@ def test_a_compiled_model_beside_an_optimizer_method() -> None:
         train(Twice(), assignment())
 
 
+class Looking(Small):
+    """Compiled by its author to run op by op."""
+
+    def model(self, hp: Any) -> keras.Model:
+        model = super().model(hp)
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=True)
+        return model
+
+
+@pytest.mark.parametrize("loop", ["auto", "fit"])
+def test_a_model_compiled_to_run_op_by_op(loop: str) -> None:
+    with pytest.raises(Refused, match=r"compiles its model with run_eagerly=True.*`training: {run_eagerly: true}`"):
+        train(Looking(), assignment(training={"loop": loop}))
+
+
+def test_the_sweep_file_may_say_so_too() -> None:
+    assert metrics(train(Looking(), assignment(training={"run_eagerly": True})))
+
+
 def test_a_loss_that_is_no_mean_in_micro_batches() -> None:
     class Spread(Small):
         def loss(self, hp: Any, model: Any) -> Any:

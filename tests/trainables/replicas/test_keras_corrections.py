@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ import tensorflow as tf
 from sampling import sampled
 from small import Small, assignment, train
 
+from trainables import keras_private
 from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
 from trainables.replicas import keras_corrections, slices
@@ -177,6 +179,23 @@ def test_layers_within_layers_are_found_and_the_model_itself() -> None:
     outer = keras.Sequential([keras.Input((2,)), inner])
     assert outer._flatten_layers()[0] is outer
     assert inner.layers[0] in outer._flatten_layers()
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of NumPy, as Keras saves
+def test_what_compile_was_told_is_known_from_what_keras_has_chosen(tmp_path: Path) -> None:
+    def asked(model: keras.Model) -> bool | None:
+        return keras_corrections.get_asked_jit(model)
+
+    with keras_private.marking_unasked_jit():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        for given in ({}, {"jit_compile": False}, {"jit_compile": True}, {"jit_compile": "auto"}):
+            model.compile("sgd", "mse", **given)
+            assert asked(model) == {"auto": None}.get(given.get("jit_compile"), given.get("jit_compile"))
+        model.compile("sgd", "mse", jit_compile=True)
+        model.save(tmp_path / "saved.keras")
+        assert asked(keras.models.load_model(tmp_path / "saved.keras")) is None  # another machine's
+    model.compile("sgd", "mse")
+    assert type(keras_private.compile_arguments(model)["jit_compile"]) is bool
 
 
 def test_a_model_keeps_what_it_was_compiled_with() -> None:
