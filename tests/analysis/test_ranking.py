@@ -37,15 +37,16 @@ def test_completed_come_first_and_an_early_stop_is_never_taken_for_a_finish(swee
         ({"x": 9}, DONE, acc(0.1, 0.1, math.inf)),
     ]
     folder = sweep_of(runs)
-    with folder.lock():
+    with folder.lock():  # it runs
         assert order(folder) == [8, 2, 9, 5, 7, 4, 1, 3, 6, 0]
         assert [row.rank for row in rank([read_sweep(folder)]).rows] == list(range(1, 11))
+    assert order(folder) == [8, 2, 9, 7, 4, 1, 5, 3, 6, 0]
 
 
 def test_a_running_trial_precedes_pruned_ones_and_has_no_rank_before_its_first_score(sweep_of):
     runs = [({"x": 0}, PRUNED, acc(0.1, 0.1)), ({"x": 1}, RUNNING, acc(0.97)), ({"x": 2}, RUNNING, [])]
     folder = sweep_of(runs)
-    with folder.lock():
+    with folder.lock():  # it runs
         rows = rank([read_sweep(folder)]).rows
     assert [(row.trials[0].trial, row.has_rank) for row in rows] == [(1, True), (0, True), (2, False)]
 
@@ -87,7 +88,7 @@ def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
     runs += [({"x": 3}, DONE, acc(0.95)), ({"x": 3}, DONE, acc(0.95)), ({"x": 3}, Status.DIVERGED, acc(0.95))]
     folder = sweep_of(runs)
     folder.write_info(folder.read_info().changed(spec={"repeats": 3}))
-    with folder.lock():
+    with folder.lock():  # it runs
         ranking = rank([read_sweep(folder)])
     assert [row.params["x"] for row in ranking.rows] == [2, 3, 1]
     assert [row.params["x"] for row in ranking.best] == [2]
