@@ -60,12 +60,12 @@ class WorkerGroup:
     def step(self) -> Steps:
         """Train one step of all trials and return their progress. An exception of the trainable ends its trial."""
         progress = self._train_step()
-        self._note_spoilt(progress)
+        self._note_spoilt(progress)  # before the reason is removed
         if len(self._workers) > 1:  # the worker still trains the others
             for trial in progress:
                 progress[trial] = dataclasses.replace(progress[trial], spoilt=None)
         self.keep([trial for trial in progress if not is_released(progress[trial])])
-        self._note_apart_trials(progress)
+        self._note_apart_trials(progress)  # asks which trials are kept
         for trial in progress:
             progress[trial] = self._remove_repeated_notices(progress[trial])
         return Steps(progress, self._spoilt, self._together, self._may_join())
@@ -178,8 +178,8 @@ class WorkerGroup:
     ) -> dict[int, BaseException | None]:
         """Handle that training several trials together raised ``error``; return as `_train` does.
 
-        All get `Apart`, so that each continues alone in a process of its own, except the first one if nothing was
-        trained yet: it can be trained here.
+        All get `Apart`, so that each continues alone in a process of its own. If the error itself is `Apart`, the group
+        has refused them before it trained anything, so the first one can be trained here.
         """
         first, *others = trials
         why = self._ask_for_fewer_trials(len(trials), error)

@@ -147,7 +147,10 @@ class Driver(Protocol):
         """Process the result of a trial's step; return whether the worker trains the trial on."""
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
-        """Handle that a trial's worker was lost, or its whole node; return whether another worker retries the trial.
+        """Handle that a trial's worker was lost, or its whole node.
+
+        Return whether the user must be told that another worker retries the trial. For a worker that was only not to be
+        used again, nobody is told, even if its trial continues elsewhere.
 
         ``output`` is what the worker had printed since its last step. Must also be called for each worker that must not
         be used again.

@@ -346,7 +346,7 @@ class Worker:
             if outcome is None:
                 return None
             if outcome.status not in (Status.RUNNING, Status.DIVERGED):
-                trial.saver.finish()
+                trial.saver.finish()  # the facts name the last checkpoint, and the time that it took
             facts = self._collect_facts(trial, outcome.status)
         except DiskFault as error:
             fault = f"trial {trial.number}: {error}"

@@ -626,7 +626,7 @@ class Coordinator:
             trial.stage = Stage.WAITING
             return False
         number = trial.started.trial
-        if self._has_worker(number):  # no end was logged
+        if self._has_worker(number):  # neither an end nor a pause was logged, either of which changes its stage
             return not self._stop_after_step(trial, progress.facts, has_new_epochs=bool(epochs))
         if trial.stop_requested and number in self._open:
             self._end_on_request(trial, progress.facts)
@@ -666,7 +666,7 @@ class Coordinator:
             self._emit([OutputPrinted(trial=trial, text=output, time=time.time())])
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
-        """Handle a lost worker; return whether another worker retries its trial, which is limited.
+        """Handle a lost worker; return whether the user must be told that another worker retries its trial.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
         trial's fault, and nodes that are taken away do not count at all. Also called for each worker that must not be

@@ -69,7 +69,10 @@ class View(Protocol):
         """The state of the sweep, for a thread that displays it; only used with Ray."""
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Receive the events of earlier sessions, before the first one of this session."""
+        """Receive the events of earlier sessions, before the first one of this session.
+
+        All of them must be taken: the session processes each one when it is taken.
+        """
 
     def on(self, event: Event) -> None:
         """Receive an event of this session."""

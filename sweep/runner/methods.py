@@ -211,13 +211,13 @@ class Repeated:
         """Let the inner searcher suggest added configurations next, each for all of its trials."""
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
-        self._add_to_history(tuple(configurations))
+        self._let_inner_observe(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
         """Let the inner searcher suggest from another space; configurations that have begun still get all repeats."""
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
-        self._add_to_history(space)
+        self._let_inner_observe(space)
 
     def change_numbering(self, numbering: Numbering) -> None:
         """Change the number of trials of each configuration; one that already has more gets no further ones."""
@@ -244,7 +244,7 @@ class Repeated:
                 trials = self._members.setdefault(configuration, [])
                 trials.append(trial)
                 if len(trials) == 1:
-                    self._add_to_history([structs.replace(start, trial=configuration, repeat=0)])
+                    self._let_inner_observe([structs.replace(start, trial=configuration, repeat=0)])
             case Ended(trial, end) | Interrupted(trial, end):
                 configuration = self._numbering.find(trial.number).configuration
                 if (trial.paused or trial.ended is not None) and self._is_whole(configuration):
@@ -266,17 +266,18 @@ class Repeated:
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         result = self._results.setdefault(configuration, _Result())
-        if result.trials not in (0, len(trials)):
+        has_more_trials = result.trials not in (0, len(trials))  # `repeats` was raised
+        if has_more_trials:
             self._replace_result(configuration, trials, end)
             return
         if result.has_ended:
             return
         events = list(_summarize_repeats(configuration, trials, end, result.epoch))
         result.update(trials, events)
-        result.places.append(len(self._history))
-        self._add_to_history(events)
+        result.places.append(len(self._history))  # where the next line puts them
+        self._let_inner_observe(events)
 
-    def _add_to_history(self, entry: Observed) -> None:
+    def _let_inner_observe(self, entry: Observed) -> None:
         """Let the inner searcher observe an entry of the history, and keep the entry in case it must be made again."""
         if self._make is not None:
             self._history.append(entry)
