@@ -35,14 +35,10 @@ class Cluster:
     environment: Mapping[str, str]
 
     def call(self, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command of sweep with the address of the cluster, again while that cannot take jobs yet."""
+        """Run a command of sweep with the address of the cluster."""
         command = [sys.executable, "-m", "sweep", *arguments, "--address", self.address]
         environment = {**os.environ, **self.environment}
-        while True:
-            ran = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=600)
-            if "No available agent to submit job" not in ran.stdout + ran.stderr:
-                return ran
-            time.sleep(1.0)
+        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=600)
 
 
 @contextmanager

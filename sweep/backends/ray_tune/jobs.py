@@ -19,7 +19,11 @@ from sweep.store.sweep_info import SUBMITTED_TO
 STOP_S = 300
 """Seconds that a stopped driver has for saving its trials before Ray kills it."""
 
+AGENT_S = 60.0
+"""Seconds that a cluster which has just started has for starting the agent that runs jobs."""
+
 _WHERE = "--address"
+_NO_AGENT = "No available agent to submit job"
 _POLL_S = 0.5
 
 
@@ -123,14 +127,23 @@ class Jobs:
             environment["pip"] = [*requirements]
         number = 1 + max(map(_parse_job_number, earlier), default=0)
         with self._asking():
-            return str(
-                self._client.submit_job(
-                    entrypoint=entrypoint,
-                    submission_id=f"sweep-{user}-{about['sweep']}-{number}",
-                    runtime_env=environment,
-                    metadata={**about, "user": user},
-                )
+            return self._submit_patiently(
+                entrypoint=entrypoint,
+                submission_id=f"sweep-{user}-{about['sweep']}-{number}",
+                runtime_env=environment,
+                metadata={**about, "user": user},
             )
+
+    def _submit_patiently(self, **job: Any) -> str:
+        """Submit a job and return its id; try again while a cluster that has just started has no agent for jobs."""
+        until = time.monotonic() + AGENT_S
+        while True:
+            try:
+                return str(self._client.submit_job(**job))
+            except RuntimeError as error:
+                if _NO_AGENT not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(_POLL_S)
 
     def logs(self, job: str) -> str:
         """Return what a job has printed so far."""
