@@ -397,7 +397,7 @@ class _Expansion:
 
 def _is_nothing(event: Event) -> bool:
     """Return whether an event stands for a value that is not written, as after ``key:``."""
-    return isinstance(event, ScalarEvent) and not event.value and event.style is None
+    return isinstance(event, ScalarEvent) and not event.value and event.style is None and event.tag is None
 
 
 def _get_position(event: Event) -> TextPosition:

@@ -115,7 +115,7 @@ ROWS: Mapping[str, Row] = {
         trial=0,
         fields={"now": "yes"},
         logged=lambda new: [(one["status"], one["asked"]) for one in kinds(new, "trial_ended")] == [("pruned", True)],
-        state="pruned",
+        state="stopped by hand",
     ),
     "resume": Row(
         line="resume halted --detach",
