@@ -120,7 +120,7 @@ class LiveFacts:
 
     version: Literal[1] = 1
     name: str
-    state: str  # "running", "killed", or "ended"
+    state: str  # "running", "killed", "ended", or "reading" until the log of a sweep that does not run has been read
     reason: str  # why its last session ended; "" if none has
     read: float  # share of the log that has been read; all other facts are of that part
     line: int  # number of lines of the log that have been read
@@ -170,7 +170,7 @@ def describe_standing(
     ``running`` says whether a process runs the sweep, and ``driven_since`` since when one on this machine does.
     ``to_resume`` is the command line that resumes the sweep.
     """
-    state = _name_state(standing, running=running)
+    state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
     until = now if running and not is_starting else standing.last or now
     total = standing.total
@@ -228,10 +228,12 @@ def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
     return max(QUIET_S, QUIET_EPOCHS * standing.longest_epoch_s)
 
 
-def _name_state(standing: Standing, *, running: bool) -> str:
-    """Return "running", "killed" or "ended"."""
+def _name_state(standing: Standing, *, running: bool, read: float) -> str:
+    """Return "running", "reading", "killed" or "ended"; ``read`` is the share of the log that has been read."""
     if running:
         return "running"
+    if read < 1:  # whether it was killed is not known before its end
+        return "reading"
     was_killed = standing.session is not None and standing.over is None
     return "killed" if was_killed else "ended"
 

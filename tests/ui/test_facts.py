@@ -83,3 +83,16 @@ def test_the_running_trial_that_leads_is_named_until_a_completed_one_is_better()
         leader = describe_standing(standing, 6.0, running=True, read=1.0, line=0, events=()).leader
         leaders.append(leader and (leader.trial, leader.value, leader.position))
     assert leaders == [None, None, None, (0, 0.5, "1/9"), (1, 0.4, "1/9"), (0, 0.3, "2/9"), None]
+
+
+def test_a_sweep_that_does_not_run_is_not_said_to_be_killed_before_its_log_has_been_read() -> None:
+    standing = Standing(Outline(name="s", metric="loss", goal="minimize"))
+    states = []
+    for event, read in (
+        (SessionStarted(time=1.0, resumed=False, version="1"), 0.3),
+        (STARTED, 0.6),
+        (SessionEnded(time=3.0, reason="finished"), 1.0),
+    ):
+        standing.observe(event)
+        states.append(describe_standing(standing, 6.0, running=False, read=read, line=0, events=()).state)
+    assert states == ["reading", "reading", "ended"]

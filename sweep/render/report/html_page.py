@@ -204,9 +204,12 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
     by_hand = sum(trial.status is Status.PRUNED and trial.outcome != Status.PRUNED for trial in trials)
-    of_these = f", {by_hand} of them by hand" if by_hand else ""
-    parts = [f"{pruned} end in a ring: pruned{of_these}"] * bool(pruned)
-    parts += [f"{lost} in a cross: diverged, out of memory or failed, where they had begun"] * bool(lost)
+    parts = []
+    if pruned:
+        of_these = f", {by_hand:,} of them by hand" if by_hand else ""
+        parts.append(f"{pruned:,} end in a ring: pruned{of_these}")
+    if lost:
+        parts.append(f"{lost:,} in a cross: diverged, out of memory or failed, where they had begun")
     return "; ".join(parts)
 
 

@@ -38,6 +38,7 @@ function hasNeeded(name) {
 // Why an act is not possible now.
 function explainAct(act) {
   if (act.name === "resume" && acts.isOver) return "it is finished; Extend it, or add a configuration";
+  if (acts.state === "reading") return "once the log has been read";
   if (!act.states.includes(acts.state)) return act.states.includes("running") ? "only while the sweep runs" : "only while the sweep does not run";
   return `only of a trial that is ${act.trials.join(" or ")}`;
 }

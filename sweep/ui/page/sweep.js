@@ -95,6 +95,7 @@ function renewTexts() {
 function stateText(facts) {
   if (facts.state === "running") return ["running", "running"];
   if (facts.state === "killed") return ["killed", "killed"];
+  if (facts.state === "reading") return ["ended", "does not run"];
   return facts.reason === "finished" ? ["finished", "finished"] : ["ended", facts.reason || "not begun"];
 }
 
