@@ -68,7 +68,7 @@ def started_head(folder: Path) -> Iterator[Cluster]:
             head = subprocess.Popen(command, env={**os.environ, **found}, stdout=output, stderr=subprocess.STDOUT)
         with head:
             try:
-                until(lambda: head.poll() is not None or STARTED in log.read_text(), every_s=0.5)  # noqa: B023
+                until(lambda: head.poll() is not None or STARTED in log.read_text(), every_s=0.5)  # noqa: B023 - called at once
                 if head.poll() is None:
                     yield cluster
                     return

@@ -558,7 +558,7 @@ class Worker:
             raise _TooLarge("its trial does not fit")
 
     def _start_step(self, trial: _Trial) -> _Outcome | None:
-        """Prepare the training of a step, once at its beginning; see `_prepare_training`."""
+        """Check the working folder, and prepare the training of a step; return as `_prepare_training` does."""
         self.surroundings.check()
         return self._prepare_training(trial)
 

@@ -143,8 +143,8 @@ class _Result:
     has_ended: bool = False  # otherwise the configuration pauses
     places: list[int] = field(default_factory=list)  # where the events are in the history
 
-    def update(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
-        """Note that these events are observed, which are the means over ``trials``."""
+    def record(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
+        """Record that the searcher has observed these events, the means over ``trials``."""
         self.trials = len(trials)
         self.has_ended = all(trial.ended is not None for trial in trials)
         for event in events:
@@ -273,7 +273,7 @@ class Repeated:
         if result.has_ended:
             return
         events = list(_summarize_repeats(configuration, trials, end, result.epoch))
-        result.update(trials, events)
+        result.record(trials, events)
         result.places.append(len(self._history))  # where the next line puts them
         self._let_inner_observe(events)
 
@@ -295,7 +295,7 @@ class Repeated:
             self._history[place] = []
         self._history[first] = events
         self._results[configuration] = _Result(places=[first])
-        self._results[configuration].update(trials, events)
+        self._results[configuration].record(trials, events)
         if self._inner is not None and not self._inner.foresees:  # otherwise results change nothing
             self._inner = None
 

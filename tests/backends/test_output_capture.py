@@ -57,7 +57,7 @@ def test_what_python_its_children_and_libraries_print_is_kept_in_order(tmp_path:
         subprocess.run("echo by a child; echo its error >&2", shell=True, check=True)
         os.write(2, b"by a library\n")
         sys.stdout.write("not flushed")
-        text, rest = capture.take(ends=False), capture.take(ends=True)
+        text, rest = capture.take(trial_ends=False), capture.take(trial_ends=True)
     assert text == "by Python\nby a child\nits error\nby a library\nnot flushed"
     assert rest == ""
     assert (tmp_path / LOG).read_text() == text
@@ -68,7 +68,7 @@ def test_what_was_printed_before_a_trial_is_not_its_output(tmp_path: Path) -> No
         sys.stdout.write("before\n")
         capture.begin_trial()
         sys.stdout.write("in the trial\n")
-        text = capture.take(ends=True)
+        text = capture.take(trial_ends=True)
     assert text == "in the trial\n"
     assert (tmp_path / LOG).read_text() == "before\nin the trial\n"
 
@@ -78,10 +78,10 @@ def test_of_a_long_output_the_beginning_is_kept_and_the_end_when_the_trial_ends(
     with capturing(tmp_path) as capture:
         for printed in ("a" * (KEPT_BYTES - 1), "bcc", "d" * 100, "e" * 1000 + "f" * LAST_BYTES):
             os.write(1, printed.encode())
-            taken.append(capture.take(ends=printed.startswith("e")))
+            taken.append(capture.take(trial_ends=printed.startswith("e")))
         capture.begin_trial()
         os.write(1, b"g")
-        taken.append(capture.take(ends=False))
+        taken.append(capture.take(trial_ends=False))
     assert taken == [
         "a" * (KEPT_BYTES - 1),
         "b\n[what follows is kept only if the trial ends by itself, and then only its end]\n",
@@ -95,7 +95,7 @@ def test_nothing_is_left_out_that_fits_with_the_end(tmp_path: Path) -> None:
     printed = "x" * KEPT_BYTES + "y" * LAST_BYTES
     with capturing(tmp_path) as capture:
         os.write(1, printed.encode())
-        text = capture.take(ends=True)
+        text = capture.take(trial_ends=True)
     assert text == printed
 
 
@@ -106,7 +106,7 @@ def test_the_file_is_emptied_during_a_long_step(tmp_path: Path, monkeypatch: pyt
         os.write(1, b"z" * (10 * KEPT_BYTES))
         while (tmp_path / FILE).stat().st_size:
             time.sleep(0.01)
-        text = capture.take(ends=True)
+        text = capture.take(trial_ends=True)
     left_out = 9 * KEPT_BYTES - LAST_BYTES
     assert text == "z" * KEPT_BYTES + f"\n[{left_out:,} bytes are left out]\n" + "z" * LAST_BYTES
     assert (tmp_path / LOG).stat().st_size == 10 * KEPT_BYTES

@@ -26,21 +26,21 @@ LARGE_BYTES = 4 * 1024 * 1024  # the file is emptied during a step if it is larg
 LOOK_S = 1.0  # pause between two looks at its size
 _BLOCK_BYTES = 64 * 1024
 _OUTPUTS = (1, 2)  # standard output and standard error
-_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n|\Z)")  # the part of a line that a progress bar has written over
-
 _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's monitor of the log files
 
 
 def clean_output(printed: bytes) -> str:
-    """Return what was printed as text: without escape sequences, and of each line only what was left of it."""
-    text = printed.decode("utf-8", "replace").replace("\b", "")
-    text = _OVERWRITTEN.sub("", text).replace("\r", "")
-    return printable(_OF_RAY.sub("", text))
+    """Return what was printed as text: without escape sequences, and of each line what was last written over it."""
+    lines = []
+    for line in printed.decode("utf-8", "replace").replace("\b", "").split("\n"):
+        _, _, last = line.rstrip("\r").rpartition("\r")  # a progress bar begins each of its states with it
+        lines.append(last)
+    return printable(_OF_RAY.sub("", "\n".join(lines)))
 
 
 def take_unsent_output(path: Path) -> str:
     """Return what is in the file of a worker that was lost, and delete it; empty if there is no such file."""
-    printed = _Printed()
+    printed = _Excerpt()
     try:
         with path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):
@@ -52,8 +52,8 @@ def take_unsent_output(path: Path) -> str:
 
 
 @dataclass(slots=True)
-class _Printed:
-    """The beginning and the end of what was printed."""
+class _Excerpt:
+    """The beginning and the end of what was printed, and its size."""
 
     first: bytes = b""
     last: bytes = b""  # of what follows
@@ -79,7 +79,7 @@ class OutputCapture:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._printed = _Printed()  # by the present trials, as far as it was read from the file
+        self._printed = _Excerpt()  # by the present trials, as far as it was read from the file
         self._sent = 0  # bytes of its beginning that were taken
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -94,20 +94,20 @@ class OutputCapture:
         """Keep the output of new trials from now on."""
         with self._lock:
             self._empty()
-            self._printed = _Printed()
+            self._printed = _Excerpt()
             self._sent = 0
 
-    def take(self, *, ends: bool) -> str:
+    def take(self, *, trial_ends: bool) -> str:
         """Return what was printed since the last call, as far as it belongs to the beginning that is kept.
 
-        ``ends``: the trial leaves this worker, so the end of a longer output follows.
+        ``trial_ends``: the trial leaves this worker, so the end of a longer output follows.
         """
         with self._lock:
             self._empty()
             printed = self._printed
         text = printed.first[self._sent :]
         self._sent = len(printed.first)
-        if ends:
+        if trial_ends:
             return clean_output(text + printed.describe_end())
         if text and printed.size > len(printed.first):
             text += b"\n[what follows is kept only if the trial ends by itself, and then only its end]\n"

@@ -185,8 +185,8 @@ class TrialWorker(tune.Trainable):
             raise RuntimeError("this worker has no trial any more")
         steps = self._group.step()
         more = () if self._gang is None else self._gang.told()
-        ends = any(is_released(progress) for progress in steps.found.values())
-        output = "" if self._output is None else self._output.take(ends=ends)
+        trial_ends = any(is_released(progress) for progress in steps.found.values())
+        output = "" if self._output is None else self._output.take(trial_ends=trial_ends)
         found = {}
         for trial, progress in steps.found.items():
             notices = progress.notices + more
