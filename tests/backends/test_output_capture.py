@@ -58,9 +58,19 @@ def test_what_python_its_children_and_libraries_print_is_kept_in_order(tmp_path:
         os.write(2, b"by a library\n")
         sys.stdout.write("not flushed")
         text, rest = capture.take(trial_ends=False), capture.take(trial_ends=True)
-    assert text == "by Python\nby a child\nits error\nby a library\nnot flushed"
-    assert rest == ""
-    assert (tmp_path / LOG).read_text() == text
+    assert text == "by Python\nby a child\nits error\nby a library\n"
+    assert rest == "not flushed"
+    assert (tmp_path / LOG).read_text() == text + rest
+
+
+def test_a_line_is_taken_once_it_is_complete(tmp_path: Path) -> None:
+    taken = []
+    with capturing(tmp_path) as capture:
+        for printed in ("50%", "\r60%", "\r100%\nnext", " one"):
+            os.write(1, printed.encode())
+            taken.append(capture.take(trial_ends=False))
+        taken.append(capture.take(trial_ends=True))
+    assert taken == ["", "", "100%\n", "", "next one"]
 
 
 def test_what_was_printed_before_a_trial_is_not_its_output(tmp_path: Path) -> None:
@@ -76,18 +86,18 @@ def test_what_was_printed_before_a_trial_is_not_its_output(tmp_path: Path) -> No
 def test_of_a_long_output_the_beginning_is_kept_and_the_end_when_the_trial_ends(tmp_path: Path) -> None:
     taken = []
     with capturing(tmp_path) as capture:
-        for printed in ("a" * (KEPT_BYTES - 1), "bcc", "d" * 100, "e" * 1000 + "f" * LAST_BYTES):
+        for printed in ("a" * (KEPT_BYTES - 2) + "\n", "bcc", "d" * 100, "e" * 1000 + "f" * LAST_BYTES):
             os.write(1, printed.encode())
             taken.append(capture.take(trial_ends=printed.startswith("e")))
         capture.begin_trial()
-        os.write(1, b"g")
+        os.write(1, b"g\n")
         taken.append(capture.take(trial_ends=False))
     assert taken == [
-        "a" * (KEPT_BYTES - 1),
+        "a" * (KEPT_BYTES - 2) + "\n",
         "b\n[what follows is kept only if the trial ends by itself, and then only its end]\n",
         "",
         "\n[1,102 bytes are left out]\n" + "f" * LAST_BYTES,
-        "g",
+        "g\n",
     ]
 
 
@@ -142,6 +152,9 @@ def test_what_a_lost_worker_had_printed_is_in_its_file(tmp_path: Path) -> None:
         (b"one\r\ntwo\r\n", "one\ntwo\n"),
         (b"1/3 loss 2.0\x08\x08\x08\r2/3 loss 1.0", "2/3 loss 1.0"),
         (b"kept at the end\r", "kept at the end"),
+        (b"10%\x08\x08\x0820%\x08\x08\x08100%\n", "100%\n"),
+        (b"|\x08/\x08-\x08ok\n", "ok\n"),
+        (b"\x08\x08ab\x08c", "ac"),
         (b"\x1b[1mbold\x1b[0m \x1b]0;title\x07x\n", "bold x\n"),
         (b"bell \x07 and zero \x00\n", "bell \\x07 and zero \\x00\n"),
         ("grün ✓\n".encode(), "grün ✓\n"),

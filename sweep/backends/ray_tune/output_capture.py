@@ -32,10 +32,25 @@ _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's m
 def clean_output(printed: bytes) -> str:
     """Return what was printed as text: without escape sequences, and of each line what was last written over it."""
     lines = []
-    for line in printed.decode("utf-8", "replace").replace("\b", "").split("\n"):
+    for line in printed.decode("utf-8", "replace").split("\n"):
         _, _, last = line.rstrip("\r").rpartition("\r")  # a progress bar begins each of its states with it
-        lines.append(last)
+        lines.append(_apply_backspaces(last))
     return printable(_OF_RAY.sub("", "\n".join(lines)))
+
+
+def _apply_backspaces(line: str) -> str:
+    """Return a line as a terminal shows it if characters after a backspace overwrite those before it."""
+    if "\b" not in line:
+        return line
+    shown: list[str] = []
+    column = 0
+    for character in line:
+        if character == "\b":
+            column = max(column - 1, 0)
+        else:
+            shown[column : column + 1] = [character]
+            column += 1
+    return "".join(shown)
 
 
 def take_unsent_output(path: Path) -> str:
@@ -80,7 +95,7 @@ class OutputCapture:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._printed = _Excerpt()  # by the present trials, as far as it was read from the file
-        self._sent = 0  # bytes of its beginning that were taken
+        self._sent = 0  # bytes of its beginning that `take` has returned
         self._lock = threading.Lock()
         self._closed = threading.Event()
         _flush_streams()
@@ -98,18 +113,25 @@ class OutputCapture:
             self._sent = 0
 
     def take(self, *, trial_ends: bool) -> str:
-        """Return what was printed since the last call, as far as it belongs to the beginning that is kept.
+        """Return the lines that were completed since the last call, as far as the beginning goes that is kept.
 
-        ``trial_ends``: the trial leaves this worker, so the end of a longer output follows.
+        ``trial_ends``: the trial leaves this worker, so its last line is complete, and the end of a longer output
+        follows.
         """
         with self._lock:
             self._empty()
             printed = self._printed
-        text = printed.first[self._sent :]
-        self._sent = len(printed.first)
+        first = printed.first
+        begin = self._sent
+        is_longer = printed.size > len(first)
+        if trial_ends or is_longer:
+            self._sent = len(first)
+        else:  # a progress bar may still write over the last line
+            self._sent = max(first.rfind(b"\n") + 1, begin)
+        text = first[begin : self._sent]
         if trial_ends:
             return clean_output(text + printed.describe_end())
-        if text and printed.size > len(printed.first):
+        if text and is_longer:
             text += b"\n[what follows is kept only if the trial ends by itself, and then only its end]\n"
         return clean_output(text)
 
