@@ -153,7 +153,11 @@ class CurvePlot extends LinePlot {
   }
 
   height(value) {
-    const place = this.y.at(value);
+    return this.heightOf(this.y.at(value));
+  }
+
+  // Of a place on the axis, from 0 to 1; what lies far outside stays near.
+  heightOf(place) {
     return Number.isNaN(place) ? NaN : this.down(Math.max(-5, Math.min(6, place)));
   }
 
@@ -193,7 +197,7 @@ class CurvePlot extends LinePlot {
       const place = this.y.at(values[at]);
       if (place < 0 || place > 1) this.beyond[trial] = 1;
       path[next++] = this.across(this.x.at(places[at]));
-      path[next++] = this.height(values[at]);
+      path[next++] = this.heightOf(place);
     }
     return path;
   }

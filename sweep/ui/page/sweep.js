@@ -134,6 +134,14 @@ function showSilence(facts, now) {
   tell(line, text);
 }
 
+// Whether an element shows something else than at the last call: what is the same is not made and painted again.
+function hasChanged(element, ...shown) {
+  const key = JSON.stringify(shown);
+  if (element.dataset.key === key) return false;
+  element.dataset.key = key;
+  return true;
+}
+
 function showProgress(facts) {
   const bar = find("progress");
   const percent = facts.share === null ? null : Math.round(100 * facts.share);
@@ -145,6 +153,7 @@ function showProgress(facts) {
   const counts = Object.entries(facts.counts);
   const waiting = Math.max(total - counts.reduce((sum, [, count]) => sum + count, 0), 0);
   const shown = waiting && facts.state !== "ended" ? [...counts, ["to come", waiting]] : counts;
+  if (!hasChanged(bar, shown, facts.worth, told)) return;
   bar.replaceChildren(
     ...shown.filter(([status]) => status !== "to come").map(([status]) => {
       const part = make("i", { "data-status": status });
@@ -163,17 +172,14 @@ function trialLink(number, text = `trial ${number}`) {
 function showBest(facts) {
   showLeader(facts);
   const line = find("best");
+  if (!hasChanged(line, facts.best, facts.state, facts.read < 1)) return;
   if (!facts.best) {
-    delete line.dataset.key;
     tell(line, facts.read < 1 ? "" : "No trial has completed yet.");
     return;
   }
   const { best } = facts;
   const links = best.trials.slice(0, 8).flatMap((number, at) => [at ? ", " : "", trialLink(number)]);
   const mean = best.trials.length > 1 ? " on average of " : ", ";
-  const key = JSON.stringify([best, facts.state]);
-  if (line.dataset.key === key) return;
-  line.dataset.key = key;
   line.replaceChildren(make("span", { class: "note" }, facts.state === "ended" ? "best " : "best so far "), make("strong", {}, `${facts.metric} ${inScore(best.value)}`), mean, ...links, " ", make("span", { class: "note" }, best.settings));
 }
 
@@ -181,9 +187,7 @@ function showBest(facts) {
 function showLeader({ leader, metric }) {
   const line = find("leader");
   line.hidden = !leader;
-  const key = JSON.stringify(leader);
-  if (!leader || line.dataset.key === key) return;
-  line.dataset.key = key;
+  if (!leader || !hasChanged(line, leader)) return;
   const progress = `, running, epoch ${leader.position} `;
   line.replaceChildren(make("span", { class: "note" }, "in the lead "), make("strong", {}, `${metric} ${inScore(leader.value)}`), ", ", trialLink(leader.trial), progress, make("span", { class: "note" }, leader.settings));
 }
@@ -221,6 +225,7 @@ function replaceRows(body, rows) {
 
 function showRungs(facts) {
   find("rungs").hidden = !facts.rungs.length;
+  if (!hasChanged(find("rungs"), facts.rungs, facts.survivors, facts.total)) return;
   const rows = facts.rungs.map((one) =>
     make(
       "tr",
@@ -238,10 +243,8 @@ function showRungs(facts) {
 
 function showFailures(facts) {
   find("failed").hidden = !facts.failures.length;
-  const key = JSON.stringify(facts.failures);
   const list = find("failed").querySelector("ul");
-  if (list.dataset.key === key) return;
-  list.dataset.key = key;
+  if (!hasChanged(list, facts.failures)) return;
   list.replaceChildren(
     ...facts.failures.map((one) => {
       const kind = one.kind && one.kind !== one.status ? ` by ${one.kind}` : "";
@@ -267,14 +270,12 @@ function showEvents(facts) {
   const list = find("events").querySelector("ol");
   const shown = facts.events.slice(0, live.allEvents ? facts.events.length : SHOWN_EVENTS);
   const newest = Math.max(0, ...facts.events.map((one) => one.line));
+  if (!hasChanged(list, newest, shown.length)) return;
   const items = shown.map((one) => {
     const fresh = live.newest && one.line > live.newest;
     const words = linkTrial(one.text, one.trial);
     return make("li", { class: fresh ? "fresh" : null, "data-status": one.status || null }, make("time", { datetime: new Date(1000 * one.time).toISOString() }, atTime(one.time)), " ", ...words);
   });
-  const key = `${newest} ${shown.length}`;
-  if (list.dataset.key === key) return;
-  list.dataset.key = key;
   live.newest = newest;
   replaceRows(list, items);
   find("events").querySelector("button")?.remove();
