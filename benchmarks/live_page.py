@@ -34,6 +34,7 @@ from sweep.store.log import Log
 OPEN = 16  # trials that train
 ROUNDS = 20
 QUIET_S = 10.0
+SETTLED_S = 30.0  # without work after which the server has settled: more than the pause between two of its reports
 LONGEST_S = 120.0  # until the server has settled
 LOOP = 2_000_000  # additions of the loop that measures the noise
 WATCH = """() => {
@@ -146,7 +147,7 @@ def wait_until_settled(process: int) -> None:
     """Wait until the server has made its last report on the log, and print how long that took."""
     began = time.perf_counter()
     quiet_since, before = began, cpu_s(process)
-    while time.perf_counter() - quiet_since < QUIET_S and time.perf_counter() - began < LONGEST_S:
+    while time.perf_counter() - quiet_since < SETTLED_S and time.perf_counter() - began < LONGEST_S:
         time.sleep(1)
         now = cpu_s(process)
         if now - before > 0.1:
