@@ -55,6 +55,7 @@ class Request:
 
 def main() -> None:
     """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker."""
+    gc.disable()  # imports make a million objects that stay, and collections go through all of them again and again
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{sys.argv[1]}")
@@ -68,10 +69,10 @@ def main() -> None:
     threads = list_lasting_threads()
     if threads:
         sys.exit(f"libraries have started threads, which a fork would not have: {', '.join(threads)}")
-    gc.collect()
     gc.freeze()  # otherwise each collection in a worker would copy all pages
     request = serve(listener)
     if request is not None:
+        gc.enable()
         take_over(request)
         sys.path.insert(0, "")  # in whose place `run_worker` puts the folder of Ray's program
         run_worker(request.arguments)
