@@ -458,7 +458,7 @@ def _convert_to_float(name: object, value: Any) -> float:
 
 
 def _seed_generators(seed: int) -> None:
-    """Seed the global generators of random, NumPy and torch, as each trial of a worker needs."""
+    """Seed the global generators of random and, if they have been imported, of NumPy and torch."""
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)

@@ -126,6 +126,8 @@ class ReadRecorder:
     def begin_session(self, name: str, modules: Container[str]) -> None:
         """Discard the reads of an earlier sweep's trials when trials of the sweep ``name`` begin in this process.
 
+        Does nothing if this sweep's trials are the latest already.
+
         Reads by the files in ``modules``, which are those of the trainable, are kept, because these modules stay
         imported with everything they have read into variables and caches. So are the reads by cells of a notebook.
         """

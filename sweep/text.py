@@ -65,11 +65,17 @@ def trials_named(numbers: Collection[int]) -> str:
     return f"trial{'' if len(numbers) == 1 else 's'} {numbered(numbers)}"
 
 
+LARGEST_SHORT = 9999.5  # from here on, four digits round a number to 1e4, which Python formats with an exponent
+
+
 def figure(value: float) -> str:
-    """Format a number with four significant digits; numbers below 1e9 have no exponent."""
+    """Format a number with four significant digits, or as a whole number from 1e4 to 1e9.
+
+    Smaller numbers than 1e-4 and larger ones than 1e9 have an exponent.
+    """
     if not math.isfinite(value):
         return str(value)
-    if abs(value) >= 1e4 and abs(value) < 1e9:
+    if LARGEST_SHORT <= abs(value) < 1e9:
         return f"{value:.0f}"
     return f"{value:.4g}"
 
@@ -81,7 +87,7 @@ def score(value: float | None) -> str:
     """
     if value is None:
         return ""
-    if math.isfinite(value) and 1e-4 <= abs(value) < 1e4:
+    if math.isfinite(value) and 1e-4 <= abs(value) < LARGEST_SHORT:
         return f"{value:#.4g}"
     return figure(value)
 

@@ -67,7 +67,12 @@ def find_definitions(text: str) -> set[str]:
 
 @cache
 def list_definitions() -> set[str]:
-    return set().union(*map(find_definitions, read_modules().values()))
+    """Return the names that Python modules define, and the functions and constants of the page's scripts."""
+    found = set().union(*map(find_definitions, read_modules().values()))
+    for script in (*(ROOT / "sweep/ui/page").glob("*.js"), *(ROOT / "sweep/render/report").glob("*.js")):
+        if not script.name.endswith(".min.js"):
+            found |= set(re.findall(r"^ *(?:async )?(?:function|const|let) (\w+)", script.read_text(), re.MULTILINE))
+    return found
 
 
 def find_class(name: str) -> str:
@@ -123,7 +128,7 @@ def test_each_name_is_defined(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_each_name_with_dots_is_defined(page: Path) -> None:
     for name in quote_names(page, r"[a-zA-Z_]\w*(?:\.\w+)+"):
-        is_file = re.search(r"\.(?:py|js|html|md|toml|yaml|json|csv|parquet|pkl)$", name)
+        is_file = re.search(r"\.(?:py|js|html|jinja|css|md|toml|yaml|json|csv|parquet|pkl|txt)$", name)
         if not is_file and name not in KEYS and name.split(".")[0] not in OWNERS_OF_OTHERS:
             assert is_defined(name), name
 

@@ -78,7 +78,7 @@ def has_verdict(ranking: Ranking) -> bool:
     """Return whether nothing is left to decide about the best configuration.
 
     That is the case if its confirmation has ended, decided or not. Without a confirmation, the seeds of the search must
-    name a best configuration, and no more seeds could change that.
+    name a best configuration, and no undecided configuration may be one that more seeds would decide.
     """
     if ranking.confirmed is not None:
         return ranking.confirmed.decided or bool(ranking.confirmed.over)

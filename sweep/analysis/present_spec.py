@@ -42,7 +42,11 @@ class PresentSpec:
         self._trials_of_baseline = 0  # those that had begun then
 
     def observe(self, change: Change) -> None:
-        """Update the spec and the counts with the next change of the log."""
+        """Take in the next change of the log.
+
+        That a trial of the search or of the baseline has begun, that configurations were added, and that the sweep was
+        changed matters here; every other change is ignored.
+        """
         match change:
             case Started(trial) if trial.role is Role.SEARCH:
                 self._versions.setdefault(key(trial.params), trial.start.space_version)

@@ -350,7 +350,11 @@ def _read_times(read: Tables, name: str) -> list[float | None]:
 
 
 def _assign_lanes(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
-    """Yield each trial with the first lane that is free when it starts."""
+    """Yield (lane, begin, end, row) for each trial, with the first lane that is free when it begins.
+
+    ``trials`` are (begin, end, row), in the order in which they begin. Trials that overlap by at most `SLACK_S` may
+    have the same lane.
+    """
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
@@ -450,7 +454,8 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """Return the importance of each of these parameters by objective, from the completed trials of all sweeps.
 
-    None is estimated from fewer than ten configurations, however many trials these have.
+    None is estimated from fewer than ten configurations, however many trials these have, and none for a parameter that
+    no completed trial has.
     """
     from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials

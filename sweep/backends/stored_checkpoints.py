@@ -158,10 +158,10 @@ class Sender:
 
     def send(self) -> None:
         """Start to upload the checkpoints that are here now. Raises `StoreError` if an earlier upload has failed."""
-        done = [turn for turn in self._uploads if turn.done()]
-        self._uploads = [t for t in self._uploads if not t.done()]
-        for turn in done:
-            turn.result()
+        done = [upload for upload in self._uploads if upload.done()]
+        self._uploads = [upload for upload in self._uploads if upload not in done]
+        for upload in done:
+            upload.result()
         self._uploads.append(self._pool.submit(self._upload_patiently))
 
     def settle(self) -> None:

@@ -504,7 +504,12 @@ class Worker:
     def _run_within_memory(self, trial: _Trial, part: _Part) -> _Outcome | None:
         """Run a part of a step; if memory runs out, let the trial begin again with less, as `_choose_retry` says.
 
-        Return the outcome of the step, or None if the trial must be trained now.
+        Return what the part returns: the outcome of the step, or None if the trial must be trained now.
+
+        Raises:
+            _TooLarge: if the trial must begin again in another process.
+            _Crowded: if it needs a larger share of a GPU, in another process.
+            Exception: what the part raises, if that is another error, or if nothing is left to try.
         """
         while True:
             try:
@@ -799,7 +804,12 @@ class Worker:
         return self.job.objective.ranking_loss(epoch.metrics)
 
     def _collect_facts(self, trial: _Trial, status: Status) -> Facts:
-        """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint."""
+        """Return the facts to be logged about the trial: those of its trainable, its inputs, its checkpoint.
+
+        They are empty if the trial has not begun. The checkpoint is named only where ``status`` says that it is kept:
+        for an interrupted trial, and for a completed one that was saved at its end. Raises what `encode` raises if the
+        log could not hold them.
+        """
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = structs.replace(
@@ -821,6 +831,7 @@ class Worker:
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
         if is_kept and (newest := checkpoints.list_newest_first(self.job.folder, trial.number)):
             facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self.job.folder)))
+        # Facts that the log cannot hold are an error of this trial here, and of the whole sweep in the driver.
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 

@@ -64,7 +64,7 @@ def describe_work(spec: Spec) -> str:
     if spec.counts_epochs:
         bounds.append(counted(epochs, "epoch"))
     if spec.minutes is not None:
-        bounds.append(f"{spec.minutes:g} minutes of training")
+        bounds.append(f"{spec.minutes:g} minute{'' if spec.minutes == 1 else 's'} of training")
     each = f"of at most {' and '.join(bounds)}"
     if total is None:
         count = "trials"

@@ -73,7 +73,10 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 
 
 def _parse_epoch(epoch: str) -> Which:
-    """Parse ``--epoch``: a number, best or last. Raises InputError."""
+    """Parse ``--epoch``: a whole number, best or last; whether there is such an epoch is not checked.
+
+    Raises InputError for anything else.
+    """
     words: dict[str, Literal["best", "last"]] = {"best": "best", "last": "last"}
     if epoch.isdecimal():
         return int(epoch)

@@ -51,7 +51,11 @@ def encode_experiment(
 
 
 def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
-    """Return the first records of a trial's file, with its parameters."""
+    """Return the records that a trial's file begins with: the version of the format, and the trial's parameters.
+
+    Names of ``domains`` that the trial has no value for are left out. ``group`` is the name under which TensorBoard's
+    page of hyperparameters shows the trial.
+    """
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:

@@ -63,7 +63,7 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
     report = arguments[1].arg if len(arguments) > 1 else ""
     found: list[str | None] = []
     if report:
-        if report_reads.is_passed_on(function, {}) or _is_renamed(function, report):
+        if report_reads.is_passed_on(function, {}) or _hides_reports(function, report):
             return None
         for call in _list_calls(function, report):
             found += _list_names_in_report(call)
@@ -75,8 +75,11 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
     return PossibleMetrics(names, of_keras=False)
 
 
-def _is_renamed(function: Function, report: str) -> bool:
-    """Return whether a function assigns to the name of its report, or uses a private attribute of it."""
+def _hides_reports(function: Function, report: str) -> bool:
+    """Return whether a function assigns to the name of its report, deletes it, or uses a private attribute of it.
+
+    Then its calls do not tell what it reports.
+    """
     for node in ast.walk(function):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name == report:

@@ -508,7 +508,7 @@ def _describe_confirmation(plan: Plan) -> str:
         return ""
     finalists = f"{allowed.finalists} finalists"
     if allowed.seeds < FIRST_SEEDS:
-        return f"nothing: {confirm.budget} of the search allows {allowed.seeds} fresh seeds for {finalists}"
+        return f"nothing: {confirm.budget} of the search allows {counted(allowed.seeds, 'fresh seed')} for {finalists}"
     if allowed.seeds < confirm.seeds:
         bound = f", for {confirm.budget} of the search allows no more"
     else:

@@ -699,7 +699,10 @@ class Coordinator:
         return True
 
     def _end_after_restarts(self, trial: OpenTrial, reason: str) -> bool:
-        """End a trial that has lost too many workers; return whether it is tried again as a failed one (`retries`)."""
+        """Log that a trial has failed because it has lost too many workers.
+
+        If `retries` are left, the trial is queued again. Return whether it is.
+        """
         times = trial.restarts + trial.lost_nodes - 1
         end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
         end = structs.replace(end, worker_lost=True)

@@ -133,7 +133,8 @@ class Limits:
             case Reported(_, report):
                 self._count_epoch(report)
             case Ended(trial, end):
-                self._count_end(trial, end)
+                self._count_failure(trial, end)
+                self._count_towards_plateau(trial, end)
             case _:
                 pass
         self._clock(change.event)
@@ -160,8 +161,8 @@ class Limits:
             return None
         return f"{reached} in trial {best.trial}"
 
-    def _count_end(self, trial: TrialState, event: TrialEnded) -> None:
-        """Count the end of a trial towards the plateau and towards failures in a row."""
+    def _count_failure(self, trial: TrialState, event: TrialEnded) -> None:
+        """Count the end of a trial towards failures in a row, which every other end interrupts."""
         if event.status is Status.FAILED:
             if not event.regardless:
                 self._alike = 0
@@ -175,6 +176,9 @@ class Limits:
             self._alike = 0
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
+
+    def _count_towards_plateau(self, trial: TrialState, event: TrialEnded) -> None:
+        """Count the end of a trial with comparable metrics as better than all before, or as another one that is not."""
         if event.waits or event.status not in JUDGED:
             return  # trials that wait until the search is over end with it
         completed = event.status is Status.COMPLETED

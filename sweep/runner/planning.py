@@ -95,68 +95,76 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
 
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
     """Predict the course and the price of a sweep; its first ``sample`` configurations are looked at closely."""
-    folders, room = basis.folders, basis.room
-    share = spec.resources.devices(simulated_gpus)
-    concurrent = count_concurrent_trials(spec, simulated_gpus, room)
+    concurrent = count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
     trials = spec.all_trials
-    searcher = methods.searcher(spec, folders)
+    searcher = methods.searcher(spec, basis.folders)
     basis.learn(searcher)
     began = time.monotonic()
     first = tuple(_iterate_suggestions(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    draws = not spec.search_method.enumerates
-    if spec.space.constraints and draws:
-        allowed = estimate_feasible_fraction(spec.space)
-    else:
-        allowed = None
-    looked_at, seen = _sample_configurations(
-        spec, searcher, configurations, thin=allowed is not None and allowed < THIN
-    )
+    feasible_share = _estimate_feasible_share(spec)
+    is_thin = feasible_share is not None and feasible_share < THIN
+    looked_at, seen = _sample_configurations(spec, searcher, configurations, thin=is_thin)
     lengths = [spec.trial_length(params) for params in seen]
     alike = len(set(lengths)) == 1
-    all_seen = len(seen) == configurations
-    per_trial = lengths[0] if alike else fmean(lengths)
+    mean_length = lengths[0] if alike else fmean(lengths)
     members = None if spec.population is None else spec.population.size  # copies inherit epochs
-    priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
-    measured = basis.timing(first)
-    epoch_s = _find_epoch_s(spec, measured)
-    course = rehearse_course(spec, folders, max(lengths), priced if alike else None, max(concurrent, 1), epoch_s)
-    if course.epochs is None or priced is None:
-        pruned = per_trial
+    trials_priced = members or (ENDLESS * spec.trials_each if spec.endless else trials)
+    timing = basis.timing(first)
+    course = rehearse_course(
+        spec,
+        basis.folders,
+        max(lengths),
+        trials_priced if alike else None,
+        max(concurrent, 1),
+        _find_epoch_s(spec, timing),
+    )
+    if course.epochs is None or trials_priced is None:
+        epochs_per_trial = mean_length
     else:
-        pruned = course.epochs / priced
-    whole = None
-    if trials is not None and (alike or all_seen) and spec.counts_epochs:
-        whole = round((members or trials) * per_trial)
-    price = pricing.price if spec.minutes is None else pricing.price_units
-    priced_at = price(spec, priced, pruned, measured, max(concurrent, 1))
-    if spec.minutes is None or priced_at.trials is None:
-        searched = priced_at.epochs
+        epochs_per_trial = course.epochs / trials_priced
+    all_epochs = None
+    if trials is not None and (alike or len(seen) == configurations) and spec.counts_epochs:
+        all_epochs = round((members or trials) * mean_length)
+    compute_price = pricing.price if spec.minutes is None else pricing.price_units
+    price = compute_price(spec, trials_priced, epochs_per_trial, timing, max(concurrent, 1))
+    if spec.minutes is None or price.trials is None:
+        epochs_searched = price.epochs
     else:
-        searched = priced_at.trials * pruned
-    confirming = pricing.confirming(spec, configurations, searched, max(lengths))
+        epochs_searched = price.trials * epochs_per_trial
+    confirming = pricing.confirming(spec, configurations, epochs_searched, max(lengths))
     return Plan(
         spec=spec,
-        devices=share,
+        devices=spec.resources.devices(simulated_gpus),
         trials=trials,
         lengths=(min(lengths), max(lengths)),
-        epochs=whole,
+        epochs=all_epochs,
         concurrent=concurrent or None,
-        on_cluster=room is not None,
+        on_cluster=basis.room is not None,
         sample=first,
         rungs=course.rungs,
         lacks_times=course.lacks_times,
         histograms=histograms(spec.space, seen),
         looked_at=looked_at,
-        timing=measured,
-        price=priced_at,
+        timing=timing,
+        price=price,
         confirming=confirming,
-        allowed=allowed,
+        allowed=feasible_share,
         choosing_s=choosing_s,
         telling=detectable(spec, configurations, basis.known, confirming),
-        offers=tuple(pricing.list_offers(spec, priced, pruned, measured, basis.machines)),
+        offers=tuple(pricing.list_offers(spec, trials_priced, epochs_per_trial, timing, basis.machines)),
     )
+
+
+def _estimate_feasible_share(spec: Spec) -> float | None:
+    """Return the share of drawn configurations that meet the constraints of the space.
+
+    None without constraints, and if the method does not draw.
+    """
+    if not spec.space.constraints or spec.search_method.enumerates:
+        return None
+    return estimate_feasible_fraction(spec.space)
 
 
 def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:

@@ -372,7 +372,8 @@ def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
 def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
     """Train at most two epochs of each phase of a trial, and time them.
 
-    Return the seconds that they take without compilation, and the average seconds per epoch of the whole trial.
+    Each epoch of a phase counts as long as the last one that was trained, because the first may compile. Return the
+    seconds of all epochs that were trained, and the seconds of an epoch on average over the whole trial.
     """
     phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
     trained_s = total_s = 0.0

@@ -113,7 +113,10 @@ class OpenTrial:
         return passes_any(self.decisions, self.units_before, self.units_after)
 
     def note_epoch(self) -> None:
-        """Note a newly reported epoch: how far the trial had trained before it, and how far after it."""
+        """Note how far the trial had trained before its latest epoch, and how far after it.
+
+        Call it once the epoch has been added to `state`, which gives the new `units`.
+        """
         self.units_before = self.units_after
         self.units_after = self.units
 

@@ -277,12 +277,16 @@ def compute_importances(
 ) -> list[Importance]:
     """Return the importance of the parameters ``names`` for a loss, largest first; [] for fewer than 10 trials.
 
+    Parameters that none of the trials has are left out: nothing is known about them.
+
     ``trials`` are pairs of parameters and a finite loss. ``domains`` are those that are known; they define the scales
     of values.
 
     The method is PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as implemented in Optuna, also for parameters that
     not every trial has, on resamples of the trials with replacement (bootstrap). The same trials give the same numbers.
     """
+    present = set[str]().union(*(params for params, _ in trials))
+    names = [name for name in names if name in present]
     if len(trials) < FEWEST or not names:
         return []
     known = {}

@@ -99,7 +99,10 @@ class _Point:
 
     @classmethod
     def from_params(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
-        """Return the point with the values of ``params``, and with random values for parameters that it lacks."""
+        """Return the point with the values of ``params``, and with random values for parameters that it lacks.
+
+        The values must lie in the domains of the space's parameters.
+        """
         drawn = []
         for parameter in space.parameters:
             if parameter.drawn:

@@ -254,9 +254,10 @@ class SpecResolver:
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
     def collect_places(self, entries: list[Entry]) -> dict[str, str]:
-        """Return, for later messages, the places in the file of parameters, given values and names of metrics.
+        """Return places in the file, for later messages.
 
-        The values are those of `baseline` and `start_with`.
+        A parameter is found by its name. A value of `baseline` or `start_with` and the name of a metric are found by
+        their path, such as ``baseline.lr``, ``start_with[0].lr`` or ``metrics[0].name``.
         """
         found = {}
         named: list[KeyPath] = [("metrics", index, "name") for index in range(len(self.file.metrics or ()))]

@@ -122,7 +122,7 @@ class Spec:
 
     @property
     def baseline_trials(self) -> int:
-        """The number of trials of the baseline; 0 without one."""
+        """The number of trials of the baseline: one for each repeat or fold; 0 without a baseline."""
         if self.baseline is None:
             return 0
         return self.trials_each

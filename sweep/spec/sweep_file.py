@@ -286,7 +286,7 @@ class SweepFile(Block):
     stop_when: StopWhen | None = Field(
         None, description="When the sweep is no longer worth its cost.", examples=[{"no_improvement": 20}]
     )
-    max_failures: Count = Field(5, description="Failed trials after which the sweep ends.")
+    max_failures: Count = Field(5, description="Configurations that fail in a row, after which the sweep ends.")
     max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
     retries: Annotated[int, Field(ge=0)] = Field(0, description="Times that a failed trial is tried again.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])

@@ -216,7 +216,11 @@ def compute_differences(scores: Scores, others: Scores) -> list[float]:
 
 
 def _make_comparison(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """Return a comparison that has no verdict yet."""
+    """Return a comparison that has no verdict yet: the mean of the differences, with its 95 % interval if it has one.
+
+    ``shared`` is the correction for scores of folds, as in `compute_mean_interval`; ``more`` is the number of further
+    seeds that would decide, if the difference is as it seems.
+    """
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, undecided="no seed in common with the best")

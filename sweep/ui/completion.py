@@ -529,7 +529,11 @@ _WORD_AFTER = re.compile(r"[\w.]*")
 
 
 def _complete_expression(outline: Outline, known: Known) -> Completion | None:
-    """Return the names to complete in an expression; None if the cursor is not in an expression."""
+    """Return the names to complete in an expression; None if the cursor is in none.
+
+    Expressions are the tie of a parameter (``value: =...``), which may name the other parameters, and a constraint,
+    which may name metrics too.
+    """
     place = outline.place
     if place is None:
         return None

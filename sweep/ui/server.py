@@ -1,4 +1,4 @@
-"""The web server of the live page, on this machine only; the only module that uses aiohttp."""
+"""The web server of the live page, on this machine only; the only module that serves with aiohttp."""
 
 from __future__ import annotations
 
@@ -616,7 +616,10 @@ async def _run_act(request: web.Request) -> web.Response:
 
 
 async def _send_jobs(request: web.Request) -> web.Response:
-    """Send the command lines that were started for a sweep, a trial or the file of a draft, oldest first."""
+    """Send the command lines that were started for a sweep and its trials, one trial, or the file of a draft.
+
+    The oldest comes first. Those that were dismissed are left out.
+    """
     query = request.query
     subject = Subject(sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", ""))
     return _make_json_answer([job.describe() for job in request.app[PAGE].jobs.list_shown(subject)])

@@ -246,3 +246,12 @@ def test_importance_is_of_completed_trials_with_a_score(sweep_of) -> None:
     ).values()
     assert [row.param for row in rows] == ["a", "b"]
     assert rows[0].share > 0.7
+
+
+def test_a_parameter_that_only_a_failed_trial_has_has_no_importance(sweep_of) -> None:
+    runs = [({"a": n, "b": n % 2}, Status.COMPLETED, [{"acc": float(n % 7)}]) for n in range(12)]
+    failed = ({"a": 1, "b": 1, "momentum": 0.5}, Status.FAILED, [])
+    (rows,) = report_data.list_importances(
+        [report_data.read_report_data(sweep_of([*runs, failed]))], ["a", "b", "momentum"]
+    ).values()
+    assert {row.param for row in rows} == {"a", "b"}

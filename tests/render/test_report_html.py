@@ -68,6 +68,16 @@ def test_only_its_own_scripts_may_run(tmp_path: Path) -> None:
         assert f"'sha256-{digest}'" in policy
 
 
+@pytest.mark.parametrize("kind", ["light", "dark"])
+def test_each_status_has_a_colour_of_its_own(kind: str) -> None:
+    script = (resources.files("sweep.render.report") / "theme.js").read_text()
+    table = re.search(rf"BY_STATUS = \{{.*?{kind}: \{{(.*?)\}}", script, re.DOTALL)
+    assert table
+    colours = dict(re.findall(r'(\w+): "(#[0-9a-f]{6})"', table[1]))
+    assert set(colours) == {status.value for status in Status}
+    assert len(set(colours.values())) == len(colours)
+
+
 def test_a_parameters_scale_is_that_on_which_it_was_searched_where_that_is_known(tmp_path: Path) -> None:
     folder = written(tmp_path, mixed())
     parameters = {"lr": {"min": 0.0, "max": 0.1}, "optimizer.momentum": {"distribution": "uniform", "min": "damaged"}}

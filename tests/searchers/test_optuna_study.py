@@ -171,6 +171,12 @@ def test_few_trials_are_less_sure_and_fewer_than_ten_say_nothing() -> None:
     assert compute_importances(trials(20), []) == []
 
 
+def test_nothing_is_said_of_a_parameter_that_no_trial_has() -> None:
+    found = compute_importances(trials(40), ["rate", "momentum", "idle"])
+    assert {one.param for one in found} == {"rate", "idle"}
+    assert compute_importances(trials(40), ["momentum"]) == []
+
+
 def test_the_same_trials_give_the_same_numbers() -> None:
     assert compute_importances(trials(40), ["rate", "idle"]) == compute_importances(trials(40), ["rate", "idle"])
 

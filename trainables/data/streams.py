@@ -78,7 +78,7 @@ class StreamSplit(Examples):
         self._seen = 0  # examples that are known to exist, if the stream was not counted to its end
         self.counted = stream.size is not None
         if stream.size is not None:
-            self._set_size(stream.size)
+            self._start_pass(stream.size)
         self.count(extent)
 
     def count(self, extent: Extent) -> None:
@@ -98,12 +98,15 @@ class StreamSplit(Examples):
             self._seen = _count_stream(self._stream, extent)
             self.counted = extent.examples is None or self._seen < extent.examples
         if self.counted:
-            self._set_size(self._seen)
+            self._start_pass(self._seen)
         else:
-            self._set_size(MOST, extent.of_an_epoch)
+            self._start_pass(MOST, extent.of_an_epoch)
 
-    def _set_size(self, size: int, at_once: int | None = None) -> None:
-        """Set the number of examples of a pass; at most ``at_once`` of them are read into one chunk."""
+    def _start_pass(self, size: int, at_once: int | None = None) -> None:
+        """Set the number of examples of a pass, and prepare to read one from its beginning.
+
+        At most ``at_once`` examples are read into one chunk; None: as many as fit. Raises DataError for no examples.
+        """
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self._at_once = size, at_once
@@ -121,7 +124,7 @@ class StreamSplit(Examples):
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ordered = stream
-            self._set_size(self.size, self._at_once)
+            self._start_pass(self.size, self._at_once)
         self.visits = visits
 
     @property

@@ -360,6 +360,11 @@ def _build_strategy(chosen: str, names: tuple[str, ...], cross_device: str) -> t
 
 
 def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
+    """Return how a mirrored strategy adds up gradients of the devices ``names``; None for TensorFlow's default.
+
+    Raises:
+        DeviceError: if ``choice`` is unknown, or cannot be used on these devices.
+    """
     on_cpu = names[0].startswith("cpu")
     odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one
     implementation = tf.distribute.experimental.CommunicationImplementation

@@ -73,7 +73,7 @@ RELATIVE_OF_TF32 = 2e-3
 
 
 def uses_tf32(replicas: Replicas) -> bool:
-    """Return whether replicas may compute float32 products in TF32."""
+    """Return whether replicas are on GPUs and TensorFlow lets GPUs that can compute float32 products in TF32."""
     return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 

@@ -32,7 +32,10 @@ from trainables.state.program_variables import unwrap_variable
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable if a format or the trial's model cannot be exported, as far as known without its numbers."""
+    """Raise NotExportable if a format is not available here, or the trial's model has no `call`.
+
+    The model's weights are not looked at, so an export may still fail.
+    """
     model_files.check_formats(formats)
     if not list_overridden_methods(trial.program.model, "call"):
         kind = type(trial.program.model).__name__

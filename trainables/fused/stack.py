@@ -98,7 +98,7 @@ class Stack:
             variable.assign([each[key] for each in numbers])
 
     def arrays(self, place: int) -> Arrays:
-        """Return the state of the trial at a place, as arrays by path."""
+        """Return the state of the trial at a place by path, each a tuple of one array, as checkpoints have it."""
         return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
 
     def states(self) -> list[Arrays]:

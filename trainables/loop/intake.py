@@ -73,6 +73,7 @@ class Intake:
         self.mixing = mixing
         self._kind = type(author).__name__
         self._takes = _get_augment_parameters(author)
+        self._returns = self._takes[:-2]  # names of what `augment` takes and returns, without hp and draws
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
@@ -135,10 +136,11 @@ class Intake:
     def _merge_returned(self, returned: Any, example: Example) -> Example:
         """Return x, y and sample_weight, with those that `augment` returned replaced.
 
-        Raises Refused if one of them has another structure than before.
+        Raises Refused if one of them has another structure than before. What an `augment` that takes x alone returns is
+        only checked not to be a tuple in place of x.
         """
         x, y, sample_weight = example
-        names = self._takes[:-2]
+        names = self._returns
         called = f"{self._kind}.augment({', '.join(self._takes)})"
         if len(names) == 1:
             if isinstance(returned, tuple) and not isinstance(x, tuple):
@@ -182,7 +184,7 @@ class Intake:
         ``example``, a batch of one, is itself returned if `augment` takes x alone and nothing is mixed. Otherwise the
         result is a tuple of `tf.TensorSpec`, found by a trace that is thrown away.
         """
-        if len(self._takes) == 3 and self.mixing == Mixing():
+        if self._returns == ("x",) and self.mixing == Mixing():
             return example
         repeated = tf.nest.map_structure(lambda leaf: tf.repeat(tf.convert_to_tensor(leaf), ROWS, axis=0), example)
         self.mixing.check(tf.nest.map_structure(tf.TensorSpec.from_tensor, repeated))
@@ -192,7 +194,7 @@ class Intake:
             rows = tf.constant(ROWS)
             zero = tf.constant(0)
             cut = Slice.whole(rows, "keras")
-            cut.draw(zero, zero)
+            cut.draw(zero, zero)  # any draws do: only shapes and types are looked at
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
             found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))

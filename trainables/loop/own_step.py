@@ -229,7 +229,8 @@ def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
 def build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
     """Return the graph that trains by the author's `train_step`.
 
-    Raises Refused for options and networks that cannot be trained in this way.
+    Corrects the networks and optimizers of ``made``, builds the optimizers' variables and compiles the model. Raises
+    Refused for options and networks that cannot be trained in this way.
     """
     author = made.author
     parts = made.parts

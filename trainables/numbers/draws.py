@@ -250,7 +250,7 @@ def _fail_in_xla(original: Callable[..., Any], arguments: dict[str, Any]) -> Any
 
 
 def _draw_words(arguments: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
-    """Draw ``count`` random words of 32 bits."""
+    """Draw ``count`` random words of 32 bits; ``arguments`` are the key and the counter of Philox, as tensors."""
     return tensorflow_private.draw_words(
         tf.reshape(count, [1]), key=arguments["key"], counter=arguments["counter"], dtype=tf.uint32, alg=PHILOX
     )

@@ -61,8 +61,8 @@ def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule
 def one_cycle(rise: float, initial: float, final: float) -> Schedule:
     """Return a schedule that rises from ``initial`` to 1 and then falls to ``final``, both along cosines.
 
-    The rise takes the share ``rise`` of the training. Source: Smith & Topin, Super-Convergence, section 4; the cosine
-    form is common in libraries.
+    The rise takes the share ``rise`` of what follows the warm-up. Source: Smith & Topin, Super-Convergence, section 4;
+    the cosine form is common in libraries.
     """
 
     def factor(now: Moment) -> float:

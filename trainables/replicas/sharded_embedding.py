@@ -111,7 +111,9 @@ class ShardedEmbedding(keras.layers.Layer):
         return {**super().get_config(), **own, "embeddings_initializer": initializer}
 
     def _divide_rows(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield each server's device and rows, in the division that `tf.nn.embedding_lookup` expects.
+        """Yield the device of each server that gets rows, its first row and the row after its last one.
+
+        This is the division that `tf.nn.embedding_lookup` expects.
 
         The parts are equal and in order, and the first ones have one more row if needed.
         """

@@ -1,6 +1,7 @@
 """The driver's side of the fork server: it starts the server, early if possible, and makes a local Ray use it.
 
-This module does not import Ray, so that the server can import its libraries while the driver still reads the sweep.
+This module does not import Ray, so that the server can import its libraries while the driver checks the sweep and
+imports Ray.
 """
 
 from __future__ import annotations

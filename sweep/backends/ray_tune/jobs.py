@@ -152,18 +152,19 @@ class Jobs:
 
     def follow(self, job: str) -> Iterator[str]:
         """Yield what a job prints, from its beginning to its end."""
-        loop, lines = asyncio.new_event_loop(), self._client.tail_job_logs(job)
-        try:
+        lines = self._client.tail_job_logs(job)
+
+        async def read() -> str | None:
+            text: str | None = await anext(lines, None)
+            return text
+
+        with asyncio.Runner() as runner:  # at its end, also by Ctrl-C, it closes `lines`
             while True:
                 with self._asking():
-                    try:
-                        text = loop.run_until_complete(anext(lines))
-                    except StopAsyncIteration:
-                        return
+                    text = runner.run(read())
+                if text is None:
+                    return
                 yield text
-        finally:
-            loop.run_until_complete(lines.aclose())
-            loop.close()
 
     def wait(self, job: str) -> SweepJob:
         """Wait until a job is over and return it."""
@@ -183,6 +184,7 @@ class Jobs:
     @contextmanager
     def _asking(self) -> Iterator[None]:
         """Turn errors of Ray's dashboard in the block into `InputError`."""
+        import aiohttp
         import requests
         from ray.exceptions import AuthenticationError
 
@@ -194,7 +196,7 @@ class Jobs:
             what = "refuses this token, or wants one"
             hint = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's own"
             raise InputError.one(f"{_WHERE} {self._address}", what, hint) from error
-        except (ConnectionError, requests.exceptions.RequestException) as error:
+        except (OSError, requests.exceptions.RequestException, aiohttp.ClientError) as error:
             hint = "expected the address of a Ray dashboard, such as http://head:8265"
             raise InputError.one(f"{_WHERE} {self._address}", "does not answer", hint) from error
         except (RuntimeError, ValueError) as error:

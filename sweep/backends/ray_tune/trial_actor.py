@@ -174,7 +174,11 @@ class TrialWorker(tune.Trainable):
     def step(self) -> dict[str, Any]:
         """Train all trials to their next decision; return their progress for the driver.
 
-        After a failed trial, the worker still trains its other trials, but gets no new ones.
+        After a failed trial, the worker still trains its other trials, but gets no new ones. If its node lacks the
+        results folder, all its trials are interrupted.
+
+        Raises:
+            RuntimeError: if it has no trial any more, which is how Tune learns that it ends.
         """
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"steps": self._interrupt_all()}

@@ -65,7 +65,8 @@ def report_document(
     else:
         shares = {}
     first = shares.get(ranking.objectives[0][0], [])
-    mattering = [one.param for one in first] or list(ranking.varying)
+    by_importance = [*(one.param for one in first), *ranking.varying]
+    mattering = list(dict.fromkeys(by_importance))  # those whose importance is not known come last
     grid = remove_empty_columns(ranking_grid(ranking, whole_notes=True))
     known = collect_domains(accounts)
     objectives = []

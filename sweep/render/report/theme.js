@@ -9,8 +9,8 @@ const APART = {
   dark: ["#56b4e9", "#ee8a3c", "#2fc79b", "#e29ac6", "#e5d04a", "#9fd4f5", "#b9b9b9", "#bb9cf0"],
 };
 const BY_STATUS = {
-  light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#7a4fb5" },
-  dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#bb9cf0" },
+  light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", infeasible: "#009e73", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#7a4fb5" },
+  dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", infeasible: "#2fc79b", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#bb9cf0" },
 };
 // Viridis in eight steps, from the worst to the best: the best stands out from either paper. On the dark one, thin rings
 // of the worst are seen only if they are lighter than there.

@@ -1,0 +1,36 @@
+"""How numbers are formatted for people."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweep.text import figure, format_setting, score
+
+SIZES = st.floats(min_value=1e-4, max_value=999_999_999, allow_nan=False)
+
+
+@given(SIZES, st.sampled_from([1, -1]))
+def test_from_a_ten_thousandth_to_a_billion_no_exponent_is_needed(size: float, sign: int) -> None:
+    for text in (figure(sign * size), score(sign * size), format_setting(sign * size)):
+        assert "e" not in text
+        assert float(text) == pytest.approx(sign * size, rel=5.1e-4)
+
+
+@pytest.mark.parametrize(
+    ("value", "short", "aligned"),
+    [
+        (0.5, "0.5", "0.5000"),
+        (9999.4, "9999", "9999."),
+        (9999.5, "10000", "10000"),
+        (9999.7, "10000", "10000"),
+        (12345.6, "12346", "12346"),
+        (1e-5, "1e-05", "1e-05"),
+        (2.5e9, "2.5e+09", "2.5e+09"),
+        (float("inf"), "inf", "inf"),
+    ],
+)
+def test_four_digits(value: float, short: str, aligned: str) -> None:
+    assert figure(value) == short
+    assert score(value) == aligned
