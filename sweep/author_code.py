@@ -22,6 +22,7 @@ FOUNDATIONS = ("keras", "tensorflow", "ray", "numpy")
 """Packages that trials need; never the author's, even if somebody works on a checkout of one of them."""
 
 _INSTALL_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_INSTALL_PARTS = tuple(f"{os.sep}{folder}{os.sep}" for folder in sorted(_INSTALL_FOLDERS))
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
 _AUTOGRAPH_FILE = "__autograph_generated_file"
 _ENGINE = re.compile(r"trainables/((__init__|keras_trainable|session|keras_private|tensorflow_private)\.py|\w+/.*)")
@@ -76,11 +77,13 @@ def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tup
         return False
     if file.startswith("<"):  # a cell of IPython, or typed at a prompt
         return True
+    if any(file.startswith(place) for places in packages for place in places):
+        return True
+    if os.path.isabs(file) and any(folder in file for folder in _INSTALL_PARTS):
+        return False  # as `_is_installed` would find for thousands of modules, more slowly
     path = Path(file)
     if not path.is_absolute() and not path.exists():
         return False
-    if any(file.startswith(place) for places in packages for place in places):
-        return True
     return not (_is_installed(file, search_path) or _is_in_foundation(path, search_path) or is_own_file(file))
 
 

@@ -33,6 +33,8 @@ MOST_FILES = 2_000
 """Number of files above which they are not listed in the log of a trial."""
 
 _SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
+_COMPILED = f"{os.sep}__pycache__{os.sep}"
+_WRITING = os.O_WRONLY | os.O_RDWR
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Files that call the author's code; frames above them have no part in what a trial reads."""
 
@@ -281,6 +283,8 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
+        if isinstance(path, str) and path.endswith(".pyc") and _COMPILED in path and not flags & _WRITING:
+            return  # thousands while libraries are imported; as `_resolve` would find, more slowly
         is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
         if is_by_descriptor:  # of `os.open`, whose event does not name the folder
             if not _is_removal():
@@ -410,8 +414,10 @@ class ReadRecorder:
         code = args[0]
         if not isinstance(code, CodeType) or code.co_name != "<module>" or code.co_filename.startswith("<"):
             return
+        if not is_author_file(code.co_filename):
+            return
         file = Path(code.co_filename)
-        if is_author_file(code.co_filename) and file.is_file():
+        if file.is_file():
             place = self._find_author_line(importing=True)
             if place is not None:  # the module's name may have been computed
                 self._add_file(file, place)
