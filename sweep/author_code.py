@@ -79,7 +79,7 @@ def _is_author_file(file: str, search_path: tuple[str, ...], packages: tuple[tup
         return True
     if any(file.startswith(place) for places in packages for place in places):
         return True
-    if os.path.isabs(file) and any(folder in file for folder in _INSTALL_PARTS):
+    if file.startswith(os.sep) and any(folder in file for folder in _INSTALL_PARTS):
         return False  # as `_is_installed` would find for thousands of modules, more slowly
     path = Path(file)
     if not path.is_absolute() and not path.exists():
