@@ -33,8 +33,8 @@ MOST_FILES = 2_000
 """Number of files above which they are not listed in the log of a trial."""
 
 _SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
-_COMPILED = f"{os.sep}__pycache__{os.sep}"
-_WRITING = os.O_WRONLY | os.O_RDWR
+_LOOKUPS = frozenset({"open", "os.listdir"})
+"""Events by which the import system finds and reads modules."""
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
 """Files that call the author's code; frames above them have no part in what a trial reads."""
 
@@ -258,6 +258,8 @@ class ReadRecorder:
         handle = self._handlers.get(event)
         if handle is None:
             return
+        if event in _LOOKUPS and sys._getframe(1).f_code.co_filename.startswith(_IMPORT_SYSTEM):
+            return  # thousands; as `_find_author_line` would find, more slowly
         with self._ignoring_nested_events() as is_free:
             if is_free:
                 try:
@@ -283,8 +285,6 @@ class ReadRecorder:
         path, flags = args[0], args[2]
         if not isinstance(path, str | bytes | os.PathLike) or not isinstance(flags, int):
             return  # a file descriptor: its file was opened earlier
-        if isinstance(path, str) and path.endswith(".pyc") and _COMPILED in path and not flags & _WRITING:
-            return  # thousands while libraries are imported; as `_resolve` would find, more slowly
         is_by_descriptor = args[1] is None and not flags & os.O_CREAT and not _make_path(path).is_absolute()
         if is_by_descriptor:  # of `os.open`, whose event does not name the folder
             if not _is_removal():
