@@ -28,7 +28,7 @@ from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import RankJoining, choose_placement
-from trainables.loop import building, cache, saving, xla
+from trainables.loop import building, cache, garbage, saving, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
 from trainables.loop.program import Program, ProgramOptions
@@ -177,7 +177,8 @@ class TrialSession(RankJoining):
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
         its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
-        with placement.replicas.scope(), its_own, keras_corrections.keeping_numbering():
+        numbering = keras_corrections.keeping_numbering()
+        with placement.replicas.scope(), its_own, numbering, garbage.collecting_later():
             self._number = None
             initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
