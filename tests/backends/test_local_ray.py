@@ -49,11 +49,9 @@ def start_all() -> None:
 def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     started, said = Started(monkeypatch), list[str]()
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # else the line tells how to get the token
-    with local_ray.starting_in_background(said.append, lambda: None) as background:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
-        background.begin()
-        until(lambda: "start_api_server" in started.by)
-        background.finish()
+        end()
     assert started.by == {
         "start_ray_processes": "MainThread",
         "start_monitor": "sweep-ray-start",
@@ -64,13 +62,9 @@ def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.Monkey
 
 def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
     started, seen = Started(monkeypatch), list[bool]()
-    with local_ray.starting_in_background(
-        print, lambda: seen.append("start_ray_processes" in started.by)
-    ) as background:
+    with local_ray.starting_in_background(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
         start_all()
-        background.begin()
-        until(lambda: "start_api_server" in started.by)
-        background.finish()
+        end()
     assert seen == [True]
 
 
@@ -85,11 +79,10 @@ def test_a_dashboard_that_does_not_start_is_told_and_no_more(
 
     said = list[str]()
     Started(monkeypatch, start_api_server=fail)
-    with local_ray.starting_in_background(said.append, lambda: None) as background:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
-        background.begin()
         until(lambda: said)
-        background.finish()
+        end()
     assert said == [f"Ray runs without its dashboard or monitor: {told}"]
 
 
@@ -105,44 +98,14 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
 
     said, before = list[str](), ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     Started(monkeypatch, start_api_server=wait)
-    with local_ray.starting_in_background(said.append, lambda: None) as background:
+    with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
-        background.begin()
         begun.wait()
         began = time.monotonic()
-        background.finish()
+        end()
     assert time.monotonic() - began < before / 2
     assert said == []
     assert before == ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S > 1
-
-
-def test_the_dashboard_waits_until_trials_train(monkeypatch: pytest.MonkeyPatch) -> None:
-    started, said = Started(monkeypatch), list[str]()
-    with local_ray.starting_in_background(said.append, lambda: None) as background:
-        start_all()
-        assert "start_api_server" not in started.by
-        background.begin()
-        until(lambda: said)
-        background.finish()
-    assert list(started.by) == ["start_ray_processes", "start_monitor", "start_api_server"]
-
-
-def test_the_dashboard_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = Started(monkeypatch)
-    monkeypatch.setattr(local_ray, "DASHBOARD_S", 0.01)
-    with local_ray.starting_in_background(print, lambda: None) as background:
-        start_all()
-        until(lambda: "start_api_server" in started.by)
-        background.finish()
-
-
-def test_a_sweep_that_ends_before_trials_train_starts_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    started, said = Started(monkeypatch), list[str]()
-    with local_ray.starting_in_background(said.append, lambda: None) as background:
-        start_all()
-        background.finish()
-    assert list(started.by) == ["start_ray_processes"]
-    assert said == []
 
 
 def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

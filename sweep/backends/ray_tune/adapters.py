@@ -106,15 +106,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         workers: Workers,
         longest_wait_s: float = LONGEST_WAIT_S,
         room: Callable[[], int] | None = None,
-        note_training: Callable[[], None] = lambda: None,
     ) -> None:
-        """Initialize; ``room`` returns how many workers there is room for, if other sweeps share the cluster.
-
-        ``note_training`` is called at each step of a worker.
-        """
+        """Initialize; ``room`` returns how many workers there is room for, if other sweeps share the cluster."""
         super().__init__()
         self._room = room
-        self._note_training = note_training
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
         self._workers = workers
         self._waiting: dict[str, float] = {}
@@ -143,7 +138,6 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Process one step of a worker: pass it to the driver, and tell Tune whether the worker goes on."""
-        self._note_training()
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
         workers.together = min(workers.together, steps.together)

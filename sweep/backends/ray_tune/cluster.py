@@ -47,10 +47,6 @@ class ConcurrencyLimits:
     limit: Callable[[int], int] = lambda fits: fits  # applied to the number that fits
 
 
-def _do_nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A connection to Ray, with what is needed to count the trials that fit."""
@@ -59,7 +55,6 @@ class Cluster:
     there: Callable[[], Sequence[Node]] = nodes.list_alive_nodes
     promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.list_promised_nodes
     page: JobPage | None = None  # page of this driver's job in the dashboard
-    note_training: Callable[[], None] = _do_nothing  # to be called once trials train
 
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
         """Return how many trials fit at once on the present machines and on those that an autoscaler adds.
@@ -172,12 +167,12 @@ def connect(
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than this names; workers hide all
     there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
     if there_already:
-        joined: AbstractContextManager[Callable[[], None] | None] = _use_existing_connection(address, simulated_gpus)
+        joined: AbstractContextManager[None] = _use_existing_connection(address, simulated_gpus)
     elif address:
         joined = _join_cluster(address, say, start.about)
     else:
         joined = _start_ray(simulated_gpus, say, start)
-    with redirect_ray_messages(say), joined as note_training:
+    with redirect_ray_messages(say), joined:
         context = ray.get_runtime_context()
         if ray_private_api.is_usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
@@ -185,7 +180,7 @@ def connect(
         own = address is None and not there_already
         page = JobPage(start.about, shared=not own) if start.about and not _is_client(address) else None
         try:
-            yield Cluster(local=own, page=page, note_training=note_training or _do_nothing)
+            yield Cluster(local=own, page=page)
         finally:
             if page is not None:
                 page.close()
@@ -240,15 +235,15 @@ def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, 
 
 
 @contextmanager
-def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[Callable[[], None]]:
-    """Start a local Ray; shut it down after the block. Yields what is to be called once trials train."""
+def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
+    """Start a local Ray; shut it down after the block."""
     is_ending = threading.Event()
     dashboard.protect_token()
     with (
         ray_folder.ensure_usable_folder(say),
         local_ray.listening_on_localhost(say),
         agents.starting_later(say),
-        local_ray.starting_in_background(say, start.meanwhile) as background,
+        local_ray.starting_in_background(say, start.meanwhile) as end_starting,
         local_ray.waiting_longer(say),
     ):
         try:
@@ -265,9 +260,9 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
                 )
             if ray_private_api.is_usable(ray_private_api.WATCH, say):
                 _start_watching_servers(is_ending, start.lost)
-            yield background.begin
+            yield
         finally:
-            background.finish()
+            end_starting()
             is_ending.set()
             _shut_down_ray(say)
 

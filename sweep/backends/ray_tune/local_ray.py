@@ -1,8 +1,4 @@
-"""Makes a local Ray start faster.
-
-By itself it starts its dashboard first, and waits for it and then for its agents. Here the dashboard starts once trials
-train, since it needs seconds of a processor that would delay the first epoch.
-"""
+"""Makes a local Ray start faster: by itself it starts its dashboard first, and waits for it and then for its agents."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from queue import Queue
-from types import SimpleNamespace
 from typing import Any
 
 from sweep import contract
@@ -29,8 +24,6 @@ SPARE = 2
 """Largest number of processes, per concurrent trial, that import modules in advance; Ray starts one for each core."""
 NO_WORKERS_IN_ADVANCE = ("RAY_prestart_worker_first_driver", "0")
 """Setting by which a driver is not kept waiting until workers have started, which would wait for their imports."""
-DASHBOARD_S = 15.0
-"""Seconds after which the dashboard starts if no trial has been trained by then."""
 _NICENESS = 10  # what starts in the background must not slow down workers
 
 
@@ -119,21 +112,21 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[BackgroundStart]:
+def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Start what no trial needs of a local Ray in a thread, if the Ray starts inside the block.
 
-    Yields the thread's work: `BackgroundStart.begin` is to be called once trials train, and `BackgroundStart.finish`
-    before Ray is shut down. From the thread, ``say`` gets the address of the dashboard or what failed to start.
-    ``meanwhile`` is called while the rest starts, or before that if this Ray cannot be changed in this way.
+    Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
+    thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the rest
+    starts, or before that if this Ray cannot be changed in this way.
     """
     if not ray_private_api.is_usable(ray_private_api.FASTER_START, say):
         meanwhile()
-        yield BackgroundStart(say, SimpleNamespace())  # nothing will be added to it
+        yield lambda: None
         return
     node_class: Any = ray_private_api.import_private("ray._private.node").Node
     ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
-    background = BackgroundStart(say, ray_constants)
+    background = _BackgroundStart(say, ray_constants)
 
     def start_monitor(node: Any) -> None:
         """Start Ray's monitor in the background."""
@@ -167,7 +160,7 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
         setattr(node_class, name, replacement)
     threading.Thread(target=background.run, name="sweep-ray-start", daemon=True).start()
     try:
-        yield background
+        yield background.finish
     finally:
         for name, method in originals.items():
             setattr(node_class, name, method)
@@ -175,35 +168,26 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
         background.end_thread()  # not earlier, because processes started by the thread die with it
 
 
-class BackgroundStart:
-    """Starts parts of Ray one after another in a thread, which calls `run`, once trials train."""
+class _BackgroundStart:
+    """Starts parts of Ray one after another in a thread, which calls `run`."""
 
     def __init__(self, say: Callable[[str], None], ray_constants: Any) -> None:
-        """Initialize; ``ray_constants`` is Ray's module with the time that it waits for its dashboard."""
         self._say = say
         self._ray_constants = ray_constants
         self._starts: Queue[Callable[[], None] | None] = Queue()
-        self._may_begin = threading.Event()
         self._finishing = threading.Event()
 
     def add(self, start: Callable[[], None]) -> None:
         """Have ``start`` called in the thread, after the functions that were added before."""
         self._starts.put(start)
 
-    def begin(self) -> None:
-        """Let the thread begin now, rather than `DASHBOARD_S` seconds after the first function was added."""
-        self._may_begin.set()
-
     def run(self) -> None:
-        """Call the added functions one after another, until `end_thread` is called; skip them after `finish`."""
+        """Call the added functions one after another, until `end_thread` is called."""
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := self._starts.get()) is not None:
-            self._may_begin.wait(DASHBOARD_S)
-            self._may_begin.set()
             try:
-                if not self._finishing.is_set():
-                    start()
+                start()
             except Exception as error:  # whatever fails, no trial needs it
                 if not self._finishing.is_set():
                     self._say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
@@ -213,7 +197,6 @@ class BackgroundStart:
     def finish(self) -> None:
         """Wait until the added functions have ended, which they do soon now, and silently if they fail."""
         self._finishing.set()
-        self._may_begin.set()
         # Ray reads it repeatedly while it waits for the dashboard
         self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0
         self._starts.join()
