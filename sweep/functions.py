@@ -25,6 +25,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias, cast
 
+from sweep import garbage
 from sweep.author_code import note_trainable
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Incompatible, Report, Stopped, Trainable
 from sweep.errors import InputError, TrainableError, in_short
@@ -479,6 +480,7 @@ def load_trainable(
     the same ``seed``, the sweep's. ``given`` is the class or function itself if no module contains it. Raises
     TrainableError, or whatever the import raises.
     """
+    garbage.collect_as_usual()
     make_importable(folders)
     imports.treat_as_author_package(trainable.partition(":")[0])
     with imports.seed_imports(seed):

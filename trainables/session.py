@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from sweep import garbage
 from sweep.contract import Assignment, Exported, Facts, Group, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from sweep.state import imports, trials
@@ -28,7 +29,7 @@ from trainables.data.sources import Visits
 from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import RankJoining, choose_placement
-from trainables.loop import building, cache, garbage, saving, xla
+from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.hooks import AuthorHooks, Callbacks, copy_memory
 from trainables.loop.program import Program, ProgramOptions

@@ -42,10 +42,10 @@ class PresentSpec:
         self._trials_of_baseline = 0  # those that had begun then
 
     def observe(self, change: Change) -> None:
-        """Take in the next change of the log.
+        """Update the spec and the counts by the next change of the log.
 
-        That a trial of the search or of the baseline has begun, that configurations were added, and that the sweep was
-        changed matters here; every other change is ignored.
+        A trial of the search or of the baseline has begun, configurations were added, or the sweep file was changed;
+        all other changes are ignored.
         """
         match change:
             case Started(trial) if trial.role is Role.SEARCH:

@@ -158,7 +158,7 @@ def make_viewer_here(spec: Spec, notes: Sequence[str], how: Options) -> MakeView
     """Return a function that creates the view of a session, in the cell or on the terminal, which shows the notes."""
 
     def make_view(folder: ResultsFolder, terminal: TextIO) -> View:
-        """Return the view of a notebook, or of the terminal elsewhere, with the notes and the opening lines said."""
+        """Create the view of the sweep, in the notebook or on the terminal, and show notes and opening lines in it."""
         view: View = on_terminal(spec, how)
         if not how.quiet and is_here():
             view = NotebookView(on_terminal(spec, replace(how, quiet=True)), display())

@@ -76,9 +76,9 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
 
 
 def _hides_reports(function: Function, report: str) -> bool:
-    """Return whether a function assigns to the name of its report, deletes it, or uses a private attribute of it.
+    """Return whether a function may report in ways that its calls of ``report`` do not show.
 
-    Then its calls do not tell what it reports.
+    That is the case if it assigns to this name, deletes it, or uses a private attribute of it.
     """
     for node in ast.walk(function):
         match node:

@@ -162,7 +162,7 @@ class Limits:
         return f"{reached} in trial {best.trial}"
 
     def _count_failure(self, trial: TrialState, event: TrialEnded) -> None:
-        """Count the end of a trial towards failures in a row, which every other end interrupts."""
+        """Update the number of failures in a row: a failure adds to it, any other end of a trial resets it."""
         if event.status is Status.FAILED:
             if not event.regardless:
                 self._alike = 0
@@ -178,7 +178,7 @@ class Limits:
             self._failures.append(trial.params)
 
     def _count_towards_plateau(self, trial: TrialState, event: TrialEnded) -> None:
-        """Count the end of a trial with comparable metrics as better than all before, or as another one that is not."""
+        """Update the number of trials that have ended since the best one, for `stop_when: {no_improvement: ...}`."""
         if event.waits or event.status not in JUDGED:
             return  # trials that wait until the search is over end with it
         completed = event.status is Status.COMPLETED

@@ -144,7 +144,7 @@ class _Result:
     places: list[int] = field(default_factory=list)  # where the events are in the history
 
     def record(self, trials: Sequence[TrialState], events: Sequence[Event]) -> None:
-        """Record that the searcher has observed these events, the means over ``trials``."""
+        """Record the events that the searcher gets for a configuration; their metrics are means over ``trials``."""
         self.trials = len(trials)
         self.has_ended = all(trial.ended is not None for trial in trials)
         for event in events:

@@ -113,10 +113,7 @@ class OpenTrial:
         return passes_any(self.decisions, self.units_before, self.units_after)
 
     def note_epoch(self) -> None:
-        """Note how far the trial had trained before its latest epoch, and how far after it.
-
-        Call it once the epoch has been added to `state`, which gives the new `units`.
-        """
+        """Update `units_before` and `units_after` for the latest epoch, after it was added to `state`."""
         self.units_before = self.units_after
         self.units_after = self.units
 

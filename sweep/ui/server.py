@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import shlex
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from sweep.documents.mistakes import describe_error
 from sweep.errors import InputError, StoreError, SweepError, UnknownNameError
@@ -747,7 +748,17 @@ def serve(page: Page, listening: socket.socket, beside: int | None = None, withi
     With ``beside``, it ends when that process has ended and no page has been open for a while. With ``within``, the
     number of the parent process, it ends as soon as that process has ended.
     """
+    logging.getLogger("aiohttp.server").addFilter(is_own_error)
     asyncio.run(_serve(page, listening, beside, within))
+
+
+def is_own_error(record: logging.LogRecord) -> bool:
+    """Return whether a record of aiohttp is about this program, rather than a request that is no valid HTTP.
+
+    Such a request is refused, and is nothing that a terminal should show.
+    """
+    error = None if record.exc_info is None else record.exc_info[1]
+    return not isinstance(error, http_exceptions.HttpProcessingError)
 
 
 async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:

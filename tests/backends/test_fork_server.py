@@ -23,7 +23,7 @@ from sweep.contract import Devices
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone")
 
 SERVER = """
-import json, os, signal, sys, time
+import gc, json, os, signal, sys, time
 from sweep.backends.ray_tune import fork_server
 fork_server.ALWAYS = ()
 fork_server._read_ray_settings = lambda: None
@@ -118,6 +118,7 @@ print(json.dumps({
     "group": os.getpgrp(), "parent": os.getppid(), "input": sys.stdin.read(),
     "blocked": [int(one) for one in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
     "interrupts": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "collects": gc.isenabled(), "frozen": gc.get_freeze_count() > 0,
 }))
 print("told", file=sys.stderr)
 sys.exit(7)
@@ -134,6 +135,7 @@ def test_a_worker_has_what_its_client_has(served: Served, tmp_path: Path) -> Non
     assert (found["folder"], found["x"], found["home"], found["input"]) == (str(tmp_path), "ä\udc80", None, "")
     assert (found["group"], found["parent"]) == (client.pid, server.pid)
     assert (found["blocked"], found["interrupts"]) == ([], True)
+    assert (found["collects"], found["frozen"]) == (True, True)
 
 
 def test_signals_that_a_client_blocks_are_blocked(served: Served) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import sys
 import threading
@@ -638,3 +639,26 @@ def test_what_was_done_is_shown_again_until_it_is_dismissed(project: Path, recor
         assert (await post(client, "/-/jobs/99/dismiss", {})).status == 404
 
     visit(work)
+
+
+def test_a_request_that_is_no_http_is_refused_and_not_logged(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("aiohttp.server")
+
+    async def work(client: Client) -> None:
+        for head in ("GET / HTTP/1.1\r\n\r\n", "nothing that HTTP knows\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+            writer.write(head.encode())
+            assert b" 400 " in await reader.readline()
+            writer.close()
+
+    visit(work)
+    refused = [record for record in caplog.records if record.name == logger.name]
+    assert refused
+    assert not any(map(server.is_own_error, refused))
+
+
+def test_an_error_of_the_server_is_logged() -> None:
+    error = ValueError("no")
+    record = logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "x", None, (ValueError, error, None))
+    assert server.is_own_error(record)
+    assert server.is_own_error(logging.LogRecord("aiohttp.server", logging.ERROR, "", 0, "x", None, None))

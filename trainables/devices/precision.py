@@ -73,7 +73,10 @@ RELATIVE_OF_TF32 = 2e-3
 
 
 def uses_tf32(replicas: Replicas) -> bool:
-    """Return whether replicas are on GPUs and TensorFlow lets GPUs that can compute float32 products in TF32."""
+    """Return whether float32 products may be computed in TF32: on GPUs, if TensorFlow's setting allows it.
+
+    Whether the GPU supports TF32 is not checked.
+    """
     return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 

@@ -98,7 +98,7 @@ class Stack:
             variable.assign([each[key] for each in numbers])
 
     def arrays(self, place: int) -> Arrays:
-        """Return the state of the trial at a place by path, each a tuple of one array, as checkpoints have it."""
+        """Return the state of one trial of the stack: for each path a tuple of one array, as in a checkpoint."""
         return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
 
     def states(self) -> list[Arrays]:

@@ -111,11 +111,10 @@ class ShardedEmbedding(keras.layers.Layer):
         return {**super().get_config(), **own, "embeddings_initializer": initializer}
 
     def _divide_rows(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield the device of each server that gets rows, its first row and the row after its last one.
+        """Yield (device, (first row, row after the last one)) for each server that gets rows.
 
-        This is the division that `tf.nn.embedding_lookup` expects.
-
-        The parts are equal and in order, and the first ones have one more row if needed.
+        The parts are equal and in order, and the first ones have one more row if needed, as `tf.nn.embedding_lookup`
+        expects.
         """
         devices = parameter_server.list_server_devices()
         start = 0

@@ -55,7 +55,7 @@ class Request:
 
 def main() -> None:
     """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker."""
-    gc.disable()  # imports make a million objects that stay, and collections go through all of them again and again
+    gc.disable()  # until a worker is forked, see `sweep.garbage`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{sys.argv[1]}")

@@ -30,10 +30,13 @@ _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's m
 
 
 def clean_output(printed: bytes) -> str:
-    """Return what was printed as text: without escape sequences, and of each line what was last written over it."""
+    """Convert printed bytes to text: without escape sequences, and with only the last state of each line.
+
+    A program that writes a line again, such as a progress bar, begins each state of it with a carriage return.
+    """
     lines = []
     for line in printed.decode("utf-8", "replace").split("\n"):
-        _, _, last = line.rstrip("\r").rpartition("\r")  # a progress bar begins each of its states with it
+        _, _, last = line.rstrip("\r").rpartition("\r")
         lines.append(_apply_backspaces(last))
     return printable(_OF_RAY.sub("", "\n".join(lines)))
 
