@@ -81,5 +81,5 @@ def test_whoever_stops_reading_closes_the_connection(follow: Callable[[type], Jo
     Interrupted.closed = False
     texts = follow(Interrupted).follow("job-1")
     next(texts)
-    texts.close()  # type: ignore[attr-defined]
+    texts.close()
     assert Interrupted.closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,7 +150,7 @@ class Jobs:
         with self._asking():
             return str(self._client.get_job_logs(job))
 
-    def follow(self, job: str) -> Iterator[str]:
+    def follow(self, job: str) -> Generator[str, None, None]:
         """Yield what a job prints, from its beginning to its end."""
         lines = self._client.tail_job_logs(job)
 
