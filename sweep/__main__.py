@@ -7,7 +7,7 @@ import sys
 
 from sweep import garbage
 from sweep.command import run_command
-from sweep.keeper.client import run_in_keeper
+from sweep.keeper.client import run_in_keeper, starts_local_ray
 
 
 def run() -> None:
@@ -18,7 +18,7 @@ def run() -> None:
     garbage.collect_rarely()
     code = run_in_keeper(sys.argv[1:])
     if code is None:
-        code = run_command()
+        code = run_command(forks_workers=starts_local_ray(sys.argv[1:]))
     os._exit(code)
 
 

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
-from sweep import interruption, output
+from sweep import forking, interruption, output
 
 UNWRITTEN = 2  # exit code if standard output cannot be written
 
 
-def run_command(arguments: Sequence[str] | None = None, program: str | None = None) -> int:
+def run_command(
+    arguments: Sequence[str] | None = None, program: str | None = None, *, forks_workers: bool = False
+) -> int:
     """Run a command line, by default the one that started this process, and return its exit code.
 
-    ``program`` is the name of the program in messages. From this call on, `interruption` handles the signals.
+    ``program`` is the name of the program in messages. If the command ``forks_workers``, their fork server is started
+    first. From this call on, `interruption` handles the signals.
     """
     output.prepare_streams()
     interruption.start_handling_signals()
-    from sweep.cli import main  # a slow import; signals are already handled while it runs
-
-    code: object = 0
-    try:
-        main(None if arguments is None else list(arguments), program)
-    except SystemExit as end:
-        code = end.code
-    code = code if isinstance(code, int) else int(code is not None)
+    with forking.starting_early() if forks_workers else nullcontext():
+        code = _call_main(arguments, program)
     output.flush()
     if not code and (failure := output.failure()):
         code = UNWRITTEN
@@ -33,3 +30,14 @@ def run_command(arguments: Sequence[str] | None = None, program: str | None = No
             os.write(2, f"error: standard output: {failure.strerror}\n".encode())
     interruption.finish()
     return code
+
+
+def _call_main(arguments: Sequence[str] | None, program: str | None) -> int:
+    """Call the command line's main function, and return the exit code with which it ends."""
+    from sweep.cli import main  # a slow import; signals are already handled while it runs
+
+    try:
+        main(None if arguments is None else list(arguments), program)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from sweep import interruption, output
+from sweep import forking, interruption, output
 from sweep.cli import options, page, submitting
 from sweep.cli.startup import Startup, describe_work
 from sweep.errors import InputError
@@ -81,7 +81,7 @@ def _run_or_resume(
     if not detach and not goes_on:
         startup.announce(describe_work(spec))
         startup.step(f"checking {spec.trainable}")
-        _import_early(spec, how)
+        _import_early(spec, folders, how)
     from sweep.runner import checking, resuming, session  # these take longer than all of the above
 
     if detach:
@@ -205,21 +205,23 @@ def _find_command_process() -> int:
     return os.getpid() if kept is None else kept.terminal or os.getpid()
 
 
-def _import_early(spec: Spec, how: Options) -> None:
-    """Start a process that imports what workers need, while this process checks the code and starts Ray.
+def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
+    """Have the libraries of workers imported while this process checks the code and starts Ray.
 
-    It ends with the command.
+    The command has started a fork server already, for trials with the usual number of CPU cores; a keeper has not.
     """
     if how.inline or how.address is not None:
         return
-    from sweep.backends.ray_tune import forking, kept_ray
+    from sweep.backends.ray_tune import kept_ray
+    from sweep.inspection import list_early_imports
 
     devices = spec.resources.devices(how.simulated_gpus)
     kept = kept_ray.get_kept_ray()
     if kept is None:
-        click.get_current_context().with_resource(forking.starting_early(devices))
+        forking.correct_early_server(devices.cpus, devices.real_gpus)
     elif not kept.is_running:
-        kept.enter(forking.starting_early(devices))
+        kept.enter(forking.starting_early(devices.cpus, devices.real_gpus))
+    forking.import_early(list_early_imports(spec.trainable, folders))
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
@@ -232,9 +234,9 @@ def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: 
     startup.announce(work or describe_work(reopened.spec))
     startup.step(f"checking {reopened.spec.trainable}")
     how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
-    _import_early(reopened.spec, how)
     where = str(reopened.folder.info)
     folders = reopened.import_folders
+    _import_early(reopened.spec, folders, how)
     source = checking.check_trainable(reopened.spec, where, folders, here=how.address is None)
     startup.close()
     outcome = session.resume_sweep(reopened, source, how, make_viewer(reopened.spec, how))

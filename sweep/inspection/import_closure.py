@@ -17,7 +17,7 @@ from sweep.inspection.dependencies import (
     find_unnamed_imports,
     list_imports,
 )
-from sweep.inspection.source import HERE, OURS, Source, get_top_package
+from sweep.inspection.source import HERE, OURS, Source, get_top_package, list_first_imports
 from sweep.text import did_you_mean
 
 _HOME = Path(__file__).parents[2]
@@ -57,6 +57,29 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
     closure = _Closure(search)
     return _add_optimizers(optimizers, closure, search, closure.inspect_module(trainable, module, path))
+
+
+def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
+    """Return the installed modules that the module of ``module:Name`` imports at once, itself.
+
+    They are among `Source.first_imports`, but known at once, because no other module is read. Returns nothing if the
+    module does not exist or is no valid Python, which `inspect` reports.
+    """
+    search = Search(tuple(folders))
+    path = search.find(trainable.partition(":")[0])
+    if path is None or path.suffix != ".py":
+        return ()
+    try:
+        tree = _parse(path)
+    except InputError:
+        return ()
+    found = []
+    for name in list_first_imports(tree):
+        place = search.locate_top(get_top_package(name))
+        is_author = place is None or place.entry is None or place.entry in search.folders
+        if get_top_package(name) not in OURS and not is_author:
+            found.append(name)
+    return tuple(found)
 
 
 def inspect_object(trainable: str, target: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:

@@ -187,21 +187,11 @@ class Source:
     @property
     def first_imports(self) -> tuple[str, ...]:
         """The names of the installed modules that importing the trainable imports at once, large libraries included."""
-        found: dict[str, None] = {}
+        found: set[str] = set()
         for tree in self.trees.values():
-            for node in tree.body:  # not inside functions, nor where a missing one is handled
-                match node:
-                    case ast.Import(names=aliases):
-                        found.update(dict.fromkeys(alias.name for alias in aliases))
-                    case ast.ImportFrom(module=str(module), level=0):
-                        found[module] = None
+            found.update(list_first_imports(tree))
         own = {get_top_package(name) for name in self.files}
-        foreign = []
-        for name in sorted(found):
-            top = get_top_package(name)
-            if top not in own and top not in sys.stdlib_module_names:
-                foreign.append(name)
-        return tuple(foreign)
+        return tuple(sorted(name for name in found if get_top_package(name) not in own))
 
     def module_digests(self) -> dict[str, str]:
         """Return the SHA-256 of each of the author's modules, by name."""
@@ -222,6 +212,18 @@ class Source:
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return total.hexdigest()
+
+
+def list_first_imports(tree: ast.Module) -> list[str]:
+    """Return the modules outside of the standard library that a module imports at once, without relative ones."""
+    found: list[str] = []
+    for node in tree.body:  # not inside functions, nor where a missing one is handled
+        match node:
+            case ast.Import(names=aliases):
+                found += [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module)
+    return [name for name in found if get_top_package(name) not in sys.stdlib_module_names]
 
 
 def _matches_read(name: str, reads: frozenset[str]) -> bool:

@@ -46,7 +46,7 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
     Return None if the command must run in this process, because it needs no keeper or the keeper cannot run it. The
     reason for the latter is written to standard error.
     """
-    if not _may_be_kept(arguments):
+    if not starts_local_ray(arguments):
         return None
     output.open_closed_streams()
     try:
@@ -259,8 +259,8 @@ class Keeper:
         return answer
 
 
-def _may_be_kept(arguments: Sequence[str]) -> bool:
-    """Return whether a command line may start a local Ray, so that it could use a keeper."""
+def starts_local_ray(arguments: Sequence[str]) -> bool:
+    """Return whether a command line starts a Ray on this machine, unless something is wrong with it."""
     if not arguments or arguments[0] not in COMMANDS or "RAY_ADDRESS" in os.environ:
         return False
     return not any(word.partition("=")[0] in ELSEWHERE for word in arguments)

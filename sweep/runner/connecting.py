@@ -10,9 +10,10 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from sweep import forking
 from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Job, SweepStatus
-from sweep.backends.ray_tune import forking, kept_ray
+from sweep.backends.ray_tune import kept_ray
 from sweep.contract import Devices
 from sweep.events import Status
 from sweep.inspection import Source
@@ -93,7 +94,7 @@ def _start_ray(
     make_metadata: Callable[[], dict[str, str]],
 ) -> Iterator[Cluster]:
     """Start a Ray on this machine, whose workers import ``first_imports`` while it starts; yield the connection."""
-    with forking.serving(devices, first_imports, say) as fork_server:
+    with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
         from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
 
         start = cluster.Start(

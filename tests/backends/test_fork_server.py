@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from sweep.backends.ray_tune import fork_client, forking, local_ray
-from sweep.backends.ray_tune.forking import ForkServer
+from sweep import forking
+from sweep.backends.ray_tune import fork_client, local_ray
 from sweep.contract import Devices
+from sweep.forking import ForkServer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone")
 
@@ -255,16 +256,17 @@ def test_other_users_are_not_served(served: Served, tmp_path: Path) -> None:
     ],
 )
 def test_workers_with_gpus_are_no_forks(devices: Devices, expected: bool) -> None:
-    assert forking.can_fork(devices) is expected
-    with forking.serving(Devices(gpus=1), (), print) as server, local_ray.forking_workers(server, print) as forked:
+    assert forking.can_fork(devices.real_gpus) is expected
+    with forking.serving(1.0, 1.0, (), print) as server, local_ray.forking_workers(server, print) as forked:
         assert (server, forked) == (None, False)
 
 
 class Recorded:
     """A fork server that starts no process."""
 
-    def __init__(self, devices: Devices) -> None:
-        self.calls: list[Any] = [devices]
+    def __init__(self, cpus: float) -> None:
+        self.calls: list[Any] = [cpus]
+        self.threads = int(cpus)
         self.failure = ""
 
     def import_modules(self, modules: Any) -> None:
@@ -280,27 +282,66 @@ class Recorded:
 def test_a_server_that_was_started_early_is_used_and_ends_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "ForkServer", Recorded)
     said: list[str] = []
-    with forking.starting_early(Devices(cpus=2)):
-        with forking.serving(Devices(cpus=2), ("keras",), said.append) as first:
+    with forking.starting_early(2.0):
+        with forking.serving(2.0, 0.0, ("keras",), said.append) as first:
             pass
-        with forking.serving(Devices(cpus=2), ("keras",), said.append) as second:
+        with forking.serving(2.0, 0.0, ("keras",), said.append) as second:
             assert second is first
         assert isinstance(first, Recorded)
         first.failure = "no memory"
-        with forking.serving(Devices(), (), said.append):
+        with forking.serving(2.0, 0.0, (), said.append):
             pass
-        assert first.calls == [Devices(cpus=2), ("keras",), ("keras",), ()]
+        assert first.calls == [2.0, ("keras",), ("keras",), ()]
     assert first.calls[-1] == "closed"
     assert said == ["workers have imported their libraries by themselves, which takes longer: no memory"]
-    with forking.serving(Devices(), (), said.append) as third:
+    with forking.serving(1.0, 0.0, (), said.append) as third:
         assert third is not first
     assert isinstance(third, Recorded)
-    assert third.calls == [Devices(), (), "closed"]
+    assert third.calls == [1.0, (), "closed"]
+
+
+def test_a_server_for_other_trials_than_the_files_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Recorded] = []
+
+    def start(cpus: float) -> Recorded:
+        started.append(Recorded(cpus))
+        return started[-1]
+
+    monkeypatch.setattr(forking, "ForkServer", start)
+    with forking.starting_early():
+        forking.correct_early_server(1.5, 0.0)  # the same number of threads
+        assert [one.calls for one in started] == [[1.0]]
+        forking.correct_early_server(2.0, 0.0)
+        assert [one.calls for one in started] == [[1.0, "closed"], [2.0]]
+        with forking.starting_early(2.0):  # a command in a keeper that has failed before it started Ray
+            assert len(started) == 2
+        with forking.serving(3.0, 0.0, ("keras",), print) as server:
+            assert server is started[2]
+        forking.correct_early_server(3.0, 1.0)
+        assert [one.calls for one in started] == [[1.0, "closed"], [2.0, "closed"], [3.0, ("keras",), "closed"]]
+        forking.correct_early_server(3.0, 0.0)  # was not started early, or cannot be of use
+        assert len(started) == 3
+
+
+def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(cpus: float) -> None:
+        raise OSError("no memory")
+
+    monkeypatch.setattr(forking, "ForkServer", fail)
+    with forking.starting_early():
+        monkeypatch.setattr(forking, "ForkServer", Recorded)
+        with forking.serving(1.0, 0.0, ("keras",), print) as server:
+            assert isinstance(server, Recorded)
+
+
+def test_the_early_start_imports_nothing_that_takes_time() -> None:
+    script = "import sys; from sweep import __main__; print(*{'numpy', 'ray', 'pydantic', 'click'}.intersection(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    server = ForkServer(Devices())
+    server = ForkServer(1.0)
     wait_until(lambda: server.describe_failure() != "")
     assert server.describe_failure() == "exit code 1"
     server.import_modules(["keras"])

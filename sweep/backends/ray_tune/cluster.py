@@ -27,9 +27,9 @@ from sweep.backends import Job
 from sweep.backends.ray_tune import agents, dashboard, local_ray, nodes, ray_folder, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage, LiveSweep
 from sweep.backends.ray_tune.nodes import Node
-from sweep.backends.ray_tune.ray_settings import LOCAL_SETTINGS, SETTINGS
 from sweep.contract import Devices, count_parts, cpus
 from sweep.errors import InputError, first_line
+from sweep.ray_settings import LOCAL_SETTINGS, SETTINGS
 from sweep.store.object_store import repeat
 from sweep.text import counted, printable
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sweep import contract
 from sweep.backends.ray_tune import dashboard, fork_client, ray_private_api
-from sweep.backends.ray_tune.forking import ForkServer
 from sweep.contract import Devices
 from sweep.errors import first_line
+from sweep.forking import ForkServer
 
 START_S = 120.0
 """Seconds that a Ray node may take to register; by itself Ray gives up after 30 s, however busy the machine."""

@@ -1,0 +1,166 @@
+"""The driver's side of the fork server: starts the server, early if possible, and names the modules that it imports.
+
+The server imports for seconds what workers need. A command therefore starts it first of all, so that this module must
+not import anything that takes time: neither Ray nor NumPy.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
+
+from sweep.ray_settings import LOCAL_SETTINGS, SETTINGS
+
+_HOME = Path(__file__).parents[1]
+_PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.backends.ray_tune.fork_server import main; main()"
+"""Runs the server without the working folder in the search path, where the author may have a module with the name of a
+library's. The folder of sweep comes last, in case it is not installed."""
+
+
+USUAL_CPUS = 1.0
+"""CPU cores of a trial, if the sweep file does not say otherwise."""
+
+
+class ForkServer:
+    """A fork server that this process has started, to which it names the modules to import; see `fork_server`."""
+
+    def __init__(self, cpus: float) -> None:
+        """Start a server for trials with this many CPU cores each.
+
+        The number of threads of libraries follows from it, which read it when they are imported.
+        """
+        self.name = f"sweep-{uuid.uuid4().hex}"
+        self.threads = _count_threads(cpus)
+        own = {
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads)),
+            "CUDA_VISIBLE_DEVICES": "",  # a library that has found a GPU could not use it in a fork, nor may a trial
+        }
+        self._errors = os.memfd_create("fork-server-errors")  # no pipe, which may be full, nor a file on a disk
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**SETTINGS, **LOCAL_SETTINGS, **os.environ, **own},
+        )
+        self._serves = False
+
+    def describe_failure(self) -> str:
+        """Return in one line why the server has ended by itself; empty if it runs. Without it, workers start slower."""
+        if self._process.poll() is None:
+            return ""
+        written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
+        lines = written.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.returncode}"
+
+    def import_modules(self, modules: Sequence[str]) -> None:
+        """Make the server import these modules too, unless it serves already."""
+        if not self._serves:
+            self._send(modules)
+
+    def serve(self) -> None:
+        """Make the server serve as soon as it has imported all that it was told to; only the first call has an effect."""
+        if not self._serves:
+            self._send([""])
+        self._serves = True
+
+    def _send(self, lines: Sequence[str]) -> None:
+        """Write lines to the standard input of the server."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it has failed
+                self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+                self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End the server; the workers that it has started continue."""
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        os.close(self._errors)
+
+
+_early_servers: list[ForkServer] = []
+"""The server that `starting_early` has started, if any."""
+
+
+def can_fork(gpus: float) -> bool:
+    """Return whether workers that use this many GPUs each may be forked: on Linux, and only without GPUs.
+
+    What TensorFlow does with a GPU while it is imported is not known to survive a fork.
+    """
+    return sys.platform == "linux" and not gpus
+
+
+@contextmanager
+def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None]:
+    """Start a fork server now for the local Ray that starts inside the block, if workers may be forked.
+
+    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `correct_early_server`.
+    """
+    if _early_servers:
+        correct_early_server(cpus, gpus)
+        yield
+        return
+    if can_fork(gpus):
+        with suppress(OSError):  # `serving` tries again, and lets it be reported
+            _early_servers.append(ForkServer(cpus))
+    try:
+        yield
+    finally:
+        _end_early_server()
+
+
+def correct_early_server(cpus: float, gpus: float) -> None:
+    """Replace the server that was started early, if there is one, unless it suits trials with these CPUs and GPUs."""
+    if not _early_servers or (can_fork(gpus) and _early_servers[0].threads == _count_threads(cpus)):
+        return
+    _end_early_server()
+    if can_fork(gpus):
+        _early_servers.append(ForkServer(cpus))
+
+
+def import_early(modules: Sequence[str]) -> None:
+    """Make the server that was started early, if there is one, import these modules."""
+    for server in _early_servers:
+        server.import_modules(modules)
+
+
+def _end_early_server() -> None:
+    """End the server that was started early, if there is one."""
+    if _early_servers:
+        _early_servers.pop().close()
+
+
+def _count_threads(cpus: float) -> int:
+    """Return the number of threads that libraries use for a trial with this many CPU cores."""
+    return max(int(cpus), 1)
+
+
+@contextmanager
+def serving(
+    cpus: float, gpus: float, modules: Sequence[str], say: Callable[[str], None]
+) -> Iterator[ForkServer | None]:
+    """Yield a fork server that imports these modules: the one that was started early, or a new one.
+
+    Yields None if workers cannot be forks. After the block, ``say`` gets a line if the server has failed.
+    """
+    if not can_fork(gpus):
+        yield None
+        return
+    correct_early_server(cpus, gpus)
+    with nullcontext(_early_servers[0]) if _early_servers else closing(ForkServer(cpus)) as server:
+        server.import_modules(modules)
+        server.serve()
+        try:
+            yield server
+        finally:
+            failure = server.describe_failure()
+            if failure:
+                say(f"workers have imported their libraries by themselves, which takes longer: {failure}")
