@@ -8,6 +8,7 @@ import sys
 from sweep import garbage
 from sweep.command import run_command
 from sweep.keeper.client import run_in_keeper, starts_local_ray
+from sweep.read_recorder import recorder
 
 
 def run() -> None:
@@ -16,6 +17,7 @@ def run() -> None:
     A normal exit spends up to a second on unloading large libraries.
     """
     garbage.collect_rarely()
+    recorder.pause()
     code = run_in_keeper(sys.argv[1:])
     if code is None:
         code = run_command(forks_workers=starts_local_ray(sys.argv[1:]))

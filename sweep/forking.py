@@ -64,7 +64,7 @@ class ForkServer:
             self._send(modules)
 
     def serve(self) -> None:
-        """Make the server serve as soon as it has imported all that it was told to; only the first call has an effect."""
+        """Make the server serve once it has imported all that it was told to; further calls do nothing."""
         if not self._serves:
             self._send([""])
         self._serves = True

@@ -32,6 +32,7 @@ from sweep.errors import InputError, TrainableError, in_short
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters, RecordedParams
 from sweep.patience import Plateau, is_exhausted
+from sweep.read_recorder import recorder
 from sweep.state import imports, namespaces
 from sweep.state.recorded_values import RecordedValues, self_changing
 from sweep.state.trials import StartingValues
@@ -581,5 +582,6 @@ def make_importable(folders: Iterable[Path]) -> None:
 
 def _import_target(target: str) -> Any:
     """Import ``module:Name`` and return the object."""
+    recorder.resume()
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

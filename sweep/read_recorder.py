@@ -99,6 +99,7 @@ class ReadRecorder:
         self._in_trial = 0  # number of open `in_trial` blocks
         self._busy = threading.local()
         self._is_installed = False
+        self._is_paused = False
         self._handlers: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._on_open,
             "exec": self._on_exec,
@@ -124,6 +125,17 @@ class ReadRecorder:
         self._is_installed = True
         os.environ.__class__ = _RecordedEnvironment
         sys.addaudithook(self._on_event)
+
+    def pause(self) -> None:
+        """Record nothing until `resume`, because none of the author's code runs in this process before that.
+
+        Libraries that are imported cause ten thousands of events, none of which would count.
+        """
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Record from now on. Needed before the author's code is imported; does nothing unless paused."""
+        self._is_paused = False
 
     def begin_session(self, name: str, modules: Container[str]) -> None:
         """Discard the reads of an earlier sweep's trials when trials of the sweep ``name`` begin in this process.
@@ -255,6 +267,8 @@ class ReadRecorder:
 
     def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         """Call the handler of an audit event; record an error of the handler as an unknown read."""
+        if self._is_paused:
+            return
         handle = self._handlers.get(event)
         if handle is None:
             return
@@ -425,7 +439,7 @@ class ReadRecorder:
 
     def note_environment_read(self, name: object) -> None:
         """Record an environment variable as read, if the author's code itself reads it rather than a library."""
-        if not isinstance(name, str) or name in self._reads.environment:
+        if self._is_paused or not isinstance(name, str) or name in self._reads.environment:
             return
         with self._ignoring_nested_events() as is_free:
             if is_free:

@@ -441,3 +441,26 @@ def test_a_large_file_is_known_by_its_size_and_time(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(HASHED_BYTES + 1)
     assert fingerprint_file(str(path)) == f"{HASHED_BYTES + 1} bytes of {path.stat().st_mtime_ns}"
+
+
+def test_nothing_is_recorded_until_the_author_s_code_is_imported(tmp_path: Path) -> None:
+    """In a command, from its start to the import of a trainable."""
+    (tmp_path / "data.txt").write_text("1")
+    (tmp_path / "author.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        f"TEXT = Path({str(tmp_path / 'data.txt')!r}).read_text()\nHOME = os.environ.get('HOME')\n"
+        "def train(hp, report): report(loss=1.0)\n"
+    )
+    script = f"""
+import runpy, sys
+from pathlib import Path
+from sweep.read_recorder import recorder
+recorder.pause()
+before = runpy.run_path({str(tmp_path / "author.py")!r}, run_name="author")
+assert not recorder.reads.files and not recorder.reads.environment, recorder.reads.files
+from sweep.functions import load_trainable
+load_trainable("author:train", [Path({str(tmp_path)!r})])
+print(sorted(recorder.reads.files), sorted(recorder.reads.environment))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"[{str(tmp_path / 'data.txt')!r}] ['HOME']\n"

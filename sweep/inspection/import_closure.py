@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweep.author_code import is_installed
 from sweep.errors import InputError
 from sweep.inspection import dependencies, unconditional
 from sweep.inspection.dependencies import (
@@ -73,11 +74,12 @@ def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ..
         tree = _parse(path)
     except InputError:
         return ()
+    own = (*OURS, get_top_package(trainable.partition(":")[0]))
     found = []
     for name in list_first_imports(tree):
         place = search.locate_top(get_top_package(name))
-        is_author = place is None or place.entry is None or place.entry in search.folders
-        if get_top_package(name) not in OURS and not is_author:
+        theirs = place is not None and place.file is not None and is_installed(str(place.file))
+        if theirs and get_top_package(name) not in own:
             found.append(name)
     return tuple(found)
 

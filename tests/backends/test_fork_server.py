@@ -272,6 +272,9 @@ class Recorded:
     def import_modules(self, modules: Any) -> None:
         self.calls.append(modules)
 
+    def serve(self) -> None:
+        pass
+
     def describe_failure(self) -> str:
         return self.failure
 
@@ -312,13 +315,18 @@ def test_a_server_for_other_trials_than_the_files_is_replaced(monkeypatch: pytes
         forking.correct_early_server(1.5, 0.0)  # the same number of threads
         assert [one.calls for one in started] == [[1.0]]
         forking.correct_early_server(2.0, 0.0)
-        assert [one.calls for one in started] == [[1.0, "closed"], [2.0]]
+        forking.import_early(("numpy",))
+        assert [one.calls for one in started] == [[1.0, "closed"], [2.0, ("numpy",)]]
         with forking.starting_early(2.0):  # a command in a keeper that has failed before it started Ray
             assert len(started) == 2
         with forking.serving(3.0, 0.0, ("keras",), print) as server:
             assert server is started[2]
         forking.correct_early_server(3.0, 1.0)
-        assert [one.calls for one in started] == [[1.0, "closed"], [2.0, "closed"], [3.0, ("keras",), "closed"]]
+        assert [one.calls for one in started] == [
+            [1.0, "closed"],
+            [2.0, ("numpy",), "closed"],
+            [3.0, ("keras",), "closed"],
+        ]
         forking.correct_early_server(3.0, 0.0)  # was not started early, or cannot be of use
         assert len(started) == 3
 
@@ -335,7 +343,7 @@ def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pyt
 
 
 def test_the_early_start_imports_nothing_that_takes_time() -> None:
-    script = "import sys; from sweep import __main__; print(*{'numpy', 'ray', 'pydantic', 'click'}.intersection(sys.modules))"
+    script = "import sys; from sweep import __main__; print(*{'numpy', 'ray', 'pydantic', 'click'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
@@ -346,3 +354,42 @@ def test_why_a_server_has_failed_is_known(monkeypatch: pytest.MonkeyPatch) -> No
     assert server.describe_failure() == "exit code 1"
     server.import_modules(["keras"])
     server.close()
+
+
+def test_modules_may_be_named_before_the_others(tmp_path: Path) -> None:
+    """A real server imports what it is told at once, and serves only when it is told to."""
+    for name in ("early", "late"):
+        (tmp_path / f"{name}.py").write_text(f"from pathlib import Path; Path({str(tmp_path / name)!r}).touch()")
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(tmp_path)
+    try:
+        server = ForkServer(1.0)
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    try:
+        server.import_modules(["early"])
+        wait_until((tmp_path / "early").exists)
+        assert not (tmp_path / "late").exists()
+        server.import_modules(["late"])
+        server.serve()
+        server.import_modules(["never"])  # would be taken for a request to end
+        server.serve()
+        wait_until((tmp_path / "late").exists)
+        assert server.describe_failure() == ""
+    finally:
+        server.close()
+
+
+def test_a_worker_records_what_it_reads_and_the_server_does_not(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "whole.py").write_text("from sweep.read_recorder import recorder\nwas_paused = recorder._is_paused\n")
+    served.start("whole", path=tmp_path)
+    (tmp_path / "author.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'data')!r}).exists()\n")
+    code = f"""import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import author, whole
+from sweep.read_recorder import recorder
+print(whole.was_paused, recorder.digest_of_module({str(tmp_path / "author.py")!r}) is not None)"""
+    client = served.client(code)
+    assert client.communicate(timeout=60)[0] == "True True\n"

@@ -51,12 +51,14 @@ def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.Monkey
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # else the line tells how to get the token
     with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
+        until(lambda: "start_monitor" in started.by)
         end()
     assert started.by == {
         "start_ray_processes": "MainThread",
-        "start_monitor": "sweep-ray-start",
         "start_api_server": "sweep-ray-start",
+        "start_monitor": "sweep-ray-start",
     }
+    assert [name for name in started.by if name != "start_ray_processes"] == ["start_api_server", "start_monitor"]
     assert said == ["Ray dashboard: http://127.0.0.1:8265"]
 
 
@@ -97,7 +99,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("it did not start")
 
     said, before = list[str](), ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
-    Started(monkeypatch, start_api_server=wait)
+    started = Started(monkeypatch, start_api_server=wait)
     with local_ray.starting_in_background(said.append, lambda: None) as end:
         start_all()
         begun.wait()
@@ -105,6 +107,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
         end()
     assert time.monotonic() - began < before / 2
     assert said == []
+    assert "start_monitor" not in started.by  # it would only be started to be ended
     assert before == ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S > 1
 
 

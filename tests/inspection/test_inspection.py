@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import InputError
-from sweep.inspection import inspect
+from sweep.inspection import inspect, list_early_imports
 
 
 def write(folder: Path, body: str, name: str = "mine.py") -> Path:
@@ -185,6 +185,41 @@ def test_what_is_imported_at_once_is_known_by_name(tmp_path: Path) -> None:
     write(tmp_path, "from numpy import linalg\nimport json, own\nif 1:\n    import perhaps\n", "helper.py")
     body = "import pandas.api as api, helper\nfrom . import own\nclass T:\n    def f(self):\n        import later\n"
     assert inspect("mine:T", [write(tmp_path, body)]).first_imports == ("numpy", "own", "pandas.api")
+
+
+def test_early_imports_are_those_of_the_module_itself(tmp_path: Path) -> None:
+    body = """
+import os, keras, keras.layers as layers, other, not_there
+import numpy as np
+from sklearn.datasets import load_digits
+from trainables.keras_trainable import KerasTrainable
+from . import nothing
+def T(hp, report):
+    import pandas
+"""
+    folder = write(tmp_path, body)
+    (folder / "other.py").write_text("import tensorflow\n")
+    found = list_early_imports("mine:T", [folder])
+    assert found == ("keras", "keras.layers", "numpy", "sklearn.datasets")
+    assert {*found} <= {*inspect("mine:T", [folder]).first_imports}
+
+
+def test_no_early_imports_of_what_is_no_module(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def\n")
+    for trainable in ("broken:T", "nowhere:T", "__main__:T", "math:T"):
+        assert list_early_imports(trainable, [tmp_path]) == ()
+
+
+def test_no_early_imports_of_the_trainable_s_own_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the author's wherever it is installed, and must be imported under the sweep's seed."""
+    site = tmp_path / "site-packages"
+    (site / "mine_installed").mkdir(parents=True)
+    (site / "mine_installed" / "__init__.py").write_text("")
+    (site / "mine_installed" / "net.py").write_text(
+        "import numpy\nimport mine_installed.layers\ndef T(hp, report): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    assert list_early_imports("mine_installed.net:T", []) == ("numpy",)
 
 
 OWN = """

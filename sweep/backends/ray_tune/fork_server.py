@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.backends.ray_tune.fork_client import LENGTH, STARTED, run_worker
+from sweep.read_recorder import recorder
 
 ALWAYS = ("sweep.backends.ray_tune.trial_actor",)
 """Modules that every worker needs."""
@@ -56,6 +57,7 @@ class Request:
 def main() -> None:
     """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker."""
     gc.disable()  # until a worker is forked, see `sweep.garbage`
+    recorder.pause()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{sys.argv[1]}")
@@ -73,6 +75,7 @@ def main() -> None:
     request = serve(listener)
     if request is not None:
         gc.enable()
+        recorder.resume()
         take_over(request)
         sys.path.insert(0, "")  # in whose place `run_worker` puts the folder of Ray's program
         run_worker(request.arguments)

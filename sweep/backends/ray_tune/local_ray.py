@@ -127,10 +127,11 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
     ray_constants: Any = ray_private_api.import_private("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     background = _BackgroundStart(say, ray_constants)
+    after_dashboard: list[Callable[[], None]] = []
 
     def start_monitor(node: Any) -> None:
-        """Start Ray's monitor in the background."""
-        background.add(lambda: originals["start_monitor"](node))
+        """Let Ray's monitor start in the background, after the dashboard: nobody waits for it."""
+        after_dashboard.append(lambda: originals["start_monitor"](node))
 
     def start_api_server(node: Any, **how: Any) -> None:
         """Start Ray's dashboard in the background, and say its address."""
@@ -140,6 +141,8 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
             say(dashboard.describe_address(node.webui_url))
 
         background.add(start)
+        for other in after_dashboard:
+            background.add(other)
 
     def start_log_monitor(node: Any) -> None:
         """Do nothing: the log monitor would send the workers' output to drivers that ask for it, and ours does not."""
@@ -187,7 +190,8 @@ class _BackgroundStart:
             os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread and of what it starts
         while (start := self._starts.get()) is not None:
             try:
-                start()
+                if not self._finishing.is_set():
+                    start()
             except Exception as error:  # whatever fails, no trial needs it
                 if not self._finishing.is_set():
                     self._say(f"Ray runs without its dashboard or monitor: {first_line(error)}")
@@ -195,12 +199,12 @@ class _BackgroundStart:
                 self._starts.task_done()
 
     def finish(self) -> None:
-        """Wait until the added functions have ended, which they do soon now, and silently if they fail."""
+        """Wait for the added function that runs now, which ends soon and fails silently; do not call the others."""
         self._finishing.set()
         # Ray reads it repeatedly while it waits for the dashboard
         self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0
         self._starts.join()
 
     def end_thread(self) -> None:
-        """Make `run` return after it has called the functions that were added so far."""
+        """Make `run` return after the functions that were added so far."""
         self._starts.put(None)
