@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 import types
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.author_code import is_author_file
+from sweep.author_code import is_author_file, trainable_packages
 
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 _OF_TESTS = ("test_", "conftest")
@@ -91,14 +92,58 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
         names_around = getattr(function, "__globals__", {})
         namespace = Namespace("__main__", names_around, only=list_used_names(function, names_around))
         result += [namespace, *namespace.list_classes()]
-    for name, other in list(sys.modules.items()):
-        file = getattr(other, "__file__", None)
-        if getattr(other, "__name__", "") == "__main__":
-            continue  # under any name
-        is_own = name.partition(".")[0] == module.partition(".")[0] != "__main__"
-        if isinstance(other, types.ModuleType) and file and (is_own or _is_author_module(name, file)):
-            result += list_namespaces_of_module(other)
+    top = module.partition(".")[0]
+
+    def is_author(name: str, file: str) -> bool:
+        return name.partition(".")[0] == top != "__main__" or _is_author_module(name, file)
+
+    for _, other in list_author_modules(is_author, top):
+        result += list_namespaces_of_module(other)
     return result
+
+
+@dataclass
+class _ExaminedModules:
+    """The loaded modules when they were last looked through; in a trial's process there are thousands."""
+
+    depends_on: Hashable = None
+    loaded: dict[str, object] = field(default_factory=dict)
+    foreign: dict[str, object] = field(default_factory=dict)  # those that are not the author's
+    others: list[tuple[str, object]] = field(default_factory=list)
+
+    def update(self, depends_on: Hashable) -> None:
+        """Look through the modules again if they have changed, and forget which are foreign if that may have."""
+        if self.depends_on != depends_on:
+            self.depends_on, self.loaded, self.foreign = depends_on, {}, {}
+        loaded: dict[str, object] = dict(sys.modules)
+        same_names = [*loaded] == [*self.loaded]
+        if not same_names or not all(map(operator.is_, loaded.values(), self.loaded.values())):
+            self.loaded, self.others = loaded, [*loaded.items()]
+        self.others = [(name, module) for name, module in self.others if self.foreign.get(name) is not module]
+
+
+_examined = _ExaminedModules()
+
+
+def list_author_modules(
+    is_author: Callable[[str, str], bool], depends_on: Hashable
+) -> list[tuple[str, types.ModuleType]]:
+    """Return the loaded modules for which ``is_author(name, file)`` is true, by name, except ``__main__``.
+
+    A module that is not the author's is asked about only once. ``depends_on`` is what the answers depend on, besides
+    the search path and the trainable's package.
+    """
+    _examined.update((depends_on, tuple(sys.path), tuple(trainable_packages.values())))
+    found = []
+    for name, module in _examined.others:
+        file = getattr(module, "__file__", None)
+        if not isinstance(module, types.ModuleType) or not file or getattr(module, "__name__", "") == "__main__":
+            continue  # a script is listed under several names
+        if is_author(name, file):
+            found.append((name, module))
+        else:
+            _examined.foreign[name] = module
+    return found
 
 
 def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:

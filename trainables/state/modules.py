@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from sweep.author_code import OWN_PACKAGES, is_author_file
-from sweep.state.namespaces import Namespace, list_used_names
+from sweep.state.namespaces import Namespace, list_author_modules, list_used_names
 
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
 _OF_TESTS = ("test_", "conftest")
@@ -34,13 +34,14 @@ def find_namespaces(author: object) -> list[Namespace]:
         for namespace in (Namespace(kind.__qualname__, kind), module_namespace, *module_namespace.list_classes()):
             by_owner.setdefault(id(namespace.owner), namespace)
     packages = list_top_packages(author)
-    for name, module in list(sys.modules.items()):
-        if getattr(module, "__name__", "") == "__main__":
-            continue  # skip it under any name that it is listed under
-        if isinstance(module, types.ModuleType) and is_author_module(name, getattr(module, "__file__", None), packages):
-            namespace = Namespace(name, module)
-            for part in (namespace, *namespace.list_classes()):
-                by_owner.setdefault(id(part.owner), part)
+
+    def is_author(name: str, file: str) -> bool:
+        return is_author_module(name, file, packages)
+
+    for name, module in list_author_modules(is_author, frozenset(packages)):
+        namespace = Namespace(name, module)
+        for part in (namespace, *namespace.list_classes()):
+            by_owner.setdefault(id(part.owner), part)
     return [*by_owner.values()]
 
 
