@@ -169,18 +169,21 @@ class TrialSession(RankJoining):
 
     def _enter(self, span: Span) -> ReadyTrial:
         """Prepare one phase of the present trial, and return the trial with its initial weights."""
-        assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
+        setting = self._setting
+        assignment, placement = setting.assignment, setting.placement
+        stopwatch, train = setting.stopwatch, setting.train
         stopwatch.begin()
+        hp = setting.hp
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.with_changes(span.changes)
         batch_size = global_batch_size(hp, placement, train)
-        before_s = stopwatch.laps.get("compile", 0.0)
+        compiled_before_s = stopwatch.laps.get("compile", 0.0)
         per_epoch = Walk.of(hp, train, batch_size, assignment.seed).per_epoch
         _set_lengths(hp, assignment, per_epoch)
-        its_own = global_settings.trial_settings(dtype, trains=assignment.trains)
-        numbering = keras_corrections.keeping_numbering()
-        with placement.replicas.scope(), its_own, numbering, garbage.collecting_later():
-            self._number = None
+        settings_of_trial = global_settings.trial_settings(setting.dtype, trains=assignment.trains)
+        numbering_of_layers = keras_corrections.keeping_numbering()
+        with placement.replicas.scope(), settings_of_trial, numbering_of_layers, garbage.collecting_later():
+            self._number = None  # other trials may use the program as well
             initializers.seed_initializers(self._trials.list_objects(), assignment.seed)
             structure, program = self._prepare(hp, batch_size)
         self._number = assignment.trial
@@ -192,19 +195,19 @@ class TrialSession(RankJoining):
             schedule = self._author.schedule(hp)
             peak = highest_rate(hp, batch_size, structure, program)
             ranks = assignment.devices.ranks
-            share, whole = program.shares(0 if ranks is None else ranks.rank)
-            walk = Walk.of(hp, train, batch_size, assignment.seed, share)
-            held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate, whole)
+            of_training, of_validation = program.shares(0 if ranks is None else ranks.rank)
+            walk = Walk.of(hp, train, batch_size, assignment.seed, of_training)
+            held_out = HeldOut.of(hp, setting.validation, batch_size, assignment.accumulate, of_validation)
         trial = ReadyTrial(
             assignment=assignment,
             hp=hp,
             placement=placement,
-            dtype=dtype,
+            dtype=setting.dtype,
             structure=structure,
             program=program,
             walk=walk,
             held_out=held_out,
-            reads=(*before, structure.reads, reads),
+            reads=(*setting.reads, structure.reads, reads),  # the last has what hooks read later, too
             peak=peak,
             schedule=schedule,
             warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
@@ -212,25 +215,30 @@ class TrialSession(RankJoining):
             stopwatch=stopwatch,
             gauges=Gauges(placement, assignment.devices),
             span=span,
-            compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
+            compile_s=stopwatch.laps.get("compile", 0.0) - compiled_before_s,
             hooks=AuthorHooks(self._author, program.model, hp, reads, OWN | self.data.left_attributes),
-            callbacks=callbacks,
+            callbacks=setting.callbacks,
         )
         trial.prepare()
+        self._connect_hooks(trial, per_epoch=walk.per_epoch)
+        if len(self._spans) > 1:
+            program.check_phases()
+        return trial
+
+    def _connect_hooks(self, trial: ReadyTrial, *, per_epoch: int) -> None:
+        """Let the author's hooks and callbacks take part in the training of a trial, ``per_epoch`` updates an epoch."""
+        assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
             self._hook_changes = self._hook_changes or author_globals.HookChanges(self._author)
             self._hook_changes.enter_phase()
             trial.hook_changes = self._hook_changes
-        phases.check_changes(span, hp, hooked=bool(trial.hooks))
+        phases.check_changes(trial.span, trial.hp, hooked=bool(trial.hooks))
         if assignment.counts_epochs:
             epochs = assignment.epochs
         else:
             epochs = None
-        callbacks.watch(self._author, program.model, epochs=epochs, updates=walk.per_epoch)
+        callbacks.watch(self._author, program.model, epochs=epochs, updates=per_epoch)
         program.callbacks = callbacks
-        if len(self._spans) > 1:
-            program.check_phases()
-        return trial
 
     def enter_next_phase(self) -> ReadyTrial:
         """Start the next phase of the present trial with the present weights; return the trial."""

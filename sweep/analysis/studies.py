@@ -261,7 +261,7 @@ class FollowedSweep:
         )
 
     def _convert_all(self) -> None:
-        """Convert all trials again, after finding axes on which every value lies."""
+        """Find a distribution for each parameter that has the values of all trials, and convert all trials to these."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.make_axes(self._domains, told)

@@ -130,7 +130,7 @@ def has_new_values(before: Space, after: Space) -> bool:
 
 
 def _is_within(domain: Domain, outer: Domain) -> bool:
-    """Return whether another domain surely has all values of a domain."""
+    """Return whether ``outer`` surely has all values of ``domain``."""
     if domain == outer:
         return True
     choices = list_choices(domain)

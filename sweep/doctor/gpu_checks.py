@@ -299,7 +299,7 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
-    """Report whether the build has code for a capability."""
+    """Report whether TensorFlow was built with code for a GPU's compute capability; ``who`` names both."""
     known = ", ".join(architectures)
     match find_coverage(capability, architectures):
         case Coverage.MACHINE_CODE:

@@ -794,16 +794,17 @@ class Coordinator:
         return self.stopping is not None
 
     def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """End a trial now, without waiting for its worker; the worker is killed."""
+        """End a trial now, without waiting for its worker; the worker is killed, if it has one."""
         number = trial.started.trial
         end = self._terms.apply_retries(end, trial.state.retries)
-        if trial.has_worker:
+        had_worker = trial.has_worker
+        if had_worker:
             self._workers_to_kill.append(number)
             self._upcoming.forget_lost_worker(number)
         if number in self._to_resume:
             self._to_resume.remove(number)
         if self._emit([end]) and end.again:
-            self._queue_again(number, spoilt=True)
+            self._queue_again(number, spoilt=had_worker)
         if trial.has_worker:  # the log could not be written
             trial.stage = Stage.WAITING
         self._timeouts.end(number)

@@ -256,7 +256,7 @@ class Terms:
         return EarlyEnd(Status.PRUNED, verdict)
 
     def decide_about_target(self, trial: OpenTrial) -> None:
-        """Decide again whether an open trial of the search ends at its last epoch, after the target has changed."""
+        """Decide again, with the changed target, whether an open trial of the search has reached it, and so ends."""
         early = trial.early_end
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
             return
@@ -465,7 +465,8 @@ class Upcoming:
     def record_structures(self, trial: int, progress: Progress) -> None:
         """Record by a worker's step which compiled structures the worker holds.
 
-        A trial's later step may report a different structure, which then replaces the earlier one.
+        A trial's later step may report a different structure, which then replaces the earlier one. A worker that must
+        not be used again (``spoilt``) holds none.
         """
         _, before = self._running.get(trial, ("", None))
         structure = progress.facts.structure or before

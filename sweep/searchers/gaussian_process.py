@@ -104,6 +104,7 @@ def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Arr
     """Return the parameters with the largest posterior probability, given values with mean 0 and deviation 1."""
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)
+    # a vector has the logarithms of the length scale of each parameter, of the noise and of the signal
     smooth = loss.center
     rough = smooth.copy()
     rough[:size] -= 1.0

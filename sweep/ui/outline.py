@@ -226,17 +226,20 @@ class _Reader:
         start = self._text.rfind("\n", 0, at) + 1
         return self._text[start + column] == "-"
 
-    def _read_value(self, path: KeyPath, colon: int, end: int, column: int) -> int:
-        """Read the value after a colon; return where the next line begins."""
-        at = colon
+    def _read_value(self, path: KeyPath, after_colon: int, end: int, column: int) -> int:
+        """Read the value after a colon; return where the next line begins.
+
+        If it is missing and the cursor is there, record the place where one may be proposed.
+        """
+        at = after_colon
         while at < end and self._text[at] in " \t":
             at += 1
         anchors_and_tags = _ANCHORS_AND_TAGS.match(self._text, at, end)
         if anchors_and_tags:
             at = anchors_and_tags.end()
         if at == end or self._text[at] == "#":
-            if colon <= self._cursor <= at:
-                space = self._cursor == colon
+            if after_colon <= self._cursor <= at:
+                space = self._cursor == after_colon
                 self._record_place(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
             return end + 1
         if self._text[at] in "[{":

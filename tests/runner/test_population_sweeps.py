@@ -15,7 +15,7 @@ from curves import Watcher, resume, run
 import sweep
 from sweep.analysis import lineage_of, read_sweep
 from sweep.cli import main
-from sweep.events import EpochReported, Event, TrialStarted
+from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
 
 FILE = """
@@ -199,3 +199,27 @@ def test_commands_that_would_train_a_copy_as_if_it_were_one_configuration_say_so
     compared = CliRunner().invoke(main, ["compare", "pop"]).output
     assert "A population is one training: run the sweep with other seeds" in compared
     assert outcome.completed == 4
+
+
+FORGETFUL = """
+def train(hp, report):
+    for epoch in range(8):
+        if not report(loss=hp["rate"] + hp["drag"] + 1 / (epoch + 1)):
+            return
+"""
+
+
+@pytest.mark.parametrize(("retries", "tried"), [(0, ""), (1, "; tried again, 1 of 1")])
+def test_copies_of_a_trial_without_checkpoint_fail_and_the_sweep_ends(project: Path, retries: int, tried: str) -> None:
+    """Also if failed trials are tried again, for which they need no worker to be gone."""
+    (project / "forgetful.py").write_text(FORGETFUL)
+    outcome = run(project, FILE.replace("walk:Walk", "forgetful:train") + f"retries: {retries}\n")
+    events = [*store_log.read(outcome.folder.log)]
+    copies = {event.trial for event in events if isinstance(event, TrialStarted) and event.parent is not None}
+    assert copies
+    for copy in copies:
+        ends = [event for event in events if isinstance(event, TrialEnded) and event.trial == copy]
+        assert [end.again for end in ends] == [True] * retries + [False]
+        assert "cannot be copied: it is not there; a function trainable has one where it saves" in ends[0].reason
+        assert ends[0].reason.endswith(tried)
+        assert ends[-1].status is Status.FAILED

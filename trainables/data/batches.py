@@ -79,7 +79,7 @@ class BatchSplit(Examples):
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of two sizes are needed to cover the first batch of the data set."""
+        """Return how many batches of ``large`` examples, and how many of ``small``, the first batch is cut into."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:

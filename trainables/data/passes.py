@@ -331,7 +331,7 @@ class Walk:
         else:
             self.per_epoch = steps
         self._next = 0  # number of the next update, whose examples are in
-        self._begun: Chunk | None = None  # the rest of a chunk, or else in
+        self._left_over: Chunk | None = None  # the rest of a chunk, or else in
         self._rest: Iterator[Chunk] = iter(())  # the rest of its pass
 
     @classmethod
@@ -351,16 +351,16 @@ class Walk:
         update = self.first_update(number)
         last = self.first_update(number + 1)
         while update < last:
-            begun, self._begun = self._begun, None
-            if self._next != update or update % self.per_pass == 0:
-                begun = None
+            left_over, self._left_over = self._left_over, None
+            if self._next != update or update % self.per_pass == 0:  # elsewhere in the data, or in a new pass
+                left_over = None
                 self._rest = self._read_from(update)
-            chunk, self._begun = split_chunk(begun or next(self._rest), self.batch_size, last - update)
+            chunk, self._left_over = split_chunk(left_over or next(self._rest), self.batch_size, last - update)
             update = self._next = update + count_updates(len(chunk.order), self.batch_size)
             yield chunk
-            del begun, chunk
+            del left_over, chunk  # large; the next one may be read while these are not needed any more
             if update % self.per_pass == 0:
-                next(self._rest, None)  # at its end, it prepares the next pass's first chunk
+                next(self._rest, None)  # runs to the end of the pass, where the next pass's first chunk is prepared
 
     def first_update(self, epoch: int) -> int:
         """Return the number of the first update of an epoch (from 1), counted from the beginning of the trial."""

@@ -306,7 +306,7 @@ _start: list[str] = []
 
 
 def _record_start_line() -> None:
-    """Record the line of code that makes TensorFlow's first operation, after which its devices are fixed."""
+    """Record the author's line that runs now, which has made TensorFlow's first operation and so fixed its devices."""
     _start.append(author_lines.find_present_line(quoted=True))
 
 

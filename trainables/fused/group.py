@@ -180,7 +180,7 @@ class _StackPlaces:
 
     @property
     def first_places(self) -> list[int]:
-        """For each stream, the first place with a member of it; if all of them have left, any other member's."""
+        """The first place of the stack that reads each stream; if all its members have left, any member's place."""
         taken = []
         for place, member in enumerate(self.members):
             if member is not None:

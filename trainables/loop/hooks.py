@@ -135,7 +135,7 @@ class AuthorHooks:
         with self._recording_reads("on_epoch_end"):
             self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
-            if name not in logs or not (logs[name] == value or math.isnan(value)):
+            if name not in logs or (logs[name] is not value and logs[name] != value):  # NaN is not equal to itself
                 raise Refused(f"on_epoch_end() has changed {name!r} in the logs, expected new names alone")
         return {name: _check_logged_number(name, value) for name, value in logs.items()}
 

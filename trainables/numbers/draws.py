@@ -170,9 +170,10 @@ def tracing_for_xla() -> Iterator[None]:
 
 
 def install_draws() -> None:
-    """Replace TensorFlow's stateless random kernels, once per process.
+    """Make TensorFlow draw the same random numbers for an example however its batch is split, once per process.
 
-    The numbers that are drawn for a whole batch outside XLA do not change.
+    Its stateless random kernels are replaced, or made to fail in XLA, where that is not possible. The numbers that are
+    drawn for a whole batch outside XLA do not change.
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
     _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _draw_by_philox)

@@ -176,7 +176,7 @@ def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str
 
 
 def _get_result(call: Any) -> Any:
-    """Return the result of a call, or as a text why there is none."""
+    """Return the result of a remote call that should have ended by now; if it has none, return why, as a text."""
     try:
         return ray.get(call, timeout=0)
     except ray.exceptions.GetTimeoutError:

@@ -74,28 +74,28 @@ class TrialWorker(tune.Trainable):
         devices: Devices = config["orders"][0].assignment.devices
         self._job = job
         job.prepare()
-        self._began = worker_exits.record_exit(job)
+        self._note_begin = worker_exits.record_exit(job)
         self._output = _capture_output(job)  # before the workers, which restore the outputs that they find
         here = _describe_node()
-        room = config["room"] * (job.workers + job.aside)
-        neighbours = count_trials_at_once(devices, room, here.get("Resources", {}))
+        processes = job.workers + job.aside  # of each trial
+        neighbours = count_trials_at_once(devices, config["room"] * processes, here.get("Resources", {}))
         whole = _complete_job(job, config)
-        self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
+        self._gang = gang = Gang(whole) if processes > 1 else None
         labels = here.get("Labels") or {}
         node = WorkerNode(labels, nodes.DrainWatcher()) if config["watch"] else WorkerNode(labels)
 
-        def make(member: Callable[[], Trainable] | None) -> Worker:
+        def make_worker(make_trainable: Callable[[], Trainable] | None) -> Worker:
             create = partial(
                 Worker, whole, reuse=config["reuse"], memory_bytes=memory.divide_memory(neighbours), node=node
             )
             if gang is not None:
                 return create(make=lambda: gang)
-            worker = create(make=member)
+            worker = create(make=make_trainable)
             if earlier is not None:
                 worker.take_over(earlier)
             return worker
 
-        self._group = WorkerGroup(whole, make)
+        self._group = WorkerGroup(whole, make_worker)
         self._kept_wrongly: WorkerLost | None = None
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -165,7 +165,7 @@ class TrialWorker(tune.Trainable):
     def _take(self, orders: Sequence[Order]) -> None:
         """Accept trials in place of the present ones."""
         self._trials = [order.assignment.trial for order in orders]
-        self._began(self._trials[0])
+        self._note_begin(self._trials[0])
         self._group.keep([])
         if self._output is not None:
             self._output.begin_trial()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import tensorflow as tf
 from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Stopped
+from sweep.hyperparameters import Hyperparameters
+from trainables.loop.hooks import AuthorHooks
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
 
@@ -84,6 +87,17 @@ class Changing(Small):
 def test_what_a_resumed_trial_would_not_have_is_refused(does: str, told: str) -> None:
     with pytest.raises(Refused, match=told):
         train(Changing(), assignment(does=does))
+
+
+def test_a_metric_that_is_not_a_number_stays_one() -> None:
+    def end_epoch(does: str) -> dict[str, float]:
+        author, hp = Changing(), Hyperparameters({"does": does})
+        hooks = AuthorHooks(author, author.model(hp), hp, {}, frozenset(vars(author)))
+        return hooks.epoch_end(1, {"loss": 1.0, "val_loss": math.nan})
+
+    assert math.isnan(end_epoch("nothing")["val_loss"])
+    with pytest.raises(Refused, match="has changed 'val_loss' in the logs"):
+        end_epoch("overwrite")
 
 
 def test_arrays_are_not_remembered(tmp_path: Path) -> None:
