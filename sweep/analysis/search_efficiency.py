@@ -79,7 +79,10 @@ def find_best_by_budget(
 
 
 def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
-    """Return the rank correlation of two lists of scores; None for fewer than three, or if one list is constant."""
+    """Return Spearman's rank correlation of two lists of scores; None for fewer than three, or if one is constant.
+
+    Its 95 % interval is unknown for fewer than five scores, and if the ranks are all equal or all reversed.
+    """
     count = len(one)
     if count < 3:
         return None

@@ -403,12 +403,12 @@ def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> 
         named = _name_configuration(row, ranking)
     if not row.difference:
         return f"{named} has the same mean"
-    if row.p_adjusted is None:
-        p = ""
-    else:
-        p = f", p = {row.p_adjusted:.2g}"
-    span = _format_interval(row.difference, row.difference_low or 0.0, row.difference_high or 0.0)
-    return f"{named} is {abs(row.difference):.2g} behind (95 % interval {span}{p})"
+    known = []
+    if row.difference_low is not None and row.difference_high is not None:
+        known.append(f"95 % interval {_format_interval(row.difference, row.difference_low, row.difference_high)}")
+    if row.p_adjusted is not None:
+        known.append(f"p = {row.p_adjusted:.2g}")
+    return f"{named} is {abs(row.difference):.2g} behind" + (f" ({', '.join(known)})" if known else "")
 
 
 def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:

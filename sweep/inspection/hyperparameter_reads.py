@@ -85,7 +85,7 @@ def get_last_name(node: ast.expr) -> str:
 
 
 def get_first_name(node: ast.expr) -> str:
-    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``; "" if it has none."""
+    """Return the first name of an expression: ``a`` for ``a.b.c`` and for ``a().b``; "" for all others."""
     while isinstance(node, ast.Attribute | ast.Call):
         if isinstance(node, ast.Attribute):
             node = node.value

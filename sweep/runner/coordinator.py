@@ -30,6 +30,7 @@ from sweep.events import (
     Facts,
     OutputPrinted,
     Params,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
@@ -939,6 +940,8 @@ class Coordinator:
         verdict = self._inform_search(change, event_in_search)
         if event_in_search is not None:
             self._limits.observe(change)
+        elif not isinstance(change, SessionChange | Steered) and change.trial.role is Role.BASELINE:
+            self._limits.observe_baseline(change)
         self._sharing.observe(change)
         if isinstance(change, Steered):
             self._steer(change.event)

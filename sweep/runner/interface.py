@@ -59,6 +59,7 @@ class Outcome:
     stopped: str | None  # why it ended before all its trials
     interrupted: bool
     fault: str | None = None  # the problem to solve before it can continue
+    is_confirmed: bool = False  # the confirmation has ended, if there is one
 
 
 class View(Protocol):

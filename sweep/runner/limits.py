@@ -139,12 +139,22 @@ class Limits:
                 pass
         self._clock(change.event)
 
-    def _count_epoch(self, event: EpochReported) -> None:
-        """Count an epoch: its time, its cost and its loss."""
-        if not event.memo:  # otherwise another sweep has trained it and counted it
+    def observe_baseline(self, change: Change) -> None:
+        """Update what is spent with a change of a baseline trial, from which nothing else of the search follows."""
+        if isinstance(change, Reported):
+            self._count_spending(change.event)
+        self._clock(change.event)
+
+    def _count_spending(self, event: EpochReported) -> None:
+        """Count the time and the cost of an epoch, unless another sweep has trained it and counted it."""
+        if not event.memo:
             self._epochs += 1
             self._cost += event.measures.get(COST, 0.0)
             self._gpu_s += self._bounds.gpu_s(event)
+
+    def _count_epoch(self, event: EpochReported) -> None:
+        """Count an epoch: its time, its cost and its loss."""
+        self._count_spending(event)
         loss = self._objective.loss(event.metrics)
         if loss is None or self._objective.list_violated(event.metrics):
             return

@@ -378,7 +378,10 @@ def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
 
 
 def _run_test(trainable: object) -> dict[str, float] | None:
-    """Call the trainable's `test` method; return its metrics, or None if it has no test data."""
+    """Call the trainable's `test` method; return its metrics, or None if it has no such method or no test data.
+
+    Raises ValueError if no metric is a finite number.
+    """
     method = getattr(trainable, "test", None)
     found = method() if callable(method) else None
     if found is None:

@@ -186,7 +186,8 @@ class Session:
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Confirm the finalists if that is left to do, test the best models, and return the outcome.
 
-        It is left to do if a limit has ended the search. The confirmation then is a session of its own.
+        It is left to do if a limit has interrupted the search. The confirmation then is a session of its own. After
+        `stop_when.gain`, which lets running trials end, it belongs to the session of the search.
         """
         cut = False  # something is left for a later command, because this one must stop
 
@@ -197,7 +198,7 @@ class Session:
             return cut
 
         if self.spec.confirm is not None and not outcome.interrupted:
-            if outcome.stopped and not self.options.confirming and not is_over():
+            if outcome.stopped and not outcome.is_confirmed and not self.options.confirming and not is_over():
                 present = resuming.open_sweep(self.folder)
                 training = replace(self.training, spec=present.spec, first=present.first, settings={})
                 options = replace(self.options, confirming=True)
@@ -393,7 +394,8 @@ class Session:
         fault = coordinator.fault or full
         interrupted = fault is not None or (self.ending.asked and not ended)
         stopped = coordinator.stopping or coordinator.enough
-        return Outcome(self.folder, coordinator.completed, stopped, interrupted, fault)
+        confirmed = bool(coordinator.confirmed)
+        return Outcome(self.folder, coordinator.completed, stopped, interrupted, fault, confirmed)
 
 
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:

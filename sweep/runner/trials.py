@@ -350,7 +350,7 @@ class AuxiliaryTrials:
             self._race = None
 
     def contains(self, trial: int) -> bool:
-        """Return whether a trial is of the baseline or the confirmation, which always train to their last epoch."""
+        """Return whether a trial is of the baseline or the confirmation, which no rule or target ends early."""
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:

@@ -68,7 +68,11 @@ def from_unit(domain: Domain, u: float) -> Value:
 
 
 def to_unit(domain: Domain, value: Value) -> float:
-    """Map a value of the domain to a number in [0, 1) that `from_unit` maps back to it."""
+    """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it.
+
+    Values far in the tails of a normal distribution are mapped to the nearest such number. Raises TypeError if nothing
+    is drawn from the domain, as from a constant.
+    """
     match domain:
         case Categorical(values):
             weights = _get_probabilities(domain)

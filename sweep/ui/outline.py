@@ -23,6 +23,7 @@ _BLOCK_KEY = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z_][\w.-]*[ \t]*")  # that may become a key
 _ANCHORS_AND_TAGS = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")  # anchors and tags before a value
+_QUOTED_LINES = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", re.DOTALL)
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*("|(?=\n|$))|'(?:[^'\n]|'')*('|(?=\n|$))""")
 _PLAIN_IN_BLOCK = re.compile(r"(?:(?!\s\#)[^\n])*")
 _PLAIN_IN_FLOW = re.compile(r"(?:(?!\s\#|:(?:[\s,\[\]{}]|$))[^,\[\]{}\n])*")
@@ -217,8 +218,8 @@ class _Reader:
         if is_item:
             self._outline.values[top.path] = self._text[at:word_end]
             self._record_word("item", top.path, at, word_end, in_flow=False)
-        else:
-            self._record_word("key", self._find_parent(column), at, word_end, in_flow=False)
+            return self._find_last_line_end(at, end, top.column) + 1
+        self._record_word("key", self._find_parent(column), at, word_end, in_flow=False)
         return end + 1
 
     def _has_dash_in_line(self, at: int, column: int) -> bool:
@@ -238,8 +239,9 @@ class _Reader:
         if anchors_and_tags:
             at = anchors_and_tags.end()
         if at == end or self._text[at] == "#":
-            if after_colon <= self._cursor <= at:
-                space = self._cursor == after_colon
+            first = at if anchors_and_tags else after_colon
+            if first <= self._cursor <= at:
+                space = self._text[self._cursor - 1] not in " \t"
                 self._record_place(kind="value", path=path, start=self._cursor, end=self._cursor, needs_space=space)
             return end + 1
         if self._text[at] in "[{":
@@ -250,12 +252,25 @@ class _Reader:
         value_end = self._find_scalar_end(at, _PLAIN_IN_BLOCK)
         self._outline.values[path] = self._text[at:value_end]
         self._record_word("value", path, at, value_end, in_flow=False)
-        return end + 1
+        return self._find_last_line_end(at, end, column) + 1
 
     def _find_scalar_end(self, at: int, plain: re.Pattern[str]) -> int:
         """Return where the scalar at an offset ends, without trailing spaces."""
         found = (_QUOTED if self._text[at] in "'\"" else plain).match(self._text, at)
         return at + len(found[0].rstrip(" \t\r")) if found else at
+
+    def _find_last_line_end(self, at: int, end: int, column: int) -> int:
+        """Return where the last line of the scalar at an offset ends: ``end``, unless it is quoted and goes on.
+
+        The lines in which it goes on are indented further than ``column``; otherwise a quote is still to be typed.
+        """
+        found = _QUOTED_LINES.match(self._text, at)
+        if found is None:
+            return end
+        for line in found[0].split("\n")[1:]:
+            if line.strip(" \t\r") and len(line) - len(line.lstrip(" ")) <= column:
+                return end
+        return self._find_line_end(found.end())
 
     # ---- brackets ----
 

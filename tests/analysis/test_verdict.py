@@ -85,6 +85,16 @@ def test_one_objective(sweep_of, scores: dict[int, list[float]], parts: list[str
     assert [part for part in parts if part not in answer] == [], answer
 
 
+def test_an_interval_that_is_not_known_is_left_out(sweep_of) -> None:
+    runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 2, start=a)]
+    ranking = rank([read_sweep(sweep_of(runs, "completed", seeds=8))])
+    assert "a=1 (trials 0 to 7) is 0.5 behind (95 % interval 0.48 to" in summarize_ranking(ranking)
+    rows = [structs.replace(row, difference_low=None, difference_high=None) for row in ranking.rows]
+    assert "is 0.5 behind (p = 0.0" in summarize_ranking(replace(ranking, rows=tuple(rows)))
+    rows = [structs.replace(row, p_adjusted=None) for row in rows]
+    assert "is 0.5 behind." in summarize_ranking(replace(ranking, rows=tuple(rows)))
+
+
 def test_what_has_not_completed_is_no_answer(sweep_of) -> None:
     assert told(sweep_of, {1: [0.5]}, Status.PRUNED) == "No trial has completed, so there is no answer."
     assert (

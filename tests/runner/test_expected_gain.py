@@ -14,7 +14,7 @@ from curves import Watcher, resume, run
 import sweep
 from sweep.cli import main
 from sweep.errors import InputError
-from sweep.events import EpochReported, Event, SessionEnded, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.expected_gain import GainRule, GainSetting
 from sweep.runner.methods import build_searcher
 from sweep.space import Parameter, Space
@@ -190,6 +190,8 @@ def test_finalists_are_confirmed_after_it(project: Path) -> None:
     trials = sweep.load(outcome.folder.path).trials
     assert end_of(outcome.folder.path).startswith("expected gain of the next 8 configurations ")
     assert (trials["role"] == "confirm").sum() >= 2
+    sessions = [event for event in store_log.read(outcome.folder.log) if isinstance(event, SessionStarted)]
+    assert len(sessions) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import simulated
+from curves import run
 
 from sweep.backends import Continues, Ends
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
@@ -179,3 +180,36 @@ def test_time_under_way_is_that_of_workers_however_many_trials_they_train() -> N
         watch.record_step(trial, 1, 1.0 if trial == 3 else 2.0)  # the first two at once
     now = 10.0
     assert watch.under_way_s == 20.0
+
+
+COUNTED = """
+def train(hp, report):
+    a = hp.number("a")
+    while report(loss=a):
+        pass
+"""
+
+
+@pytest.mark.parametrize(("epochs", "trials"), [(10, 2), (20, 2), (30, 3), (40, 4)])
+def test_a_baseline_counts_towards_the_budget(project: Path, epochs: int, trials: int) -> None:
+    """Two trials of ten epochs each, before those of the search."""
+    (project / "counted.py").write_text(COUNTED)
+    text = f"""
+name: counted
+trainable: counted:train
+method: random
+metric: {{name: loss, goal: minimize}}
+parameters: {{a: {{min: 0.0, max: 1.0}}}}
+baseline: {{a: 0.5}}
+repeats: 2
+epochs: 10
+run_cap: 100
+budget: {{epochs: {epochs}}}
+"""
+    folder = run(project, text).folder
+    events = [*store_log.read(folder.log)]
+    assert sum(isinstance(event, EpochReported) for event in events) == epochs
+    started = [event.trial for event in events if isinstance(event, TrialStarted)]
+    assert len(started) <= trials
+    ended = [event for event in events if isinstance(event, SessionEnded)]
+    assert ended[-1].reason == f"budget of {epochs} epochs"

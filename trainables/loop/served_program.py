@@ -390,7 +390,7 @@ class ServedProgram(Program):
         return self._pack_results(tf.constant(True), losses, counted, size)
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        """Send the gradients to the servers if they and the loss are finite; return whether they are."""
+        """Clip the gradients and send them to the servers, if they and the loss are finite; return whether they are."""
         known = []
         for i, gradient in enumerate(gradients):
             if gradient is not None:

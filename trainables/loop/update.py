@@ -537,7 +537,7 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
-        """Set the learning rate of an update's optimizer, unless the optimizer has a rate of its own."""
+        """Set the learning rate of an update's optimizer, times ``update.rate``, unless it has a rate of its own."""
         if update.optimizer is None:
             self._assign_rate(self.optimizer, rate)
         elif update.rate is not None:

@@ -83,7 +83,7 @@ class JobPage:
             self._thread.start()
 
     def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
-        """Show a status on the page: at once if the session has ended, otherwise within two seconds."""
+        """Let the thread show a status on the page, within about two seconds; `close` shows the last one at once."""
         record = {
             "status": status,
             "message": message,

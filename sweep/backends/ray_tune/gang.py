@@ -386,7 +386,8 @@ class PeerWatcher:
     def busy(self) -> Iterator[None]:
         """Note that rank 0 runs a call inside the block.
 
-        If a server is lost and the call does not return within `STUCK_S`, this process is ended.
+        If a server is lost, or a worker that cannot be replaced, and rank 0 is still in a call `STUCK_S` later, this
+        process is ended.
         """
         self._busy.set()
         try:
