@@ -39,8 +39,13 @@ STEERED_COLUMNS = ("space_version", "enqueued_by", "starred", "note")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Return whether ``value`` is a finite number; booleans are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Return whether ``value`` is a finite number that a float can hold; booleans are not."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def as_floats(values: Mapping[str, float]) -> dict[str, float]:

@@ -221,8 +221,23 @@ def _describe_range(
                 kind = "log_uniform_values"
             return {"distribution": kind, "min": low, "max": high}
         return {"min": low, "max": high}
+    values = _list_stepped_values(name, low, high, step, sampling)
+    if whole:
+        return {"values": [int(value) for value in values]}
+    return {"values": [float(value) for value in values]}
+
+
+def _list_stepped_values(name: str, low: float, high: float, step: float, sampling: str | None) -> list[Decimal]:
+    """Return ``low`` and the values up to ``high`` that follow it, by adding ``step`` or, with log, multiplying by it.
+
+    Raises ValueError if the step leads to no end.
+    """
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
+    if sampling == "log" and (first <= 0 or size <= 1):
+        raise ValueError(f"parameter {name!r} from {low} has a step of {step} with sampling log, expected one above 1")
+    if sampling != "log" and size <= 0:
+        raise ValueError(f"parameter {name!r} has a step of {step}, expected a positive number")
     values = [first]
     while True:
         if sampling == "log":
@@ -230,11 +245,8 @@ def _describe_range(
         else:
             following = first + len(values) * size
         if following > last:
-            break
+            return values
         values.append(following)
-    if whole:
-        return {"values": [int(value) for value in values]}
-    return {"values": [float(value) for value in values]}
 
 
 def _convert_scalar(value: Any) -> Any:

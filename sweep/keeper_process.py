@@ -217,8 +217,19 @@ class Server:
                 os.close(stream)
             connection.close()
             return
-        messages.send_answer(connection, accepted=True)
-        self._requests.put(Request(connection, content, streams))
+        self._accept(Request(connection, content, streams))
+
+    def _accept(self, request: Request) -> None:
+        """Tell a command that it runs here, and queue it. Raises OSError if the command is gone, as after Ctrl-C."""
+        try:
+            messages.send_answer(request.connection, accepted=True)
+        except OSError:
+            with self._lock:
+                self._is_busy = False
+            for stream in request.streams:
+                os.close(stream)
+            raise
+        self._requests.put(request)
 
     def _find_difference(self, content: dict[str, Any]) -> str:
         """Return why a command cannot use the processes that are kept running; "" if it can.

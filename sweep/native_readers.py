@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.machinery
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,9 @@ class NativeReader(NamedTuple):
     use: Use
     position: int = 0  # of the argument, not counting ``self``
 
+
+_PATHS = ("filename", "path", "file", "name")
+"""Names of arguments that are paths, for functions whose arguments Python does not know."""
 
 _TENSORFLOW_OPS = "tensorflow.python.ops"
 _TENSORFLOW_FILES = "tensorflow.python.lib.io._pywrap_file_io"
@@ -129,10 +133,12 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
 
     The first ``skipped`` arguments are not the path.
     """
+    names = _list_parameters(original)
 
     @functools.wraps(original)
     def record_and_call(*args: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()][skipped:]
+        named = [kwargs[name] for name in names if name in kwargs]
+        given = [*args, *named, *(value for name, value in kwargs.items() if name not in names)][skipped:]
         if reader.use == "process":
             recorder.note_process()
         elif given:
@@ -141,6 +147,14 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
 
     record_and_call.observed_by_sweep = True  # type: ignore[attr-defined]  # marks the wrapper, which is a function
     return record_and_call
+
+
+def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of a function's parameters in their order; `_PATHS` for a native one that does not tell them."""
+    try:
+        return tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return _PATHS
 
 
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
@@ -180,10 +194,10 @@ def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: Native
 
 def _list_beginning_with(prefix: str) -> list[Path]:
     """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint."""
-    folder = Path(prefix).parent
-    if not folder.is_dir():
+    folder, name = os.path.split(prefix)
+    if not Path(folder).is_dir():
         return []
-    return sorted(path for path in folder.glob("*") if str(path).startswith(prefix))
+    return sorted(path for path in Path(folder).iterdir() if path.name.startswith(name))
 
 
 def _get_folder(pattern: object) -> object:

@@ -170,3 +170,18 @@ def test_a_trial_has_what_its_file_says_whatever_its_code_has_declared() -> None
     hp = Hyperparameters({})
     assert hp.Float("learning_rate", 0.02, 0.5) == 0.02
     assert (hp.get("learning_rate"), "learning_rate" in hp) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "more"),
+    [
+        ("Int", (1, 10), {"step": 1, "sampling": "log"}),
+        ("Int", (0, 10), {"step": 2, "sampling": "log"}),
+        ("Int", (0, 10), {"step": -2}),
+        ("Float", (0.0, 1.0), {"step": 0.0}),
+        ("Float", (0.1, 1.0), {"step": 0.5, "sampling": "log"}),
+    ],
+)
+def test_a_step_that_leads_to_no_end_is_refused(kind: str, arguments: tuple[Any, ...], more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="parameter 'x' .*has a step of .*, expected"):
+        getattr(Hyperparameters({}), kind)("x", *arguments, **more)

@@ -173,3 +173,29 @@ def test_all_functions_of_the_table_are_there_and_observed() -> None:
             for part in reader.name.split("."):
                 owner = getattr(owner, part)
             assert hasattr(owner, "observed_by_sweep"), reader
+
+
+def test_the_order_of_named_arguments_does_not_matter(tmp_path: Path, record: Callable[..., Reads]) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file["a"] = [1]
+    known = str(tmp_path / "data.h5")
+    assert known in record(lambda: h5py.File(mode="r", name=known).close()).files
+    assert known in record(lambda: h5py.File(driver="core", mode="r", name=known).close()).files
+    new = str(tmp_path / "new.h5")
+    written = record(lambda: [h5py.File(driver="core", mode="w", name=new).close(), h5py.File(new).close()])
+    assert new not in written.files
+
+
+def test_a_checkpoint_is_known_by_a_path_with_a_dot(
+    tmp_path: Path, record: Callable[..., Reads], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").mkdir()
+    tf.train.Checkpoint(a=tf.Variable(1.0)).write("kept/model")
+    for prefix in ("kept/model", "./kept/model", str(tmp_path / "kept" / "model")):
+        found = record(
+            lambda prefix=prefix: tf.train.load_checkpoint(prefix).get_tensor("a/.ATTRIBUTES/VARIABLE_VALUE")
+        )
+        assert {Path(name).name for name in found.files} >= {"model.index", "model.data-00000-of-00001"}, prefix

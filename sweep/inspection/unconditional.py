@@ -244,7 +244,7 @@ def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Modul
                     if isinstance(value, ast.Constant) and isinstance(value.value, str):
                         return value.value
                     raise ValueError(name)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update" | "putenv"))):
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "update"))):
                 if name in ast.unparse(node) and ast.unparse(owner).endswith("environ"):
                     raise ValueError(name)
     return None

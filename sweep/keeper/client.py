@@ -101,9 +101,11 @@ def stop_keeper() -> str:
 
     place = places.find_place()
     keeper = None if place is None else Keeper.find(place)
-    answer = None if keeper is None else keeper.ask("end")
-    if answer is None:
+    if keeper is None:
         return "nothing is kept warm for this folder"
+    answer = keeper.ask("end")
+    if answer is None:
+        return "what was kept warm for this folder has just ended, or does not answer"
     process = int(answer["process"])
     if answer["is_busy"]:
         hint = "stop the sweep first: python -m sweep stop NAME"

@@ -708,9 +708,10 @@ class Coordinator:
         end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
         end = structs.replace(end, worker_lost=True)
         end = self._terms.apply_retries(end, trial.state.retries)
-        if self._emit([end]) and end.again:
+        is_queued = self._emit([end]) and end.again
+        if is_queued:
             self._to_resume.append(trial.started.trial)
-        return end.again
+        return is_queued
 
     def stop(self, reason: str, *, asked: bool = False) -> None:
         """Start no more trials, and end the running ones after their present epoch.

@@ -266,9 +266,13 @@ def take_requests(folder: ResultsFolder) -> list[StopRequest]:
     except OSError:  # no request was ever made
         return found
     for path in paths:
-        if match := _NAME.fullmatch(path.name):
-            with suppress(OSError):
-                path.unlink()
-                trial = int(match[1]) if match[1] else None
-            found.append(StopRequest(trial, match[2] is not None))
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            continue
+        try:
+            path.unlink()
+        except OSError:  # it was withdrawn meanwhile
+            continue
+        trial = int(match[1]) if match[1] else None
+        found.append(StopRequest(trial, match[2] is not None))
     return found

@@ -202,6 +202,8 @@ class GaussianProcessSearcher:
                 rows = self._encoding.encode_all(list(upcoming))
             else:
                 rows = self._search_candidates(len(self._ledger.trials))[:PROMISING]
+            if not len(rows):
+                return None
             features = self._encoding.features(rows)
             if chosen:
                 gain = model.expected_gain(features, count)

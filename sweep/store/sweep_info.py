@@ -20,6 +20,7 @@ from typing import TypeAlias, TypedDict, Unpack
 
 from sweep.contract import cpus, memory_bytes
 from sweep.errors import StoreError
+from sweep.events import is_number
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
 """(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
@@ -245,8 +246,8 @@ class SweepInfo:
     def co2_g_per_kwh(self) -> float | None:
         """Grams of CO2 per kWh in the sweep file; None if it does not say."""
         grams = self.resources.get("co2_g_per_kwh")
-        if isinstance(grams, float):
-            return grams
+        if is_number(grams):
+            return float(grams)
         return None
 
     @property

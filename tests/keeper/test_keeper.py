@@ -433,3 +433,18 @@ def test_two_first_commands_share_one_keeper(tmp_path: Path, monkeypatch: pytest
     assert "kept warm for this folder" in client.stop_keeper()  # this process has started it, and must ask for its end
     (process,) = {answer["process"] for answer in answers if answer is not None}
     os.waitpid(process, 0)
+
+
+def test_a_command_that_is_gone_before_its_answer_keeps_no_other_out(start: Callable[..., Kept]) -> None:
+    """As after Ctrl-C just then."""
+    start()
+    place = places.find_place()
+    assert place is not None
+    request = {"arguments": ["run"], "program": "sweep", "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    request |= {"search_path": sys.path, "process": os.getpid()}
+    request |= {"inherited": places.describe_process(), "installation": places.describe_installation()}
+    for _ in range(20):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(str(place))
+            messages.send_request(connection, request, (0, 1, 2))
+    until(lambda: client.run_in_keeper(["run", "a.yaml"]) == 2)

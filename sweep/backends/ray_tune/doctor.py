@@ -91,6 +91,13 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
     return {"nodes": len(there), "pairs": pairs}
 
 
+def _decode(output: str | bytes | None) -> str:
+    """Return what a process has printed as text; after a timeout it may be bytes or None."""
+    if isinstance(output, str):
+        return output
+    return (output or b"").decode()
+
+
 def main(address: str, *timeout_s: str) -> None:
     """Join the cluster, print the result as JSON, and leave; with a timeout, check pairs of nodes."""
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -101,10 +108,3 @@ def main(address: str, *timeout_s: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-
-
-def _decode(output: str | bytes | None) -> str:
-    """Return what a process has printed as text; after a timeout it may be bytes or None."""
-    if isinstance(output, str):
-        return output
-    return (output or b"").decode()
