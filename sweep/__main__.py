@@ -12,7 +12,7 @@ from sweep.read_recorder import recorder
 
 
 def run() -> None:
-    """Run the command line, then exit with `os._exit`.
+    """Run the command line and end this process with its exit code by `os._exit`; never returns.
 
     A normal exit spends up to a second on unloading large libraries.
     """

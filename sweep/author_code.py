@@ -33,7 +33,10 @@ trainable_packages: dict[str, tuple[str, ...]] = {}
 
 
 def note_trainable(module: str) -> None:
-    """Mark the top-level package of a trainable's module as the author's code, even if it is installed."""
+    """Mark the top-level package of a trainable's module as the author's code, even if it is installed.
+
+    Nothing happens if the package is not imported, or is sweep's own or one of `FOUNDATIONS`.
+    """
     name = module.partition(".")[0]
     if name in (*OWN_PACKAGES, *FOUNDATIONS, "__main__"):
         return
@@ -98,7 +101,7 @@ def is_own_file(file: str) -> bool:
 
 
 def get_package_name(file: str) -> str:
-    """Return the name of the package that a library's file belongs to, for messages.
+    """Return the name of the package that a library's file belongs to, for messages; its file name if unknown.
 
     The file must not be the author's.
     """
@@ -164,7 +167,7 @@ def _make_absolute(entry: str) -> Path:
 
 @functools.cache
 def _read_installed_names(entry: str) -> frozenset[str]:
-    """Return the top-level names that the distributions in a folder list as installed there.
+    """Return the top-level names that the installed distributions in a folder of the search path list in RECORD.
 
     Distributions without such a list are checkouts that somebody works on (``NAME.egg-info``).
     """

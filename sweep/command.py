@@ -16,8 +16,9 @@ def run_command(
 ) -> int:
     """Run a command line, by default the one that started this process, and return its exit code.
 
-    ``program`` is the name of the program in messages. If the command ``forks_workers``, their fork server is started
-    first. From this call on, `interruption` handles the signals.
+    ``program`` is the name of the program in messages. With ``forks_workers``, the fork server is started first. From
+    this call on, `interruption` handles the signals. The code is 2 if the command succeeded but its output could not
+    be written.
     """
     output.prepare_streams()
     interruption.start_handling_signals()
@@ -33,7 +34,7 @@ def run_command(
 
 
 def _call_main(arguments: Sequence[str] | None, program: str | None) -> int:
-    """Call the command line's main function, and return the exit code with which it ends."""
+    """Call the command line's main function and return its exit code: 0 if it returns, 1 for an exit with a message."""
     from sweep.cli import main  # a slow import; signals are already handled while it runs
 
     try:

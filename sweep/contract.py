@@ -62,7 +62,10 @@ def _read_limits(*names: str) -> list[int]:
 
 
 def cpus() -> int:
-    """Return the number of cores that this process may use, at least 1: its CPU affinity and its container limit it."""
+    """Return the number of cores that this process may use, at least 1.
+
+    It is limited by the CPU affinity and the container; a fraction of a core is rounded down.
+    """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -72,7 +75,7 @@ def cpus() -> int:
 
 
 def memory_bytes() -> int | None:
-    """Return the memory of this machine or the limit of its container, if smaller; None if neither is known."""
+    """Return the bytes of memory of this machine, or of its container's limit if smaller; None if unknown."""
     known = _read_limits("memory.max", "memory/memory.limit_in_bytes")
     with suppress(ValueError, OSError, AttributeError):  # not every system has these names
         known.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -120,13 +123,17 @@ class Devices:
         return 0.0 if self.simulated else self.gpus
 
     def fits(self, cpus: float, gpus: float) -> int:
-        """Return how many processes with these devices fit on a machine with this many CPUs and GPUs."""
+        """Return how many processes with these devices fit on a machine with this many CPUs and GPUs.
+
+        Raises ValueError if they need neither.
+        """
         return min(count_parts(there, asked) for there, asked in ((cpus, self.cpus), (gpus, self.gpus)) if asked)
 
     def memory_bytes(self, total: float) -> float:
-        """Return the bytes of GPU memory that a process may use on a GPU with ``total`` bytes.
+        """Return the bytes of memory that a process may use on a GPU with ``total`` bytes.
 
-        The share of the GPU counts, minus what CUDA itself needs.
+        That is its share of the GPU, minus 0.75 GiB for CUDA unless the GPU is simulated; negative for a very small
+        share.
         """
         return min(self.gpus, 1.0) * total - (0.0 if self.simulated else CUDA_BYTES)
 
@@ -302,12 +309,12 @@ class Waiting(Protocol):
 
 
 def can_save(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can save its trial after the present epoch."""
+    """Return whether a trainable can save its trial after the present epoch; True without a trainable."""
     return getattr(trainable, "saves", True) is not False
 
 
 def can_split(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can split its batches into more micro-batches."""
+    """Return whether a trainable can split its batches into more micro-batches; True without a trainable."""
     return getattr(trainable, "splits", True) is not False
 
 

@@ -7,7 +7,7 @@
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
     ├── StoreError          a results folder cannot be read or written as it is
     │   └── StoreAway           an object store does not answer
-    └── Interrupted         a signal came before the first trial, exit code 130
+    └── InterruptedByUser   a signal came before the first trial, exit code 130
     StoppedAtOnce           the sweep ends now, but not its process; nothing on the way catches it
     WorkerLost              one of several processes of a trial is gone; nothing on the way catches it
 
@@ -134,12 +134,12 @@ class WorkerLost(BaseException):
 
 
 def first_line(error: BaseException | str, length: int = 300) -> str:
-    """Return the first line of an error's message, or the name of its type if the message is empty."""
+    """Return the first line of an error's message, or its type if there is none, cut to ``length`` characters."""
     return shortened(_split_message(error)[0], length)
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of an error's message; in errors from remote processes, this line states the cause."""
+    """Return the last line of an error's message, shortened; in errors of remote processes, it states the cause."""
     return shortened(_split_message(error)[-1])
 
 
@@ -165,7 +165,7 @@ _VALUES = "  Label values: "  # all labels of the batch follow
 
 
 def reason_of(error: BaseException) -> str:
-    """Describe an error in one line: its type, the author's line, and the cause.
+    """Return an error in one line: its type, the author's line that raised it, and the cause.
 
     Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling Dense.call()."; the
     cause is extracted from them.
@@ -182,7 +182,10 @@ def describe_without_type(error: BaseException) -> str:
 
 
 def where_raised(error: BaseException) -> str | None:
-    """Return the author's line nearest to the origin of an error, as ``models.py:12 in loss``; None without one."""
+    """Return the author's line nearest to the origin of an error, as ``models.py:12 in loss``; None without one.
+
+    Lines in the error's message, as TensorFlow writes them, take precedence over its traceback.
+    """
     own = []
     for match in _NAMED.finditer(str(error)):
         if is_author_file(match["file"]):

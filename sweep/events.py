@@ -96,15 +96,15 @@ class Status(StrEnum):
 
 
 UNFINISHED = frozenset({Status.RUNNING, Status.INTERRUPTED})
-"""Trials that may report another epoch."""
+"""Statuses of trials that may report another epoch."""
 WHOLE = frozenset({Status.COMPLETED, Status.INFEASIBLE})
-"""Trials that were trained to their end."""
+"""Statuses of trials that were trained to their end."""
 JUDGED = WHOLE | {Status.PRUNED}
-"""Trials that ended with metrics that can be compared."""
+"""Statuses of trials that ended with metrics that can be compared."""
 ERRORED = frozenset({Status.FAILED, Status.OOM})
-"""Trials that ended with an error."""
+"""Statuses of trials that ended with an error."""
 LOST = ERRORED | {Status.DIVERGED}
-"""Trials that ended without a usable result."""
+"""Statuses of trials that ended without a usable result."""
 
 
 PAUSES = "pauses: "
@@ -124,7 +124,7 @@ TRIED_AGAIN = "tried again"
 
 
 def describe_status(status: Status, reason: str) -> str:
-    """Return the status of a trial in words that also say that a person has stopped it, or that it is tried again."""
+    """Return the status of a trial in words: ``stopped by hand``, ``failed, tried again``, or the status itself."""
     if status is Status.PRUNED and reason == ON_REQUEST:
         return "stopped by hand"
     if status is Status.INTERRUPTED and (reason == TRIED_AGAIN or f"; {TRIED_AGAIN}, " in reason):
@@ -409,7 +409,10 @@ def decode(line: bytes) -> Event:
 
 
 def convert_to_json_types(value: object) -> object:
-    """Return ``value`` as standard JSON types. Raises TypeError for values that JSON would lose or change."""
+    """Return ``value`` as standard JSON types, with NaN and infinities as strings.
+
+    Raises TypeError for values that JSON would lose or change, such as tuples and NumPy numbers.
+    """
     if type(value) is float:
         return value if math.isfinite(value) else repr(value)
     if type(value) is str:
@@ -426,7 +429,7 @@ def convert_to_json_types(value: object) -> object:
 
 
 def convert_from_json_types(value: object) -> object:
-    """Convert the types of JSON back to the values that `convert_to_json_types` has converted."""
+    """Return the value that `convert_to_json_types` has converted to ``value``."""
     if isinstance(value, str):
         if value in _NON_FINITE:
             return float(value)
@@ -454,7 +457,7 @@ _JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _check_format(number: object, version: object) -> None:
-    """Raise StoreError if a log has a higher format version than this release can read."""
+    """Raise StoreError if the format of a log is not a number, or is higher than this release can read."""
     if type(number) is not int:
         raise StoreError(f"session_started: format is {number!r}, expected a number up to {FORMAT}")
     if number > FORMAT:
@@ -465,7 +468,7 @@ def _check_format(number: object, version: object) -> None:
 
 
 def _describe_validation_error(error: msgspec.ValidationError) -> str:
-    """Describe a validation error of msgspec: the field, its type and the expected type.
+    """Return a validation error of msgspec in words: the field, its type and the expected type.
 
     The message of msgspec is "Expected `float`, got `str` - at `$.time`".
     """
@@ -496,7 +499,7 @@ def _check_text(value: object) -> str:
 
 
 def _collect_fields(source: Record | Facts | Inputs) -> dict[str, object]:
-    """Return the fields of an event that differ from their default, as JSON types."""
+    """Return the fields of an event that differ from their default, as JSON types. Raises TypeError naming a field."""
     record: dict[str, object] = {}
     for name, default in _DEFAULTS[type(source)].items():
         value = getattr(source, name)

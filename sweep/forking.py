@@ -51,7 +51,7 @@ class ForkServer:
         self._serves = False
 
     def describe_failure(self) -> str:
-        """Return in one line why the server has ended by itself; empty if it runs. Without it, workers start slower."""
+        """Return in one line why the server has ended by itself; ``""`` if it runs."""
         if self._process.poll() is None:
             return ""
         written = os.pread(self._errors, os.fstat(self._errors).st_size, 0)
@@ -59,18 +59,18 @@ class ForkServer:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
-        """Make the server import these modules too, unless it serves already."""
+        """Make the server import these modules too; ignored after `serve`. Does not wait for the imports."""
         if not self._serves:
             self._send(modules)
 
     def serve(self) -> None:
-        """Make the server serve once it has imported all that it was told to; further calls do nothing."""
+        """Make the server start workers once it has imported all named modules; further calls do nothing."""
         if not self._serves:
             self._send([""])
         self._serves = True
 
     def _send(self, lines: Sequence[str]) -> None:
-        """Write lines to the standard input of the server."""
+        """Write lines to the standard input of the server; ignored if the server has ended."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # it has failed
                 self._process.stdin.write("".join(f"{line}\n" for line in lines).encode())
@@ -100,9 +100,10 @@ def can_fork(gpus: float) -> bool:
 
 @contextmanager
 def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None]:
-    """Start a fork server now for the local Ray that starts inside the block, if workers may be forked.
+    """Start a fork server now for the local Ray that starts inside the block, and end it after the block.
 
-    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `correct_early_server`.
+    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `correct_early_server`. No
+    server is started if workers cannot be forked. Inside another such block, that block's server is used.
     """
     if _early_servers:
         correct_early_server(cpus, gpus)

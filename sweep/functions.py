@@ -193,7 +193,10 @@ class Reporter:
                 continue
 
     def _report_returned(self, value: object) -> None:
-        """Report the value that the function has returned without any report: its metrics, or the objective alone."""
+        """Report what the function has returned without any report: its metrics, or the objective alone.
+
+        Other values are ignored. Raises TrainableError if it is a model.
+        """
         if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
             raise TrainableError(
                 f"the function returned a model ({type(value).__name__}), expected its metrics. For a function that "
@@ -301,7 +304,7 @@ class FunctionTrainable:
             raise told.error
 
     def _count_epoch(self, epoch: EpochReported) -> None:
-        """Count a reported epoch for ``training.patience``."""
+        """Count a reported epoch for ``training.patience``, unless it lacks the objective."""
         if self._assignment is None or self._assignment.objective is None:
             return
         value = epoch.metrics.get(self._assignment.objective)
@@ -529,7 +532,8 @@ def list_missing_methods(kind: type) -> list[str]:
 def offers_method(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
     """Return whether trainables have an optional method of the contract, without creating a trainable.
 
-    Also returns True if only an instance could show it. The arguments are those of `load_trainable`.
+    Also returns True if only an instance could show it. The arguments are those of `load_trainable`. Raises whatever
+    the import raises.
     """
     make_importable(folders)
     if given is None:
@@ -542,10 +546,10 @@ def offers_method(method: str, trainable: str, folders: Iterable[Path], given: o
 
 
 def load_extension(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
-    """Import a searcher, scheduler or the like that a sweep file names as ``module:Name``.
+    """Import and return the searcher, scheduler or the like that a sweep file names as ``module:Name``.
 
-    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``. ``where`` is the
-    key of the file and ``contract`` the name of the required interface, both for the message.
+    Raises InputError if it cannot be imported or called, or is a class that lacks one of ``methods``. ``where`` is
+    the key of the file and ``contract`` the name of the required interface, both for the message.
     """
     found = import_target(target, folders, where)
     missing = []
@@ -574,14 +578,14 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Put folders in front of ``sys.path``, in this order; `inspection` searches them in the same order."""
+    """Move or put folders to the front of ``sys.path``, in this order; `inspection` searches them in the same order."""
     first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
 
 
 def _import_target(target: str) -> Any:
-    """Import ``module:Name`` and return the object."""
+    """Import ``module:Name`` and return the object. Raises whatever the import raises, or AttributeError."""
     recorder.resume()
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -17,13 +17,13 @@ _usual: list[tuple[int, int, int]] = []  # thresholds of before `collect_rarely`
 
 
 def collect_rarely() -> None:
-    """Let this process look for garbage rarely, until `collect_as_usual`."""
+    """Make Python's garbage collector run only after every 50,000 new objects, until `collect_as_usual`."""
     _usual.append(gc.get_threshold())
     gc.set_threshold(NEW_OBJECTS)
 
 
 def collect_as_usual() -> None:
-    """Let this process look for garbage as before `collect_rarely`; does nothing if that was not called.
+    """Restore the collector's thresholds of before `collect_rarely`; does nothing if that was not called.
 
     Needed before a model is trained here, because objects that are garbage may hold tensors of any size.
     """
@@ -33,7 +33,7 @@ def collect_as_usual() -> None:
 
 @contextmanager
 def collecting_later() -> Iterator[None]:
-    """Let this process look for garbage only after the block. If collection is switched off, it stays so."""
+    """Switch the garbage collector off inside the block and on again afterwards; if it is off already, it stays so."""
     if not gc.isenabled():
         yield
         return

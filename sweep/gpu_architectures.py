@@ -21,7 +21,7 @@ class Coverage(Enum):
     MACHINE_CODE = auto()
     PTX = auto()
     TOO_OLD = auto()  # the GPU is older than all that the build has code for
-    TOO_NEW = auto()  # the GPU is newer: kernels may fail, and XLA ends the process (tensorflow issue 111958)
+    TOO_NEW = auto()  # newer than all or some code: kernels may fail, XLA ends the process (tensorflow issue 111958)
 
 
 def find_coverage(capability: Capability, architectures: Sequence[str]) -> Coverage:

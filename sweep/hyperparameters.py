@@ -204,9 +204,10 @@ class Declaring:
 def _describe_range(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
-    """Return the keys of a sweep file that describe a range.
+    """Return the keys of a sweep file that describe a range: its bounds, or a list of all its values with a step.
 
-    A range with a step becomes a list of all its values, which are equally likely.
+    All values of the list are equally likely; with ``sampling="log"``, each is ``step`` times the one before. Raises
+    ValueError if ``sampling`` is neither None, "linear" nor "log".
     """
     low = _convert_scalar(low)
     high = _convert_scalar(high)
@@ -278,7 +279,7 @@ def _require_bool(name: str, value: Any) -> bool:
 
 
 def _convert_to_tuple(values: Any) -> tuple[Value, ...]:
-    """Return a list as a tuple, and any other value as a tuple with this value."""
+    """Return a list or tuple as a tuple, and any other value as a tuple that contains only it."""
     if isinstance(values, list | tuple):
         return tuple(values)
     return (values,)
@@ -456,7 +457,7 @@ class Hyperparameters(Declaring):
         return dict(self._params)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the parameter, or ``default`` if the trial does not have it."""
+        """Return the parameter's value, or ``default`` if the trial does not have it; the read is recorded."""
         value = self._read(name)
         if isinstance(value, ReadMark):
             return default
@@ -485,11 +486,11 @@ class Hyperparameters(Declaring):
         return _check_number(name, self._get_or_default(name, default, standard=standard))
 
     def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
-        """Return the parameter as an int. Raises TypeError if it is not a whole number. ``standard``: see `number`."""
+        """Return the parameter as an int. Raises TypeError if it is not a whole number; otherwise as `number`."""
         return _check_whole_number(name, self._get_or_default(name, default, standard=standard))
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
-        """Return the parameter as a string. Raises TypeError if it is not a string. ``standard``: see `number`."""
+        """Return the parameter as a string. Raises TypeError if it is not a string; otherwise as `number`."""
         value = self._get_or_default(name, default, standard=standard)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
@@ -504,7 +505,7 @@ class Hyperparameters(Declaring):
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """Return the parameter as a bool. Raises TypeError if it is not true or false."""
+        """Return the parameter as a bool. Raises TypeError if it is not one, KeyError as in `number`."""
         return _require_bool(name, self._get_or_default(name, default))
 
     def choice(self, name: str, choices: Sequence[Any], default: Any = ReadMark.ABSENT) -> Any:
@@ -579,7 +580,7 @@ class Hyperparameters(Declaring):
         return self._params.get(name, self._lengths.get(name, ReadMark.ABSENT))
 
     def _set_params(self, params: dict[str, Value]) -> None:
-        """Set the parameters, and the names of the groups that contain them: ``aug`` for ``aug.kind``."""
+        """Set the parameters, and find the groups that contain them: ``aug`` is the group of ``aug.kind``."""
         self._params = params
         self._groups = {key[:end] for key in params for end, letter in enumerate(key) if letter == "."}
 
@@ -596,7 +597,7 @@ class Hyperparameters(Declaring):
                 record[name] = value
 
     def _matches_read(self, name: str, then: Value | ReadMark | tuple[str, ...]) -> bool:
-        """Return whether reading a parameter would give the value of an earlier read."""
+        """Return whether reading a parameter now would give what an earlier read gave; the parameter counts as read."""
         now = self.peek(name)
         if isinstance(then, tuple):
             self._seen.update(then)

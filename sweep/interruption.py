@@ -75,7 +75,7 @@ class Interruption:
         self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
 
     def restore(self) -> None:
-        """Install the handlers again, after a library has replaced them."""
+        """Install the signal handlers again, after a library has replaced them; does nothing before `install`."""
         if self._ears is not None:
             for number in _SIGNALS:
                 signal.signal(number, self._handle)
@@ -93,9 +93,10 @@ class Interruption:
 
     @contextmanager
     def replacing_actions(self, first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
-        """Replace the actions inside the block: ``first`` is called at the first signal, ``second`` at each later one.
+        """Replace the actions inside the block: ``first`` is for the first signal, ``second`` for each later one.
 
-        They are called in a thread.
+        They are called in a thread. Signals that came before the block count, so ``second`` may be called without
+        ``first``.
         """
         with self._lock:  # the action for an earlier signal is finished, or has ended this process
             before = self._acts
@@ -109,7 +110,10 @@ class Interruption:
 
     @contextmanager
     def breakable(self) -> Iterator[None]:
-        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check `asked`."""
+        """Make the second signal raise `StoppedAtOnce` inside the block, for user code that does not check `asked`.
+
+        Does nothing if this object was created without ``breaks``.
+        """
         self._breakable = self._breaks
         try:
             yield
@@ -155,7 +159,7 @@ class Interruption:
                 signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
-        """Wait until the actions of all signals that the handler has counted are done."""
+        """Wait until the actions of all signals that the handler has counted are done, for about 2 s at most."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -167,7 +171,7 @@ _active: Interruption | None = None
 
 
 def start_handling_signals() -> None:
-    """Handle signals in this process of sweep; the first one ends it, unless a command has set other actions.
+    """Handle signals in this process, which belongs to sweep; the first one ends it, unless other actions are set.
 
     Does nothing if this process handles signals already.
     """
@@ -204,7 +208,8 @@ def handle_signals(
     """Handle signals inside the block; a thread calls ``first`` at the first one and ``second`` at each later one.
 
     With ``breaks``, the process survives the second signal, which raises `StoppedAtOnce` inside a `breakable` block
-    instead. Outside of the main thread, signals are not handled.
+    instead; ``breaks`` has no effect if signals are handled already. Outside of the main thread, signals are not
+    handled.
     """
     global _active
     if threading.current_thread() is not threading.main_thread():
@@ -234,7 +239,7 @@ def breakable() -> Iterator[None]:
 
 
 def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
-    """Print a last message and end this process at once with the exit code of an interruption.
+    """Print a last message and end this process at once with exit code 130; never returns.
 
     It ends even if other threads run or the output is blocked. ``tidy`` clears the terminal before the message.
     """

@@ -75,7 +75,7 @@ class Server:
         self._until = time.monotonic() + FIRST_S
 
     def serve(self, listener: socket.socket) -> None:
-        """Run the requested command lines until the keeper is not needed any more."""
+        """Run the requested command lines one after another; return when the keeper is not needed any more."""
         threading.Thread(target=self._accept_connections, args=(listener,), name="keeper-accepts", daemon=True).start()
         while True:
             try:
@@ -96,7 +96,10 @@ class Server:
     # ---- in the main thread
 
     def _run_request(self, request: Request) -> int:
-        """Run a command line with its own streams, environment and signals; return its exit code."""
+        """Run a command line with its own streams, environment and signals; return its exit code.
+
+        The code is 1 if it raises an exception. Afterwards the streams point to the keeper's log.
+        """
         _connect_streams(request.streams)
         content = request.content
         _set_environment(content["environment"])
@@ -125,7 +128,10 @@ class Server:
         return code
 
     def _clean_up(self) -> None:
-        """Remove what the finished command has left in this process and the next one must not see."""
+        """Forget the author's modules after a command, and set until when the keeper waits for the next one.
+
+        If TensorFlow was imported here, the keeper ends instead.
+        """
         _forget_author_modules()
         self._until = time.monotonic() + self._kept.keep_s
         if "tensorflow" in sys.modules:  # to test the best models, with the devices of this sweep
@@ -152,9 +158,10 @@ class Server:
         )
 
     def _end_if_not_needed(self) -> bool:
-        """Decide whether the keeper is still needed; return True if it should end now.
+        """Return True if the keeper must end now; from then on it refuses commands.
 
-        It is not needed if its time is over and no page is open, if its Ray has ended, or if memory is short.
+        It must if no command runs and its time is over with no page open, its Ray has ended, memory is short, or it
+        was asked to.
         """
         is_lost = self._has_run and not self._kept.is_running
         is_needed = not is_lost and (time.monotonic() < self._until or places.is_page_open(self._place))
@@ -182,7 +189,11 @@ class Server:
             connection.close()
 
     def _answer_request(self, connection: socket.socket) -> None:
-        """Receive a request: answer a question, refuse a command, or queue it for the main thread."""
+        """Receive a request and answer its question, refuse its command, or queue the command for the main thread.
+
+        A command that cannot use the present processes is refused, and the keeper then ends. Other users are not
+        answered.
+        """
         if not messages.is_own(connection):
             connection.close()
             return
@@ -232,9 +243,9 @@ class Server:
         self._requests.put(request)
 
     def _find_difference(self, content: dict[str, Any]) -> str:
-        """Return why a command cannot use the processes that are kept running; "" if it can.
+        """Return why a command cannot use the processes that are kept running; "" if it can or is the first.
 
-        They can be used in the environment, by the Python process settings and with the packages of the first command.
+        It can if its environment, Python process settings and packages are those of the first command.
         """
         if self._first is None:
             self._first = content
@@ -262,10 +273,10 @@ class Server:
 
 
 def forward_signals(connection: socket.socket, is_over: threading.Event) -> None:
-    """Send this process the signals that a command receives from its connection.
+    """Send this process the signals that the command's own process passes on through the connection.
 
-    If the command is gone before it is over, send SIGTERM. The connection is closed only when the command has closed
-    it, because the command may still have to receive the exit code.
+    If the command is gone before it is over, SIGTERM is sent. Returns, and closes the connection, only when the
+    command has closed it, because it may still have to receive the exit code.
     """
     with connection:
         received = None
@@ -279,7 +290,7 @@ def forward_signals(connection: socket.socket, is_over: threading.Event) -> None
 
 
 def _set_environment(environment: dict[str, str]) -> None:
-    """Make the environment variables those of a command, except for Ray's own, which stay."""
+    """Make the environment variables those of a command; variables of Ray and Tune that it lacks stay."""
     for name in os.environ.keys() - environment.keys():
         if not name.startswith(("RAY_", "TUNE_")):
             del os.environ[name]
@@ -287,7 +298,7 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 def _connect_streams(streams: list[int]) -> None:
-    """Replace standard input, output and error by these file descriptors."""
+    """Replace standard input, output and error by these file descriptors, in this order, and close these."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -313,9 +324,9 @@ def _is_memory_short() -> bool:
 
 
 def _find_free_share() -> float:
-    """Return the share of memory that is available on the machine or in its container, whichever is smaller.
+    """Return the share of memory, from 0 to 1, that is available on the machine or in its container.
 
-    Return 1 where the system does not report it.
+    The smaller one counts; 1 where the system does not report it.
     """
     shares = [1.0]
     with suppress(OSError, ValueError):
@@ -350,7 +361,10 @@ def _exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> None:
-    """Run the keeper whose socket path is the first argument, unless another process runs it."""
+    """Run the keeper whose socket path is the first argument, unless another process runs it.
+
+    Waits up to 30 s for an earlier keeper that is about to end. Ends this process by `os._exit` after running.
+    """
     place = Path(sys.argv[1])
     with place.with_suffix(".lock").open("a") as lock:
         deadline = time.monotonic() + FIRST_S
@@ -371,7 +385,7 @@ def _try_to_lock(file: IO[str]) -> bool:
 
 
 def _serve(place: Path) -> None:
-    """Listen on the socket, run commands until the keeper ends, and then end Ray and this process."""
+    """Listen on the socket, run commands until the keeper ends, then end Ray and this process; never returns."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     place.unlink(missing_ok=True)
     listener.bind(os.fspath(place))

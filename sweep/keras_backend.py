@@ -26,7 +26,10 @@ def find_config_file(environ: Mapping[str, str]) -> Path:
 
 
 def find_backend(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the backend that Keras would choose in a new process, and where it is set."""
+    """Return the backend that Keras would choose in a new process, and where it is set.
+
+    The place is ``KERAS_BACKEND``, the path of keras.json, or ``the default``.
+    """
     if environ.get("KERAS_BACKEND"):
         return environ["KERAS_BACKEND"], "KERAS_BACKEND"
     file = find_config_file(environ)

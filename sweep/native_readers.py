@@ -86,7 +86,10 @@ READERS: dict[str, tuple[NativeReader, ...]] = {
 
 
 def install() -> None:
-    """Replace the functions in `READERS` by recording ones, now or when their library is imported."""
+    """Replace the functions in `READERS` by recording ones, now or when their library is imported.
+
+    Further calls do nothing.
+    """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -116,7 +119,7 @@ class _Finder:
 
 
 def _replace_functions(name: str) -> None:
-    """Replace the functions of one library by recording ones."""
+    """Replace the functions that a module in `READERS` makes available by recording ones; missing ones are skipped."""
     for reader in READERS[name]:
         owner: Any = sys.modules.get(reader.module)
         *outer, function = reader.name.split(".")
@@ -158,7 +161,7 @@ def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def _note_call(arguments: Sequence[Any], reader: NativeReader) -> None:
-    """Record what a function with these arguments reads or writes."""
+    """Record what the function ``reader`` reads or writes; ``arguments`` begins with the path."""
     paths = list(_list_paths(arguments[0]))
     match reader.use:
         case "hdf5":
@@ -193,7 +196,7 @@ def _note_hdf5(arguments: Sequence[Any], paths: Sequence[object], reader: Native
 
 
 def _list_beginning_with(prefix: str) -> list[Path]:
-    """Return the files whose paths begin with a prefix, such as those of a TensorFlow checkpoint."""
+    """Return the files whose paths begin with the text ``prefix``, such as those of a TensorFlow checkpoint."""
     folder, name = os.path.split(prefix)
     if not Path(folder).is_dir():
         return []
@@ -213,9 +216,9 @@ def _is_writing(arguments: Sequence[Any]) -> bool:
 
 
 def _list_paths(value: Any) -> Iterable[object]:
-    """Yield the paths in an argument, which may be one text, a list, or a tensor of texts.
+    """Yield the paths in an argument, which may be one text, a list, an array or a tensor of texts.
 
-    A value of any other type is yielded unchanged.
+    Nothing is yielded for an open file. A value of any other type, such as a symbolic tensor, is yielded unchanged.
     """
     if isinstance(value, bytes):
         yield os.fsdecode(value)

@@ -38,12 +38,15 @@ def failed_by(error: OSError) -> bool:
 
 
 def failure() -> OSError | None:
-    """Return the error that broke standard output; None if it works, or if its reader has closed the pipe."""
+    """Return the first error of writing to standard output; None without one. A closed pipe does not count."""
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 
 def prepare_streams() -> None:
-    """Replace the standard streams by ones that escape unencodable characters, and discard output to closed streams."""
+    """Replace standard output and error by streams that escape characters that cannot be encoded.
+
+    Closed standard streams are opened on the null device, and earlier failures are forgotten.
+    """
     _failures.clear()
     open_closed_streams()
     for name, number in (("stdout", 1), ("stderr", 2)):

@@ -21,7 +21,7 @@ class Plateau:
     waited: int = 0
 
     def count_epoch(self, value: float) -> None:
-        """Count one epoch with this objective; NaN is no improvement."""
+        """Count one epoch with this objective, which resets `waited` if it is better than the best; NaN never is."""
         better = self.best is None or (value > self.best if self.maximize else value < self.best)
         if better and not math.isnan(value):
             self.best, self.waited = value, 0
@@ -39,6 +39,6 @@ class Plateau:
 
 
 def is_exhausted(plateau: Plateau, training: Mapping[str, Value]) -> bool:
-    """Return whether the objective has not improved for ``training.patience`` epochs."""
+    """Return whether the objective has not improved for ``training.patience`` epochs; False without that key."""
     patience = training.get("patience")
     return isinstance(patience, int) and plateau.waited >= patience

@@ -16,9 +16,10 @@ COST = "cost"
 
 
 def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
-    """Return the price per GPU-hour on a node with these labels; None if the file has no price for this kind of node.
+    """Return the price per GPU-hour on a node with these labels; None if there is none for this kind of node.
 
-    If the node's market has no price of its own, the other market's price is used.
+    The kind is the value of any label, in upper or lower case. If the node's market has no price of its own, the
+    other market's price is used.
     """
     if not isinstance(price, Mapping):
         return price
@@ -31,13 +32,13 @@ def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
 
 
 def find_price_bounds(price: Price) -> tuple[float, float]:
-    """Return the lowest and the highest price in the file."""
+    """Return the lowest and the highest price per GPU-hour in the file, over all kinds of nodes and markets."""
     every = [*_list_prices(price)]
     return min(every), max(every)
 
 
 def _list_prices(price: Price | Mapping[Market, float]) -> Iterator[float]:
-    """Yield all prices in the file."""
+    """Yield all prices of one ``price_per_gpu_hour``, over all kinds of nodes and markets."""
     if not isinstance(price, Mapping):
         yield price
         return

@@ -82,13 +82,16 @@ class UnitReports:
         self._hidden: dict[int, EpochReported] = {}  # their last reports, if these reached no further unit
 
     def reword(self, reason: str) -> str:
-        """Replace "at epoch N" in a scheduler's reason, where N is a unit, by the share of the budget that it means."""
+        """Return a scheduler's reason with "at epoch N", where N is a unit, replaced by the share of the budget."""
         if self._length == HUNDREDTHS:
             return _AT_EPOCH.sub(r"at \1 % of its budget", reason)
         return _AT_EPOCH.sub(rf"at \1/{self._length} of its budget", reason)
 
     def translate(self, event: Event) -> Iterator[Event]:
-        """Yield the events that searchers and schedulers observe in place of this one."""
+        """Yield the events, counted in units, that searchers and schedulers observe in place of this one.
+
+        A report yields one event for each unit that the trial has reached with it, perhaps none.
+        """
         match event:
             case EpochReported():
                 yield from self._translate_report(event)
@@ -108,14 +111,14 @@ class UnitReports:
             yield structs.replace(event, epoch=unit)
 
     def _find_share(self, event: EpochReported) -> float | None:
-        """Return the share of its budget that a trial has used, from its report or by its epochs; None if unknown."""
+        """Return the share of its budget that a trial has used, by its report or its epochs; None if unknown."""
         share = get_share(event.measures)
         if share is None and self._epochs is not None:
             return event.epoch / self._epochs
         return share
 
     def _translate_end(self, event: TrialEnded) -> Iterator[Event]:
-        """Yield the end of a trial, before it the last report if that has not been passed on yet."""
+        """Yield the end of a trial, after its last report if that has reached no unit and the trial is complete."""
         if event.status is not Status.INTERRUPTED:
             hidden = self._hidden.pop(event.trial, None)
             unit = self._units.pop(event.trial, 0) + 1

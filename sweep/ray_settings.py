@@ -16,7 +16,7 @@ SETTINGS = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
 }
-"""Of every Ray that a sweep uses."""
+"""Environment variables for every Ray that a sweep uses."""
 
 LOCAL_SETTINGS = {
     # Ray's memory monitor kills innocent processes and ends the whole experiment; the kernel picks the culprit.
@@ -31,4 +31,4 @@ LOCAL_SETTINGS = {
     # `local_ray.listening_on_localhost`.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
-"""Of a Ray that a sweep starts on this machine."""
+"""Further environment variables for a Ray that a sweep starts on this machine."""

@@ -158,9 +158,9 @@ class ReadRecorder:
         self._reads.by_file = before.by_file
 
     def continue_session(self, name: str) -> None:
-        """Keep all reads so far when trials of the sweep ``name`` begin, because they may use the data that were read.
+        """Keep all reads so far when trials of the sweep ``name`` begin, because they may use data read earlier.
 
-        Files that earlier trials have written count as read from now on.
+        Files that earlier trials have written count as read from now on, and `exclude` is undone.
         """
         self._session = name
         for path in self._written:
@@ -260,7 +260,7 @@ class ReadRecorder:
                 self._note_written(path)
 
     def note_process(self) -> None:
-        """Record that another process is started, whose reads cannot be recorded."""
+        """Record that the author's code starts another process, whose reads cannot be recorded."""
         self._note_unknown("starts a program")
 
     # ---- events
@@ -315,7 +315,7 @@ class ReadRecorder:
             self._note_read(path, self._add_file)
 
     def _note_read(self, path: object, add: Callable[[object, AuthorLine], None]) -> None:
-        """Record a file or folder by calling ``add``, if it counts and the author's code caused the event."""
+        """Record a file or folder by calling ``add`` with the author's line, if reading it counts and there is one."""
         if self._resolve(path) is None:  # true for most files; checked first because inspecting the stack takes longer
             return
         place = self._find_author_line()
@@ -409,7 +409,7 @@ class ReadRecorder:
             self._note_written(path)
 
     def _on_variable_set(self, args: tuple[Any, ...]) -> None:
-        """Keep the digest of an environment variable before the author's code sets it for the first time."""
+        """Keep the digest of the value that an environment variable has before the author's code first sets it."""
         name = os.fsdecode(args[0])
         if name not in self._set_variables and self._find_author_line() is not None:
             self._set_variables[name] = digest_environment_variable(name)
@@ -492,9 +492,10 @@ class ReadRecorder:
         return resolved
 
     def _is_left_out(self, name: str) -> bool:
-        """Return whether reading a file does not count: files of the system, of installed packages and of sweep.
+        """Return whether reading a file does not count.
 
-        So do compiled files and modules whose execution was recorded.
+        That is so for files of the system, of installed packages and of sweep, for compiled files, and for modules
+        whose execution was recorded.
         """
         return (
             name.startswith(_SYSTEM_FOLDERS)
@@ -584,7 +585,8 @@ def _make_author_line(frame: FrameType) -> AuthorLine:
 def fingerprint_file(path: str) -> str:
     """Return a fingerprint of a file's content; `ABSENT` if the file does not exist.
 
-    It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time.
+    It consists of size and SHA-256 or, for files above `HASHED_BYTES`, size and modification time. Never raises: a
+    folder, device or unreadable file has a fingerprint that says so.
     """
     try:
         found = Path(path).stat()
@@ -607,9 +609,9 @@ def fingerprint_file(path: str) -> str:
 
 
 def digest_listing(path: str, own: Container[str] = ()) -> str:
-    """Return a digest of the names in a folder; `ABSENT` if the folder does not exist.
+    """Return a digest of the names in a folder; `ABSENT` if the folder cannot be listed.
 
-    Compiled code and the paths in ``own`` do not count.
+    ``__pycache__`` and the paths in ``own`` do not count.
     """
     try:
         names = []

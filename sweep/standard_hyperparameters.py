@@ -196,17 +196,20 @@ LENGTHS = {
 
 
 def get_standard_bounds(name: str) -> Bounds:
-    """Return the allowed values of a standard hyperparameter; also of nested ones such as ``loss_weights.depth``."""
+    """Return the allowed values of a standard hyperparameter; also of nested ones such as ``loss_weights.depth``.
+
+    Raises KeyError for any other name.
+    """
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 
 
 def is_standard(name: str) -> bool:
-    """Return whether a parameter has the name of a standard hyperparameter."""
+    """Return whether a parameter has the name of a standard hyperparameter, also of a nested one."""
     return name in STANDARD or ("." in name and f"{name.partition('.')[0]}.*" in STANDARD)
 
 
 def expected(of: Bounds) -> str:
-    """Describe the allowed values in words: ``a number from 0 (0: off)``."""
+    """Return the allowed values in words, with the meaning of 0: ``a number from 0 (0: off)``."""
     if of.zero:
         return f"{of} (0: {of.zero})"
     return str(of)
@@ -215,7 +218,8 @@ def expected(of: Bounds) -> str:
 def choose_bounds(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
     """Return the bounds to check a parameter against; None if it has none.
 
-    With ``standard``, they are those of the standard hyperparameter of this name, otherwise ``between``.
+    With ``standard``, they are those of the standard hyperparameter of this name (KeyError if there is none),
+    otherwise ``between`` as (low, high), both included.
     """
     if standard:
         return get_standard_bounds(name)

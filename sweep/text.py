@@ -44,7 +44,7 @@ def percent(share: float) -> str:
 
 
 def join_words(words: Sequence[str], last: str) -> str:
-    """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or"."""
+    """Join words for a sentence: ``tpe, gp or nsga2`` if ``last`` is "or". Raises ValueError for no words."""
     *others, final = words
     if others:
         return f"{', '.join(others)} {last} {final}"
@@ -151,17 +151,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def guess(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known name, or "" if none is similar."""
+    """Return the hint ``did you mean 'NAME'?`` with the most similar known name, or "" if none is similar."""
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known name, or with all known names if none is similar."""
+    """Return a hint with the most similar known name, or with all known names if none is similar; "" without any."""
     known = sorted(known)
     return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
 
 
 def parse_percent(text: str) -> float:
-    """Convert a text such as ``20%`` to a fraction: 0.2."""
+    """Convert a text such as ``20%`` to a fraction: 0.2. Raises ValueError if it is not a number."""
     return float(text.rstrip("% ")) / 100

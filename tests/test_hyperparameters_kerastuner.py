@@ -183,5 +183,5 @@ def test_a_trial_has_what_its_file_says_whatever_its_code_has_declared() -> None
     ],
 )
 def test_a_step_that_leads_to_no_end_is_refused(kind: str, arguments: tuple[Any, ...], more: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="parameter 'x' .*has a step of .*, expected"):
+    with pytest.raises(ValueError, match=r"parameter 'x' .*has a step of .*, expected"):
         getattr(Hyperparameters({}), kind)("x", *arguments, **more)

@@ -45,28 +45,37 @@ def make_group(session: SuspendableSession) -> Group:
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
-    """Build the author's model again, with the weights that the trial is validated with."""
+    """Return the author's model, built again without the training loop, with the weights used for validation."""
     from trainables.export import plain_model
 
     return plain_model.rebuild_model(author, trial)
 
 
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
-    """Put the frozen model of `features`, if there is one, in front of a model that was built again."""
+    """Return a model that was built again, with the frozen model of `features` in front if its outputs were cached.
+
+    Otherwise the frozen model is already part of it, or there is none, and ``plain`` is returned unchanged.
+    """
     from trainables.export import plain_model
 
     return plain_model.add_features(author, trial, plain, data)
 
 
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
-    """Raise NotExportable if a format or the trial's model cannot be exported, as far as known without its numbers."""
+    """Raise NotExportable if a format is not available here, or if the trial's model has no `call`.
+
+    Weights and predictions are not checked, so an export may still fail.
+    """
     from trainables.export import exporting
 
     exporting.check_exportable(trial, formats)
 
 
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
-    """Write the trial's model without the loop into ``folder``, and verify its predictions."""
+    """Write a model that was built again into ``folder`` in these formats, and verify the files' predictions.
+
+    ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model.
+    """
     from trainables.export import exporting
 
     return exporting.export(trial, plain, preprocessing, folder, formats)

@@ -53,7 +53,7 @@ TIMED_EPOCHS = 10
 
 
 class SuspendedTrial(NamedTuple):
-    """A suspended trial as the session holds it, without the state of its program."""
+    """A suspended trial with its setting, phases and the author's memory, without its program's variables."""
 
     trial: ReadyTrial
     setting: TrialSetting
@@ -62,7 +62,10 @@ class SuspendedTrial(NamedTuple):
 
 
 def _set_lengths(hp: Hyperparameters, assignment: Assignment, per_epoch: int | None = None) -> None:
-    """Make a trial's epochs readable and, if the updates of an epoch are known, its updates."""
+    """Set the hyperparameters ``epochs`` and, if ``per_epoch`` (updates in an epoch) is given, ``updates``.
+
+    Both are set to None if the trial is limited by minutes and not by a number of epochs.
+    """
     lengths: dict[str, int | None] = {"epochs": assignment.epochs}
     if per_epoch is not None:
         lengths["updates"] = assignment.epochs * per_epoch
@@ -100,7 +103,7 @@ class TrialSession(RankJoining):
 
     @property
     def depends_on(self) -> object:
-        """Return the author's ``depends_on``: files that a trial depends on besides its code and its data."""
+        """The author's ``depends_on``: files that a trial depends on besides its code and its data; None if not set."""
         return getattr(self._author, "depends_on", None)
 
     @property
@@ -129,7 +132,10 @@ class TrialSession(RankJoining):
         return self._number
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a trial: devices, data and program, with everything random derived from its seeds."""
+        """Prepare a trial for `train`: choose devices, load the data, and build a program or reset a kept one.
+
+        Everything random follows from the seeds in ``assignment``. The state of the previous trial is discarded.
+        """
         with imports.seed_imports(assignment.data_seed):
             self._begin(assignment)
 
@@ -168,7 +174,10 @@ class TrialSession(RankJoining):
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> ReadyTrial:
-        """Prepare one phase of the present trial, and return the trial with its initial weights."""
+        """Build or reset the program for one phase of the present trial, and return the trial with initial weights.
+
+        The caller assigns the weights of the previous phase.
+        """
         setting = self._setting
         assignment, placement = setting.assignment, setting.placement
         stopwatch, train = setting.stopwatch, setting.train
@@ -226,7 +235,11 @@ class TrialSession(RankJoining):
         return trial
 
     def _connect_hooks(self, trial: ReadyTrial, *, per_epoch: int) -> None:
-        """Let the author's hooks and callbacks take part in the training of a trial, ``per_epoch`` updates an epoch."""
+        """Pass the model and the numbers of epochs and updates to the author's callbacks, and record hooks' changes.
+
+        ``per_epoch`` is the number of updates in an epoch. Raises Refused if the phase changes a hyperparameter that
+        nothing reads.
+        """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
             self._hook_changes = self._hook_changes or author_globals.HookChanges(self._author)
@@ -241,7 +254,10 @@ class TrialSession(RankJoining):
         program.callbacks = callbacks
 
     def enter_next_phase(self) -> ReadyTrial:
-        """Start the next phase of the present trial with the present weights; return the trial."""
+        """Prepare the next phase of the present trial with its weights and progress, and return it as the new trial.
+
+        Optimizers start again. Raises Refused if the model of the next phase has other weights.
+        """
         trial = self.trial
         carried = CarriedWeights(trial.program)
         program_variables.reset_changed_state(self._author)
@@ -252,9 +268,10 @@ class TrialSession(RankJoining):
         return following
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch until all epochs are done or ``report`` returns False.
+        """Train epoch by epoch, through all phases, and call ``report`` after each epoch.
 
-        Raises Diverged, and Stopped if the author's code ends the trial.
+        Returns when the trial is finished (by its epochs, minutes or patience) or ``report`` returns False. Raises
+        Diverged if a number becomes NaN or infinite, and Stopped if the author's code has ended the trial.
         """
         try:
             self._train(report)
@@ -277,9 +294,10 @@ class TrialSession(RankJoining):
         return saving.save(folder, self.trial, copy_memory(self._author.memory), self.data.fingerprint)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint and return its epoch.
+        """Restore the present trial from a checkpoint, in the checkpoint's phase, and return the epoch it was saved at.
 
-        Raises CheckpointError if the checkpoint does not fit, and OtherData if the trial was trained on other data.
+        Also restores the author's ``memory``. Raises CheckpointError if the checkpoint does not fit, and OtherData if
+        the trial was trained on other data.
         """
         trial, (phase, data) = self.trial, checkpoint.read_phase_and_data(folder)
         self.data.check_fingerprint(data, folder.name)
@@ -324,18 +342,21 @@ class TrialSession(RankJoining):
     # ---- several trials in turns
 
     def group(self) -> Group:
-        """Return a group that trains several trials of one structure together."""
+        """Return a new, empty group whose members are trials of one structure that this session trains together."""
         return features.make_group(self)
 
     def capture_trial(self) -> SuspendedTrial:
         """Return the present trial for `resume_trial`, so that another one can begin.
 
-        The program's state is not included.
+        The values of the program's variables are not included; the caller must copy them.
         """
         return SuspendedTrial(self.trial, self._setting, self._spans, self._author.memory)
 
     def resume_trial(self, suspended: SuspendedTrial) -> None:
-        """Make a suspended trial the present one again, without changing the state of the program."""
+        """Make a suspended trial the present one again, with its live numbers and the author's attributes.
+
+        The values of the program's variables are not changed; the caller must assign them.
+        """
         self._trial, self._setting, self._spans, self._author.memory = suspended
         self._number = suspended.trial.assignment.trial
         self._hp = suspended.trial.hp
@@ -347,7 +368,11 @@ class TrialSession(RankJoining):
         attributes.replace_all(author, OWN, {**self.data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
-        """Return whether a trial would use the program and the data of ``other``, judging by its parameters."""
+        """Return whether a trial that has not begun would use the program and the data of ``other``.
+
+        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same, and its seed
+        if the author's methods have drawn numbers.
+        """
         trained = other.assignment
         if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):
             return False
@@ -362,9 +387,10 @@ class TrialSession(RankJoining):
         return all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Train one update at each of these learning rates and yield its loss, for `plan --find-lr`.
+        """Train one update at each of these learning rates and yield the loss before each update, for `plan --find-lr`.
 
-        The trial cannot be used afterwards. Raises Refused if the loop does not set the learning rate.
+        Ends after the first loss that is not finite. The trial cannot be used afterwards. Raises Refused if the loop
+        does not set the learning rate.
         """
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
@@ -376,9 +402,9 @@ class TrialSession(RankJoining):
             yield from trial.try_rates(rates)
 
     def try_phases(self) -> Iterator[int]:
-        """Enter the phases one after the other and yield the epochs of each, for `plan --time`.
+        """Enter the phases one after the other without training, and yield the number of epochs in each.
 
-        The trial cannot be used afterwards.
+        For `plan --time`, which times epochs between the steps of this iterator. The trial cannot be used afterwards.
         """
         epochs = self.trial.assignment.epochs
         if not self.trial.assignment.counts_epochs:
@@ -390,28 +416,40 @@ class TrialSession(RankJoining):
             yield min(span.length(epochs), epochs - span.first)
 
     def stop(self, reason: str) -> None:
-        """End the trial as completed after the present epoch; for `on_epoch_end`."""
+        """End the trial as completed after the present epoch, for ``reason``; for the author's `on_epoch_end`.
+
+        `train` then raises Stopped with the reason.
+        """
         self.trial.stopped = reason or "on_epoch_end() said so"
 
     def scale_rate(self, factor: float) -> None:
-        """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
+        """Multiply the learning rates of all later epochs by ``factor``; for the author's `on_epoch_end`.
+
+        Raises Refused if the loop does not set the learning rate.
+        """
         self.trial.scale_rate(factor)
 
     def trained_model(self) -> keras.Model:
-        """Return the trial's model as the author's `model` makes it, with the weights that it is validated with."""
+        """Return a new model, made by the author's `model`, with the weights that the trial is validated with.
+
+        These are averaged weights if the trial averages them. A frozen model of `features` is put in front.
+        """
         return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model as keras, saved_model or onnx, and check the files' predictions in a fresh process."""
+        """Write the model into ``folder`` in each of the formats ``keras``, ``saved_model`` and ``onnx`` asked for.
+
+        The files' predictions are checked in a fresh process. Raises NotExportable.
+        """
         trial = self.trial
         features.check_exportable(trial, formats)
         text = self._author.preprocessing(trial.hp)
         return features.export(trial, self._plain(), text, folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """Return the metrics of the trial's model on the test data, the third part of `data`; None if there is none.
+        """Return the metrics of the trial's model on the test data, by name; None if there are no test data.
 
-        Runs `data` again.
+        Test data are the third part of what the author's `data` returns, which is called again for them.
         """
         trial = self.trial
         data = self.data.test(self._author, trial.hp, trial.placement, trial.assignment)
@@ -420,7 +458,10 @@ class TrialSession(RankJoining):
     # ---- internals
 
     def _plain(self) -> features.Plain:
-        """Create the present trial's model again from the author's methods, without the parts that training adds."""
+        """Make the present trial's model again by the author's `model`, without what training changes in it.
+
+        It has the weights that the trial is validated with. The author's attributes are restored afterwards.
+        """
         author = self._author
         trial = self.trial
         live = self._author.live
@@ -527,9 +568,9 @@ class TrialSession(RankJoining):
         return kept
 
     def _copy_fitted(self) -> dict[str, object]:
-        """Replace the layers on the author's object that `data` has fitted by copies for a new program.
+        """Replace attributes of the author that are layers fitted in `data` (such as Normalization) by copies.
 
-        Return the copies by name.
+        Each program gets its own copies. Return the copies by attribute name.
         """
         copies = author_data.copy_fitted_layers(self.data.bare)
         for name, value in copies.items():
@@ -537,11 +578,11 @@ class TrialSession(RankJoining):
         return copies
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
-        """Prepare a used program for the trial that begins; return False if a new program is needed instead.
+        """Give a kept program the initial values for ``seed``; return False if a new program is needed instead.
 
-        `reset_changed_state` has reset the program to the start of its first trial. With another seed, the author's
-        methods run again and the program takes over their initial values, unless they have drawn numbers, which may be
-        constants of the graph.
+        `reset_changed_state` has already reset the program to the start of its first trial. With another seed, the
+        author's methods are called again and the program takes over their initial values. A new program is needed if
+        these methods have drawn numbers, which may be constants of the graph.
         """
         if program.parts.record.seed == seed:
             return True

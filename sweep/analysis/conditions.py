@@ -35,7 +35,10 @@ class Condition:
 
 
 def parse_condition(text: str, where: str) -> Condition:
-    """Return the condition that a text describes. Raises `InputError` at ``where``."""
+    """Parse a condition of `wait`, such as ``finished``, ``trials=20`` or ``best<0.1``.
+
+    Raises `InputError`, with ``where`` as the place of the problem, if the text is none of these.
+    """
     compact = "".join(text.split())
     if compact == "finished":
         return Condition(text, "finished")
@@ -88,5 +91,5 @@ def has_verdict(ranking: Ranking) -> bool:
 
 
 def read_ranking(folder: ResultsFolder) -> Ranking:
-    """Return the ranking of a sweep as it is now."""
+    """Read a sweep as it is now and return its ranking. Raises `StoreError`."""
     return rank([read_sweep(folder)])

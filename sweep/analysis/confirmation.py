@@ -136,7 +136,10 @@ def run_race(runs: Iterable[Run], rules: Rules) -> Race:
 
 
 def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
-    """Return the numbers of the fresh repeats, which follow all repeats that the search has or once had."""
+    """Return the repeat numbers of the race: as many consecutive numbers as it has fresh seeds.
+
+    They begin at the lowest repeat of a confirmation trial or, if there is none, after all repeats of the search.
+    """
     confirmed = []
     after = rules.repeats
     for one in runs:
@@ -149,9 +152,9 @@ def find_fresh_repeats(runs: Iterable[Run], rules: Rules) -> range:
 
 
 def list_leader_trials(runs: Sequence[Run], rules: Rules) -> list[Run] | None:
-    """Return the completed trials of the race's leader; None if there is no race.
+    """Return the completed trials of the race's leader; None if there is no finalist or no such trial.
 
-    These are its trials with fresh seeds or, before it has any, those of the search.
+    These are its trials with fresh seeds or, before one of them has completed, those of the search.
     """
     race = run_race(runs, rules)
     if not race.racers:
@@ -210,7 +213,9 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
 
 
 def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
-    """Return how many of the finalists, best first, get enough seeds within the budget; at least two, if there are two.
+    """Return how many finalists, from the best on, can train `AFFORDED` seeds each within the budget.
+
+    Together with the baseline, at least two take part if there are two, even if the budget is too small for them.
 
     Arguments:
         costs: epochs of one seed of each finalist.
@@ -274,7 +279,8 @@ def _score_fresh_seeds(
 ) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
     """Return the losses of fresh repeats by configuration, and the trials with fresh seeds that have begun.
 
-    A loss is the mean over folds. It is NaN if one of its trainings failed, and missing until all have ended.
+    A loss is the mean over folds. It is NaN as soon as one fold has ended without a finite loss, and missing until all
+    folds have ended.
     """
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
@@ -319,7 +325,7 @@ def _list_not_begun(
 def _take_scores(
     racers: Sequence[Racer], repeat: int, scores: Mapping[Key, Mapping[int, float]]
 ) -> tuple[list[Racer], list[Racer]]:
-    """Add a seed's losses to racers; return those that go on, and those whose training failed."""
+    """Return the racers with their loss of this repeat added, and separately those whose training failed in it."""
     continuing, broken = [], []
     for racer in racers:
         loss = scores[racer.key][repeat]
@@ -338,9 +344,10 @@ def _run_seeds(
     fresh: range,
     allowed: float,
 ) -> Race:
-    """Repeat the race seed by seed from the results so far; return its state.
+    """Compute the state of the race by going through the fresh seeds in order, as far as there are results.
 
-    With each seed, all finalists that are left are trained. Then those that are shown to be worse drop out.
+    With each seed, all remaining finalists train; then those that are shown to be worse than the leader drop out. The
+    race stops at the first seed that lacks results, whose trials are `wanted`, or that exceeds ``allowed`` epochs.
     """
     left = list(racers)
     out: list[Racer] = []
@@ -405,7 +412,10 @@ def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], 
 
 
 def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
-    """Return the racers in order, the leader first, each with its mean difference to the leader."""
+    """Return the racers by their mean loss, smallest first, all but the leader with their difference to the leader.
+
+    The differences stay None if there is only one racer, or none has a fresh seed yet.
+    """
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
     look = look_at_race([racer.losses for racer in left], rules.seeds, equal_tells=rules.equal_tells)
@@ -468,7 +478,7 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """Return the confirmation of a sweep, from its trials; None if none has a fresh seed."""
+    """Return the results of a sweep's confirmation; None if it has no trial with a fresh seed or no ``confirm``."""
     rules = _read_rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
@@ -519,7 +529,7 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
 
 
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
-    """Return the verdict on a racer and, if it is undecided, the reason."""
+    """Return the verdict on a racer (best, ties, worse or undecided) and, if undecided, the reason, else ""."""
     if racer.out:
         if racer.behind is None:
             return ("undecided", racer.out)
@@ -564,7 +574,7 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
 
 
 def make_rules(confirm: Confirm, spec: Spec) -> Rules:
-    """Return the settings of the race that a sweep file gives; ``confirm`` is that block of it."""
+    """Return the settings of the race from a sweep file and its block ``confirm``."""
     seeds, finalists, share = confirm.seeds, confirm.finalists, confirm.share()
     return Rules(seeds, finalists, share, spec.repeats, spec.folds, equal_tells=confirm.race == 1)
 
@@ -576,7 +586,7 @@ def make_run(trial: Trial, first: Objective) -> Run:
 
 
 def _read_rules(info: SweepInfo) -> Rules | None:
-    """Return the settings of the race in a sweep.json; None if the sweep is not confirmed."""
+    """Return the settings of the race from a sweep.json; None if it has no ``confirm``."""
     match info.confirm:
         case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
             if isinstance(budget, str):

@@ -33,12 +33,15 @@ def require_same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def _describe_objectives(objectives: Objectives) -> str:
-    """Return objectives in words, such as "minimize loss and maximize accuracy"."""
+    """Return objectives in words, such as "minimize loss and maximize accuracy"; "none" without any."""
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
 
 
 def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
-    """Return in words how trainings differ apart from their parameters, such as in code; "" if that is unknown."""
+    """Return a warning if trainings differ in more than parameters, such as in code; "" if no difference is known.
+
+    It names sweeps whose code or package versions changed while they ran, and the differences between the sweeps.
+    """
     mixed = []
     for sweep in sweeps:
         if sweep.info.is_mixed:
@@ -59,7 +62,10 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
 
 
 def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """Return the parameters that have different values, or are missing in some configurations, in the file's order."""
+    """Return the names of the parameters that have different values in these configurations, or that some lack.
+
+    They are in the order in which they first appear.
+    """
     names = dict.fromkeys(name for one in params for name in one)
     differing = []
     for name in names:

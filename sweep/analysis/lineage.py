@@ -20,7 +20,10 @@ class LineageStep:
 
 
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
-    """Return which trials trained the epochs of a trial, in order: its ancestors, then itself."""
+    """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
+
+    Trials that trained none of these epochs are left out. Raises KeyError if a trial is not among ``trials``.
+    """
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []
     trial = known[number]

@@ -167,7 +167,7 @@ class LogReader:
 
     @property
     def share(self) -> float:
-        """The share of the log that has been read, from 0 to 1."""
+        """The share of the log that has been read, from 0 to 1; 1 if the log is empty or does not exist."""
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -319,7 +319,7 @@ class Standing:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours that all epochs so far have taken."""
+        """GPU-hours of all epochs trained so far; results that were reused instead of trained do not count."""
         return self._gpu_s / 3600
 
     @property
@@ -433,9 +433,10 @@ class Standing:
         return max(self.total - self.started, 0)
 
     def left_s(self, now: float) -> float | None:
-        """Estimate the remaining seconds from measured epoch times and the recent number of concurrent trials.
+        """Estimate the seconds until the sweep ends, from epoch times and the recent number of concurrent trials.
 
-        The sweep's budgets limit the estimate. Returns None if nothing is known.
+        The sweep's budgets limit the estimate. Returns None if the last session has ended, before the first epoch, or
+        if neither the number of trials nor a budget is known.
         """
         if self.over is not None or not self._epoch_s:
             return None
@@ -471,10 +472,10 @@ class Standing:
         return max(min(bounds), 0.0) if bounds else None
 
     def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
-        """Return the seconds by which a running trial needs more than its remaining epochs take; negative if fewer.
+        """Return the seconds to add to the time that a running trial's remaining epochs take.
 
-        Before its first epoch, these are what is left of its start. Later, it has already trained since its last
-        report.
+        Before its first epoch, this is the rest of its start-up time, at least 0. Later, it is the time since its last
+        report as a negative number, limited to the time of the longest epoch.
         """
         if trial.heard is None:
             return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
@@ -483,11 +484,11 @@ class Standing:
 
     @property
     def trained_trials(self) -> float:
-        """How many whole trials all training so far is worth: 1 for each that ended, and parts of the open ones."""
+        """The training so far, in trials: 1 for each trial that has ended, and the trained share of each open one."""
         return self.finished + self.count_trained(self.open.values())
 
     def count_trained(self, trials: Iterable[Open]) -> float:
-        """Return how many whole trials the training of these trials is worth: 0.5 for one at half of its epochs."""
+        """Return the sum of the trained shares of trials; a trial at half of its epochs counts 0.5."""
         return sum(min(trial.done / trial.of, 1.0) for trial in trials if trial.of)
 
     @property
@@ -507,10 +508,10 @@ class Standing:
         return self.cost / max(self._cost_s, 1e-9)
 
     def cost_in_all(self, now: float) -> float | None:
-        """Estimate the total cost of the sweep; None if nothing is known.
+        """Estimate the total cost of the sweep's GPUs; None if no cost was measured yet or nothing limits the sweep.
 
         It is the cost so far, plus the mean cost of an epoch times the epochs expected of open and future trials. It
-        does not exceed the budget in money.
+        does not exceed the budget in money. If the last session has ended, it is the cost so far.
         """
         if self.over is not None:
             return self.cost
@@ -540,7 +541,10 @@ class Standing:
         return min(bounds) if bounds else None
 
     def usage(self) -> Mapping[str, float]:
-        """Return what the running trials use now: the sums of their cores and memory, and the mean GPU utilization."""
+        """Return the resources that the running trials used in their last epochs; empty if they measure none.
+
+        The keys are ``cpu_cores`` and ``memory_peak_bytes``, summed over trials, and ``gpu_utilization``, their mean.
+        """
         found: dict[str, list[float]] = {}
         for trial in self.running.values():
             for name, value in trial.measures.items():
@@ -608,7 +612,10 @@ class Standing:
         self._seconds[-1][1] += 1
 
     def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> FinishedTrial:
-        """Remove a trial that ended or was interrupted from the running ones, and return its result."""
+        """Update all counts by the end, interruption or reopening of a trial, and return its result.
+
+        An interrupted trial stays open.
+        """
         state, event = change
         number = state.number
         self.running.pop(number, None)
@@ -745,7 +752,10 @@ def _follow_spec(spec: Spec) -> PresentSpec:
 
 
 def get_error_type(reason: str) -> str:
-    """Return the first word of an error's text, such as ``ValueError``; "failed" if it has none."""
+    """Return the text before the first colon of an error, such as ``ValueError``, cut to 40 characters.
+
+    Returns "failed" if there is no colon.
+    """
     head, colon, _ = reason.partition(":")
     if not colon:
         return "failed"

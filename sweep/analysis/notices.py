@@ -112,7 +112,11 @@ class NoticeWatch:
             yield notice
 
     def _describe_end(self, event: SessionEnded) -> Notice:
-        """Return the notice that a session has ended: well, or without success."""
+        """Return the notice that a session has ended.
+
+        Its kind is "finished" if a trial completed, and nothing is left to do or a limit was reached; otherwise
+        "failed".
+        """
         standing = self._standing
         completed = standing.ended[Status.COMPLETED]
         ended = f"{counted(standing.finished, 'trial')} ended, {completed} completed"

@@ -72,7 +72,10 @@ class Numbering:
         return Slot(part.beyond + new - len(part.skipped), within)
 
     def find_first_place(self, configuration: int) -> int:
-        """Return the place of the first trial of a configuration that began in this part, or has not begun."""
+        """Return the place of the first trial of a configuration that had not begun before this part.
+
+        Raises ValueError if it began in an earlier part.
+        """
         if configuration < self.beyond:
             new = self.skipped.index(configuration)
         else:
@@ -100,9 +103,10 @@ class Numbering:
         return within + self.baseline_shift
 
     def change(self, trials: Iterable[TrialState], trials_each: int) -> Numbering:
-        """Return the numbering for another number of trials of each configuration.
+        """Return the numbering from now on, with ``trials_each`` trials for each configuration.
 
-        ``trials`` are all trials that have started, of which those that are missing now come first.
+        ``trials`` are all trials that have started. The trials that their configurations now lack get the first places
+        of the new part; new configurations follow.
         """
         last_place = -1
         last_number = -1

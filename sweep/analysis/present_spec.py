@@ -65,7 +65,10 @@ class PresentSpec:
                 pass
 
     def mark(self, started: TrialStarted) -> TrialStarted:
-        """Return the start of a trial with the version of its space, and the person who added the configuration."""
+        """Return the event with the version of the space, and the person who added the configuration, filled in.
+
+        It is returned unchanged for trials of the baseline, and while nobody has changed the space or added anything.
+        """
         if not self.is_steered or started.role is Role.BASELINE:
             return started
         text = key(started.params)
@@ -111,14 +114,20 @@ class PresentSpec:
             self._begin_steering()
 
     def _change_repeats(self) -> None:
-        """Count again how many trials the configurations that have begun will have: no fewer than they have now."""
+        """Recompute how many trials the configurations that have begun will have, after a change of ``repeats``.
+
+        Each has the new number of trials, or the number that have begun if these are more.
+        """
         self.repeats_changed = True
         self._begun = len(self._trials)
         self._trials_of_begun = sum(max(count, self.spec.trials_each) for count in self._trials.values())
         self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
-        """Find the known configurations that the search does not try by itself; it tries all until a person steers."""
+        """Begin to keep track of the configurations that the search does not try by itself, unless this was done.
+
+        Until a person changes the space or adds configurations, there are none.
+        """
         if self.is_steered:
             return
         self.is_steered = True

@@ -91,7 +91,10 @@ def judge(
 
 
 def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
-    """Return a description of the statistical test behind these verdicts; "" if nothing was tested."""
+    """Return a description of the statistical test behind these verdicts; "" if nothing was tested.
+
+    ``folds`` is their number, 0 without a cross-validation; ``several`` is True if several objectives were compared.
+    """
     tested = [one for one in judged if one.p is not None]
     if not tested:
         return ""
@@ -471,7 +474,7 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
 
 
 def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
-    """Return those of a configuration's trials that its scores come from: the ones with the best status.
+    """Return the trials from which a configuration's scores are computed: those with the best status by `ORDER`.
 
     If some of these completed with fresh seeds, only they count, because the others chose the configuration.
     """
@@ -558,12 +561,12 @@ def make_columns(ranking: Ranking) -> Columns:
 
 
 def _list_trial_numbers(row: RankedConfiguration) -> str:
-    """Return the numbers of a row's trials as text."""
+    """Return the numbers of a row's trials as text, ascending and separated by spaces."""
     return " ".join(map(str, sorted(trial.trial for trial in row.trials)))
 
 
 def _count_seeds(row: RankedConfiguration) -> int:
-    """Return the number of seeds with which a row has a score."""
+    """Return the number of pairs of seed and fold for which a row has a score; 0 if an objective has no score."""
     if not row.scores:
         return 0
     return len(row.scores[0].values)
@@ -651,7 +654,10 @@ def limit_interval(metric: str, values: Sequence[float], interval: tuple[float, 
 
 
 def count_needed_examples(difference: float, deviation: float) -> int:
-    """Return the number of examples for which the sampling error of a difference is smaller than ``difference``."""
+    """Return how many validation examples make the 95 % sampling error of a difference at most ``difference``.
+
+    ``deviation`` is the standard deviation of the score over examples. ``difference`` must not be 0.
+    """
     return math.ceil(2 * (deviation * Z / difference) ** 2)
 
 
@@ -675,7 +681,10 @@ def count_examples(read: Tables) -> int:
 
 
 def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
-    """Return how far the loss of single examples deviates in the last epoch of these trials; None if not recorded."""
+    """Return the standard deviation of the loss over validation examples, in the last epoch of these trials.
+
+    It is the root mean square over the trials that recorded it; None if none did.
+    """
     import numpy as np
 
     from sweep.store import reading

@@ -192,9 +192,10 @@ class _PausedTrials:
 
 
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
-    """Return the epoch at which a rule stops each trial, by place, if the events come in the log's order.
+    """Return the epochs at which a rule stops trials, by place, if the events come in the log's order.
 
-    A paused trial that the rule resumes continues with the epochs that the log has of it up to that moment.
+    Trials that it lets train to their end are left out; those still paused at the end count as stopped. A paused trial
+    that the rule resumes continues with the epochs that the log has of it up to that moment.
     """
     return _LiveReplay(known, make()).run(events)
 

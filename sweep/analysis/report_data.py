@@ -97,7 +97,7 @@ def costs_of(sweep: str, read: Tables) -> Costs:
 
 
 def _find_starving_trials(read: Tables) -> dict[int, float]:
-    """Return the trials that waited for data too long, each with the share of its training time it waited."""
+    """Return the trials that waited for data for more than `STARVING` of their training time, each with its share."""
     if "data_wait_s" not in read.metrics.column_names:
         return {}
     from sweep.store import reading
@@ -182,7 +182,11 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
 def _sum_up(
     metrics: pa.Table, order: npt.NDArray[np.int64], row: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the training time and the examples up to each epoch of a trial; what not all epochs have is left out."""
+    """Return each trial's cumulative training time in seconds and its cumulative examples, by name, one per row.
+
+    Examples are left out if an epoch lacks them; if an epoch lacks its time, the result is empty. ``order`` sorts the
+    table's rows by trial and epoch; ``row`` has the position of the trial for each sorted row.
+    """
     from sweep.store import reading
 
     columns = {}
@@ -311,7 +315,10 @@ Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]
 
 
 def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
-    """Return where and when trials ran, and the rows of those that run now."""
+    """Return where and when trials ran, and the rows of those that run now; these are empty if ``now`` is None.
+
+    Running trials last until ``now``, or until the last event if it is None.
+    """
     from sweep.store import reading
 
     columns = reading.read_columns(read.trials, ("node", "devices", "status"))
@@ -341,7 +348,7 @@ def _place_running_trials(places: Places) -> None:
 
 
 def _read_times(read: Tables, name: str) -> list[float | None]:
-    """Return a column of timestamps as seconds since 1970; datetime objects of ten thousand would take a second."""
+    """Return a column of timestamps of the trials as seconds since 1970; None where there is none."""
     times_us: list[int | None] = read.trials[name].cast("int64").to_pylist()
     times_s: list[float | None] = []
     for time_us in times_us:
@@ -454,8 +461,8 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """Return the importance of each of these parameters by objective, from the completed trials of all sweeps.
 
-    None is estimated from fewer than ten configurations, however many trials these have, and none for a parameter that
-    no completed trial has.
+    The list of an objective is empty if fewer than ten configurations have a finite value, however many trials they
+    have. Parameters that no completed trial has are left out.
     """
     from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials

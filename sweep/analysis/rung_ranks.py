@@ -97,9 +97,11 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 
 
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
-    """Return the epochs at which a sweep's stopping rule decides; in a sweep with minutes, units of these.
+    """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    The result is empty without a rule, and with a user's own one.
+    In a sweep with ``minutes``, they count units of a trial's length: epochs if it has a number of these, otherwise
+    hundredths of its minutes. The result is empty without a rule, with a user's own rule, and if the rule was written
+    by another release and is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)

@@ -231,7 +231,10 @@ def _read_train_s(read: Tables) -> Floats:
 
 
 def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """Return the values of a metric at these epochs, as an array (trial number, epoch); NaN where unknown."""
+    """Return the values of a metric as an array (trial number, epoch); NaN where unknown.
+
+    ``epochs`` must be ascending; the array has one column for each.
+    """
     from sweep.store import reading
 
     count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1

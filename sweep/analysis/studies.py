@@ -184,7 +184,7 @@ class FollowedSweep:
             return list(self._frozen.values())
 
     def _load(self) -> None:
-        """Read the sweep from its tables and log, and start again from there."""
+        """Read the whole sweep from its tables, and follow the log from where these end; discard earlier trials."""
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
@@ -261,7 +261,7 @@ class FollowedSweep:
         )
 
     def _convert_all(self) -> None:
-        """Find a distribution for each parameter that has the values of all trials, and convert all trials to these."""
+        """Choose for each parameter a distribution that contains the values of all trials, and convert all trials."""
         told = list(self._told.values())
         self._domains: dict[str, Domain | None] = find_searched_parameters(self._space, [one.params for one in told])
         self._axes: dict[str, Axis] = optuna_study.make_axes(self._domains, told)

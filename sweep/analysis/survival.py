@@ -49,7 +49,7 @@ class Survival:
         return share
 
     def share(self, done: int, of: int) -> float:
-        """Return which share of the trials that continue after ``done`` epochs will train all ``of`` epochs."""
+        """Return the probability that a trial which continues after ``done`` epochs will train all ``of`` epochs."""
         if of > done:
             return self.after(of - 1) / self.after(done)
         return 1.0
@@ -81,7 +81,10 @@ class Survival:
 
 
 def estimate_survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
-    """Estimate survival from the number of trials that reached each epoch, and that ended early after it."""
+    """Estimate the share of trials that continue after each epoch.
+
+    By epoch, ``reached`` has the number of trials that trained it, and ``lost`` the number that ended early after it.
+    """
     steps = []
     share = 1.0
     for epoch in sorted(epoch for epoch, count in lost.items() if count > 0):
@@ -181,7 +184,7 @@ class Foresight:
                 self._losses[trial] = loss
 
     def end(self, trial: int, epochs: tuple[int, int]) -> None:
-        """Record that a trial has ended for good, and its epochs."""
+        """Record that a trial has ended for good; ``epochs`` is the pair (epochs trained, epochs to train)."""
         self._events += 1
         self._gone[trial] = epochs
 

@@ -95,7 +95,10 @@ def warn_about_spaces(sweeps: Sequence[Sweep], rows: Sequence[RankedConfiguratio
 
 
 def _count_chosen_before(searched: Sequence[Sequence[Trial]], space_version: int) -> int:
-    """Return how many configurations were chosen before the space had been changed so often."""
+    """Return how many configurations were chosen when the space had been changed fewer than ``space_version`` times.
+
+    ``searched`` has the trials of each configuration.
+    """
     return sum(find_space_version(trials) < space_version for trials in searched)
 
 
@@ -118,7 +121,7 @@ def _find_last_widening(sweep: Sweep) -> int:
 
 
 def has_new_values(before: Space, after: Space) -> bool:
-    """Return whether configurations are possible in a changed space that were not possible before."""
+    """Return whether a changed space may have configurations that the earlier space did not; True if in doubt."""
     known = {parameter.name: parameter for parameter in before.parameters}
     if set(known) != set(after.names) or not set(before.constraints) <= set(after.constraints):
         return True
@@ -149,5 +152,8 @@ def _is_searched(row: RankedConfiguration) -> bool:
 
 
 def find_space_version(trials: Sequence[Trial]) -> int:
-    """Return how often the space had been changed before the configuration of these trials was chosen."""
+    """Return how often the space had been changed before the configuration of these trials was chosen.
+
+    This is the minimum over the trials; 0 without trials.
+    """
     return min((trial.space_version for trial in trials), default=0)

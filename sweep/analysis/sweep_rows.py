@@ -90,7 +90,10 @@ class Sweep:
 
 
 def first_failure(sweep: Sweep) -> str:
-    """Return the end of a message that no trial completed: how the first trial ended; "" without trials."""
+    """Return the number, status and reason of the first trial, as the end of a message; "" without trials.
+
+    For example ": trial 0 failed, ValueError: ...".
+    """
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
@@ -139,7 +142,10 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as
 
 
 def _interrupt_open_trials(columns: dict[str, list[object]]) -> None:
-    """Replace the status of trials that run according to the log, which cannot say that its writer was killed."""
+    """Set the status of running trials to interrupted and their reason to `KILLED`, in place.
+
+    The log says that they run, because the process that wrote it was killed.
+    """
     for row, status in enumerate(columns["status"]):
         if status == Status.RUNNING:
             columns["status"][row] = Status.INTERRUPTED.value

@@ -66,7 +66,7 @@ def _describe_gain_over_baseline(found: Confirmation) -> str:
 
 
 def _describe_finalists(found: Confirmation, named: str) -> str:
-    """Return a sentence on which finalist is best, or how many could be."""
+    """Return a sentence on which finalist is best, or how many could be; ``named`` is the first one in words."""
     left = [row for row in found.rows if not row.reason]
     why = f" ({found.over})" if found.over else ""
     if not left:
@@ -89,7 +89,10 @@ def _describe_finalists(found: Confirmation, named: str) -> str:
 
 
 def _describe_overestimate(found: Confirmation) -> str:
-    """Return a sentence on how far the search overestimated or underestimated the best configuration."""
+    """Return a sentence on how far the search overestimated or underestimated the best configuration's score.
+
+    Returns "" if that configuration has no result with a fresh seed.
+    """
     best = found.best
     if best.mean is None:
         return ""
@@ -190,7 +193,10 @@ def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> s
 
 
 def _warn_about_idle_seed(ranking: Ranking) -> str:
-    """Return a warning if all configurations with several seeds have the same results with each; else ""."""
+    """Return a warning, after a space, if all configurations with several seeds have the same results with each.
+
+    Returns "" otherwise, or if no configuration has reported metrics with several seeds.
+    """
     several = []
     for row in ranking.rows:
         if _count_reporting_seeds(row) > 1:
@@ -228,9 +234,9 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
 
 
 def _compare_with_baseline(ranking: Ranking) -> str:
-    """Return a sentence on how the best configuration compares with the baseline.
+    """Return a sentence, followed by a space, on how the best configuration compares with the baseline.
 
-    "" without a baseline, or with several objectives.
+    Returns "" without a baseline, or with several objectives.
     """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
@@ -255,7 +261,7 @@ def _compare_with_baseline(ranking: Ranking) -> str:
 
 
 def _find_baseline(ranking: Ranking) -> RankedConfiguration | None:
-    """Return the row of a sweep's baseline; None if there is none."""
+    """Return the best-ranked row that has a trial of a baseline; None if there is none."""
     for row in ranking.rows:
         if any(trial.role is Role.BASELINE for trial in row.trials):
             return row
@@ -495,7 +501,10 @@ def list_summaries(results_dir: Path) -> list[SweepSummary]:
 
 
 def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
-    """Return the summary of a sweep for a list."""
+    """Read a sweep and return its summary for a list.
+
+    If the sweep cannot be read (`StoreError`), the summary has the state "damaged" and the error as its reason.
+    """
     name, path = folder.name, folder.place
     try:
         sweep = read_sweep(folder)

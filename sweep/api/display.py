@@ -16,7 +16,10 @@ ROWS = 5
 
 
 def line(sweeps: Sequence[Sweep]) -> str:
-    """Format one line per sweep: ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    """Return one line per sweep, with its state, counts and best trial.
+
+    An example is ``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``.
+    """
     return printable("\n".join(f"<sweep {one.name}: {'; '.join(_list_facts(one))}>" for one in sweeps))
 
 

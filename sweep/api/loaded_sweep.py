@@ -29,9 +29,9 @@ Frame: TypeAlias = pd.DataFrame
 
 
 def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
-    """Return the values of a parameter as the frame ``trials`` has them.
+    """Return the values of a parameter as the frame ``trials`` has them; ``sweeps`` names the sweep of each value.
 
-    They are JSON texts if the values of a sweep have no common type.
+    The values of one sweep become JSON texts if they have no common type.
     """
     positions: dict[str | None, list[int]] = {}
     for position, name in enumerate(sweeps):
@@ -205,7 +205,10 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """Call `sweep.confirm` on this sweep, with the trainable that this process ran."""
+        """Call `sweep.confirm` on this sweep and return its results.
+
+        ``trainable`` defaults to the one that was run here.
+        """
         from sweep.api.running import confirm
 
         folder, given = self._get_only_folder("confirm()").path, self._trainable if trainable is None else trainable
@@ -223,7 +226,10 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """Call `sweep.retrain` on this sweep, with the trainable that this process ran."""
+        """Call `sweep.retrain` on this sweep and return its results.
+
+        ``trainable`` defaults to the one that was run here.
+        """
         from sweep.api.running import retrain
 
         folder, given = self._get_only_folder("retrain()").path, self._trainable if trainable is None else trainable
@@ -272,14 +278,17 @@ class LoadedSweep:
         steer(self._get_only_folder("note()"), Note(text, trial))
 
     def star(self, trial: int, *, remove: bool = False) -> None:
-        """Give a trial a star, or take it away."""
+        """Give a trial a star, or with ``remove`` take it away. Raises `InputError` if several sweeps are loaded."""
         from sweep.runner.steering import Star
         from sweep.runner.steering_requests import steer
 
         steer(self._get_only_folder("star()"), Star(trial, starred=not remove))
 
     def _get_only_folder(self, what: str) -> ResultsFolder:
-        """Return the folder of the only sweep. Raises InputError if several are loaded; ``what`` was called."""
+        """Return the folder of the only sweep.
+
+        Raises InputError, which names the method ``what``, if several are loaded.
+        """
         if len(self.folders) == 1:
             return self.folders[0]
         names = [*name_uniquely(self.folders)]

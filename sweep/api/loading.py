@@ -36,7 +36,10 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """Load the results in these folders as one object."""
+    """Return the results in these folders as one object.
+
+    Frames have a column ``sweep`` if there are several. Raises `StoreError`.
+    """
     tables = [reading.read_tables(folder) for folder in folders]
     needed = [_drop_unneeded_metrics(folder, one) for folder, one in zip(folders, tables, strict=True)]
     trials = [one.trials.to_pandas() for one in tables]
@@ -57,13 +60,16 @@ def _join_frames(frames: Sequence[Frame]) -> Frame:
 
 
 def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
-    """Return the tables with only the first objective's metric, which a study needs; the frames have the others."""
+    """Return the tables with only trial, epoch and the first objective's metric, to save memory.
+
+    A study needs no others.
+    """
     wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 
 
 def _find_results_folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
-    """Yield the folders that match a name, a path or a pattern."""
+    """Yield the sweeps' folders that match a name, path, URL or pattern. Raises InputError if none does."""
     pattern = Path(name)
     if is_url(name):
         yield ResultsFolder.open(results, str(name))

@@ -54,7 +54,7 @@ WIDTH, HEIGHT = 100, 24  # characters, lines
 
 
 def is_here() -> bool:
-    """Return whether this process is the kernel of a notebook."""
+    """Return whether this process is the kernel of a Jupyter notebook."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython
@@ -102,13 +102,13 @@ class NotebookView:
         self._start()
 
     def say(self, text: str) -> None:
-        """Show a message about the session permanently."""
+        """Show a message above the picture; the last 20 messages remain visible."""
         self._said.append(text)
         if self._thread is None:
             self._show()
 
     def step(self, text: str) -> None:
-        """Show what the session is doing, until the first epoch is reported."""
+        """Show ``text`` as the state of the session, such as what it is starting, until the first epoch is reported."""
         self._watching.state = text
         self._start()
 
@@ -347,7 +347,7 @@ def retrain(
 
 
 def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
-    """Resume a sweep for one more session, and return its results."""
+    """Run one more session of a reopened sweep, with this trainable or the recorded one; return its results."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
@@ -361,7 +361,10 @@ def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -
 def _read_sweep(
     what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
-    """Read a sweep from a file or a mapping; return it with its text, its name in messages, and its import folders."""
+    """Read a sweep from a file or a mapping; return it with its text, its name in messages, and its import folders.
+
+    The trainable ``given`` and the assignments ``changes`` replace what it says. Raises InputError.
+    """
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
@@ -406,7 +409,10 @@ def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
 
 
 def make_assignments(given: Settings) -> list[str]:
-    """Return the option ``set`` as assignments ``key=value``. Raises InputError."""
+    """Return ``given``, the argument ``set``, as assignments ``key=value``.
+
+    Raises InputError if it is a single text.
+    """
     if isinstance(given, Mapping):
         return _format_assignments(given)
     if isinstance(given, str):
@@ -428,7 +434,10 @@ def _format_set_options(**values: object) -> list[str]:
 
 
 def _make_options(function: str, how: How) -> Options:
-    """Return the options of a session. Raises TypeError for an unknown one, as a call in Python does."""
+    """Return the options of a session from the keyword arguments ``how`` of the function named ``function``.
+
+    Raises TypeError for an unknown one, as a call in Python does. Ray's address may also come from ``RAY_ADDRESS``.
+    """
     for name in how:
         if name not in How.__annotations__:
             hint = did_you_mean(name, How.__annotations__)

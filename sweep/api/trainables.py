@@ -37,7 +37,7 @@ class NamedTrainable:
 
 
 def accept_trainable(trainable: object) -> NamedTrainable:
-    """Return the named trainable for a class, a function or ``"module:Name"``.
+    """Return a trainable, given as a class, a function or ``"module:Name"``, together with its name.
 
     Raises InputError if it cannot be trained.
     """
@@ -56,7 +56,7 @@ def accept_trainable(trainable: object) -> NamedTrainable:
 
 
 def find_resumed_trainable(target: str) -> NamedTrainable:
-    """Return the trainable with this name, for a sweep that is resumed.
+    """Return the trainable with the name ``"module:Name"``, for a sweep that is resumed; a module is not imported yet.
 
     If a notebook or script has defined it, it is looked up in the present one. Raises InputError if it is not defined
     there.
@@ -84,7 +84,10 @@ def inspect_and_check(given: NamedTrainable, spec: Spec, where: str, folders: Se
 
 
 def _find_import_folder(module: str) -> Path | None:
-    """Return the folder to import a module from; None if it is installed, `Path()` if it cannot be imported."""
+    """Return the folder from which a loaded module can be imported.
+
+    None if the module is installed, `Path()` if it cannot be imported by its name.
+    """
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
         return Path()

@@ -81,9 +81,9 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 
 
 def ensure_local(results_folder: Path, checkpoint: Path) -> None:
-    """Copy a checkpoint from the object store if this machine lacks it.
+    """Copy a checkpoint from the object store if this machine lacks it, as when rank 0 runs on another machine.
 
-    Rank 0 may have copied it on another machine.
+    Nothing happens if the store lacks it too. Raises `StoreError` if the store is unavailable.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
@@ -99,7 +99,10 @@ def list_names(results_folder: Path, trial: int) -> list[str]:
 
 
 def list_trials(results_folder: Path) -> set[int]:
-    """Return the trials that have a checkpoint."""
+    """Return the numbers of the trials that have a checkpoint.
+
+    In an object store, trials with only an incomplete checkpoint are among them.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.list_trials()
@@ -108,7 +111,7 @@ def list_trials(results_folder: Path) -> set[int]:
 
 
 def list_trials_with_files(results_folder: Path) -> set[int]:
-    """Return the trials that have any checkpoint files, even of an incomplete checkpoint."""
+    """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint."""
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.list_trials()
@@ -168,7 +171,10 @@ def read_verified_manifest(checkpoint: Path) -> Manifest:
 
 
 def trim(folder: Path, keep: int) -> None:
-    """Delete a trial's checkpoints except the best and the ``keep`` newest, and the rest of interrupted writes."""
+    """Delete a trial's checkpoints except the one with the smallest loss and the ``keep`` newest.
+
+    Incomplete checkpoints of interrupted writes are deleted too.
+    """
     newest = sorted(folder.glob("epoch-*"), reverse=True)
     spared = select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
@@ -177,7 +183,7 @@ def trim(folder: Path, keep: int) -> None:
 
 
 def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
-    """Return the names of the best checkpoint and of the ``keep`` newest."""
+    """Return the names of the checkpoint with the smallest loss and of the first ``keep`` in ``newest``."""
     spared = set(newest[:keep])
     if newest:
         spared.add(min(newest, key=lambda name: losses[name]))
@@ -185,7 +191,10 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
-    """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
+    """Delete an ended trial's checkpoints except the last and the best; return the bytes of those left, 0 if none.
+
+    Raises `StoreAway` if the object store is unavailable.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.keep_best(trial)
@@ -227,7 +236,10 @@ def measure_folder(folder: Path) -> int:
 
 
 def upload(results_folder: Path, trial: int) -> None:
-    """Upload a trial's checkpoints if this folder is the local copy of an object store. Raises `StoreError`."""
+    """Upload a trial's checkpoints to the object store and delete the local files; do nothing without a store.
+
+    Raises `StoreError`, and then deletes nothing.
+    """
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         stored.upload(get_trial_folder(results_folder, trial), trial)
@@ -235,7 +247,7 @@ def upload(results_folder: Path, trial: int) -> None:
 
 
 def delete_local_copy(results_folder: Path, trial: int) -> None:
-    """Delete the local files of a trial's checkpoints if they are in an object store."""
+    """Delete the local files of a trial's checkpoints if the results are in an object store, uploaded or not."""
     if store_of(results_folder) is not None:
         shutil.rmtree(get_trial_folder(results_folder, trial), ignore_errors=True)
 
@@ -249,7 +261,7 @@ def _read_loss(checkpoint: Path) -> float:
 
 
 def parse_loss(manifest: bytes | None) -> float:
-    """Return the loss in the text of a manifest; infinite if it is damaged."""
+    """Return the loss in the text of a manifest; infinite if that is None or damaged."""
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
@@ -337,9 +349,10 @@ class Saver:
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
-        """Return whether a checkpoint is due, given the losses of the epochs in this step.
+        """Return whether a checkpoint is due, and update `best` from the losses of the epochs in this step.
 
-        It is due after `every_s` seconds, and earlier if the last epoch is the best yet and saving is cheap.
+        It is due after `every_s` seconds, and earlier if the last epoch is the best yet and saving takes at most a
+        tenth of the time.
         """
         since_s = time.monotonic() - self._at
         before = self.best
@@ -351,7 +364,10 @@ class Saver:
         return is_better and since_s >= cheap_after_s
 
     def save(self, trainable: Trainable, manifest: Manifest, *, beside: bool) -> None:
-        """Save the trainable, unless this epoch is saved already. With ``beside``, training continues meanwhile."""
+        """Save the trainable, unless this epoch is saved already; wait for an earlier checkpoint first.
+
+        With ``beside``, the files are completed in a thread while training continues. Raises DiskFault.
+        """
         self.settle()
         if self.epoch == manifest.epoch:
             return
@@ -369,7 +385,7 @@ class Saver:
         self.blocked_s += time.monotonic() - began
 
     def settle(self) -> None:
-        """Wait until the checkpoint that is being written is complete."""
+        """Wait until the checkpoint that is being written is complete. Raises DiskFault if it could not be written."""
         if self._writing is None:
             return
         began = time.monotonic()
@@ -406,7 +422,7 @@ class Saver:
 
 @contextmanager
 def raising_disk_faults() -> Iterator[None]:
-    """Raise `DiskFault` if the block fails because of a disk or an object store."""
+    """Raise `DiskFault` instead if the block raises a `StoreError` or an error of a full, broken or read-only disk."""
     try:
         yield
     except Exception as error:
@@ -475,7 +491,7 @@ class CheckpointKeeper:
                 pass
 
     def begin(self) -> None:
-        """Keep or delete the checkpoints that a killed driver has left, according to the changes recalled."""
+        """Keep or delete the checkpoints of trials that ended in earlier sessions, as passed to `recall`."""
         for change in self._recalled.values():
             self.on(change)
         self._recalled.clear()
@@ -488,7 +504,7 @@ class CheckpointKeeper:
                 delete_checkpoints(self._folder, trial)
 
     def on(self, change: Change) -> None:
-        """Keep or delete the checkpoints of a trial that has ended; other changes keep them."""
+        """Keep or delete the checkpoints of a trial when it ends permanently; other changes delete none."""
         if isinstance(change, Reopened):
             self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):

@@ -18,7 +18,10 @@ MOVE_S = 15.0
 
 
 def write_shares(job: Job, shares: Mapping[int, float]) -> None:
-    """Write the new GPU shares of running trials into the file that their workers read."""
+    """Write the new GPU shares of running trials, by number, into the file that their workers read.
+
+    If that fails, as on a full disk, nothing is raised and the trials keep their shares.
+    """
     with suppress(StoreError), replacing(job.share_file) as aside:  # a full disk: the trials keep their shares
         aside.write_text(json.dumps(shares))
 

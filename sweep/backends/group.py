@@ -48,7 +48,7 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Release all trials except these; the driver has ended the others."""
+        """Release all trials except these; their workers are used again for other trials."""
         kept_trials = set(trials)
         for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
@@ -58,7 +58,10 @@ class WorkerGroup:
             self._free.append(worker)
 
     def step(self) -> Steps:
-        """Train one step of all trials and return their progress. An exception of the trainable ends its trial."""
+        """Train one step of all trials and return their progress; a trial that ends in this step is released.
+
+        An exception of the trainable ends its trial; `StoppedAtOnce` and `WorkerLost` are raised.
+        """
         progress = self._train_step()
         self._note_spoilt(progress)  # before the reason is removed
         if len(self._workers) > 1:  # the worker still trains the others
@@ -190,9 +193,10 @@ class WorkerGroup:
         return dict.fromkeys(trials, Apart(why))
 
     def _ask_for_fewer_trials(self, count: int, error: BaseException) -> str:
-        """Ask for fewer trials from now on, after ``count`` could not be trained together; return why, also a notice.
+        """Ask for fewer trials from now on, after ``count`` could not be trained together; return the reason.
 
-        Half of them are asked for if memory ran out, otherwise one.
+        Half of them are asked for if memory ran out, otherwise one. The reason is also sent to the driver as a
+        notice.
         """
         if memory.is_out_of_memory(error):
             self._together = max(count // 2, 1)

@@ -42,7 +42,7 @@ class Inline:
     notice: Callable[[str], None] = lambda text: None
 
     def train(self, driver: Driver) -> None:
-        """Train all trials that the driver hands out."""
+        """Train all trials that the driver hands out, in this process, and return when it hands out no more."""
         group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
         together = self.job.together
         with _hiding_logs():

@@ -35,10 +35,7 @@ def record_reads(job: Job, *, is_own_process: bool) -> None:
 
 
 def continue_record(job: Job) -> None:
-    """Continue the record of reads for the session of ``job``, which uses the data that this process has loaded.
-
-    Without this, reads that loaded the data for the previous sweep would be missing from the new sweep's trials.
-    """
+    """Continue the record of reads of this process for the session of ``job``, which reuses the loaded data."""
     recorder.continue_session(_name_session(job))
 
 
@@ -48,10 +45,10 @@ def _name_session(job: Job) -> str:
 
 
 def collect_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
-    """Return what this process has read so far.
+    """Return the files, folders and variables that this process has read for its trial, except the trainable's code.
 
-    ``declared`` are the paths that the trainable names in ``depends_on``, or None. They replace the reasons why reads
-    of other programs and servers are unknown.
+    ``declared`` are the paths that the trainable names in ``depends_on``, or None. Their fingerprints are added, and
+    the reasons why other reads are unknown are left out, because the author vouches for these paths.
     """
     reads = recorder.reads
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -91,8 +88,8 @@ def collect_declared_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
 def collect_data_inputs(job: Job, declared: Sequence[str] | None) -> Inputs:
     """Return the files and variables that this process has read to load its data.
 
-    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``declared`` is that of
-    `collect_inputs`.
+    They are not among the inputs of a trial, which have the fingerprint of the data instead. ``declared`` has the
+    same meaning as in `collect_inputs`.
     """
     reads = recorder.reads_apart
     folders = _list_folder_names(job.working_folder, job.import_folders)
@@ -119,7 +116,7 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
 
 
 def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
-    """Add what the trial has read in an earlier process to the record of this one."""
+    """Add what a resumed trial has read in an earlier process to the record of this process."""
     folders = _list_folder_names(job.working_folder, job.import_folders)
     reads = Reads()
     reads.files = {_make_absolute(path, folders): value for path, value in inputs.files.items()}
@@ -130,7 +127,10 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
 
 
 def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
-    """Return why a result with these inputs cannot be used now, such as a changed file; None if it can."""
+    """Return why a result with these inputs cannot be used again, such as a changed file; None if it can.
+
+    The text is a clause about several trials ("they have read ..."), to be put into a message.
+    """
     if inputs is None:
         return "what they read beside their data was not recorded"
     if inputs.unknown:
@@ -167,7 +167,10 @@ def _make_relative(path: str, folders: Sequence[str]) -> str:
 
 
 def _make_absolute(path: str, folders: Sequence[str]) -> str:
-    """Undo `_make_relative`: return the path in the first folder that has it, else in the first folder."""
+    """Return the absolute path of one that `_make_relative` returned, in the first of the folders where it exists.
+
+    If it exists in none, the path in the first folder is returned.
+    """
     if not path.startswith(_RELATIVE) or not folders:
         return path
     candidates = []
@@ -177,9 +180,9 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 
 
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Return the files that these paths and patterns name; folders stand for all files below them.
+    """Return the files that these paths and patterns name; a folder stands for all files below it.
 
-    Paths that do not exist are kept.
+    Relative paths begin in the first of ``folders``. Links are resolved, and paths that do not exist are kept.
     """
     found: list[str] = []
     for named in declared:
@@ -210,7 +213,7 @@ def list_module_files(job: Job) -> dict[str, str]:
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
-    """Return the author's imported modules whose source differs from that at the start of the session."""
+    """Return the names of the author's imported modules whose source differs from that at the session's start."""
     imported = {}
     for name, file in list_module_files(job).items():
         imported[name] = recorder.digest_of_module(file)

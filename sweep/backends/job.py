@@ -55,9 +55,10 @@ class Job:
         return count_nontraining_processes(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
-        """Return the devices of each process of a trial, rank 0 first.
+        """Return the devices of each process of a trial, ordered by rank.
 
-        With servers, rank 0 and the servers get no GPU, because they do not train.
+        With servers, there is one more process, rank 0, before the workers, and the servers come last; rank 0 and the
+        servers get no GPU, because they do not train.
         """
         if not self.servers:
             return (devices,) * self.workers
@@ -79,7 +80,7 @@ class Job:
         return Path(tempfile.gettempdir()) / self.stand_in
 
     def prepare(self) -> None:
-        """Create the local copy of the results folder, if there is one."""
+        """Create the local copy of the results folder if results are in an object store; otherwise do nothing."""
         mark_copy(self.folder, self.store)
 
     @property

@@ -17,7 +17,10 @@ _SEND_S, _HEAR_S = 0.5, 2.0
 
 @contextmanager
 def sending_messages(job: Job, url: str) -> Iterator[None]:
-    """Copy the driver's stop and share files into an object store for the workers, as long as the block runs."""
+    """Copy the driver's stop and share files into an object store for the workers, while the block runs.
+
+    A thread does this every 0.5 s and ignores failures. The copy is deleted at the end.
+    """
     store, key, last = ObjectStore(url), _make_message_key(job), ""
 
     def send() -> None:
@@ -38,7 +41,10 @@ def sending_messages(job: Job, url: str) -> Iterator[None]:
 
 
 def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
-    """Start to copy the driver's stop and share files from an object store; return a function that stops it."""
+    """Start a thread that copies the driver's stop and share files from an object store every 2 s.
+
+    Returns a function that stops the thread and waits for it. Failures are ignored.
+    """
     store, key = ObjectStore(url), _make_message_key(job)
 
     def look() -> None:

@@ -15,7 +15,7 @@ class Order:
     """A trial that a worker is to train, and how."""
 
     assignment: Assignment
-    decision_epochs: tuple[int, ...] = ()
+    decision_epochs: tuple[int, ...] = ()  # after which the driver may prune or pause the trial, in units of rungs
     to_beat: float | None = (
         None  # loss (`Objective.constrained_loss`): a trial that ends with no lower one keeps no checkpoint
     )
@@ -97,7 +97,7 @@ def is_released(progress: Progress) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Results of one step of a worker for each of its trials."""
+    """Results of one step of a worker: the progress of each of its trials, by number."""
 
     found: Mapping[int, Progress]
     spoilt: str | None = None  # why the worker must not be used after its present trials
@@ -144,16 +144,14 @@ class Driver(Protocol):
         """
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Process the result of a trial's step; return whether the worker trains the trial on."""
+        """Process the progress of a trial's step; return whether the worker is to train the trial further."""
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
-        """Handle that a trial's worker was lost, or its whole node.
+        """Handle that a trial's worker is gone or must not be used again; must be called for each such worker.
 
-        Return whether the user must be told that another worker retries the trial. For a worker that was only not to be
-        used again, nobody is told, even if its trial continues elsewhere.
-
-        ``output`` is what the worker had printed since its last step. Must also be called for each worker that must not
-        be used again.
+        ``lost`` says what was lost, ``reason`` why, and ``output`` is what the worker had printed since its last
+        step. Returns whether the user must be told that another worker retries the trial; False for a worker that
+        only must not be used again.
         """
 
 
@@ -172,9 +170,10 @@ def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Or
 
 
 def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
-    """Request new trials for a worker that trains several, if at least a quarter of its places are free.
+    """Return new trials for a worker that trains several together, if at least a quarter of its places are free.
 
     ``going`` is the number of its trials that continue. If few are left, they are divided among ``workers`` workers.
+    Empty if none of its trials continues or no trials may join them.
     """
     room = steps.together - going
     if going and steps.is_open and room * 4 >= steps.together:

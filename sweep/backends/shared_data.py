@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def shared_data_name(results_folder: Path) -> str:
-    """Return a new, unguessable name for the shared data of a session of the sweep in this folder."""
+    """Return a new, unguessable name for the folder of the data that workers share in one session of a sweep."""
     return f"{shared_data_prefix(results_folder)}{uuid.uuid4().hex}"
 
 
@@ -24,6 +24,6 @@ def shared_data_prefix(results_folder: Path) -> str:
 
 
 def remove_shared_data(prefix: str) -> None:
-    """Delete this machine's shared-data folders whose names begin with ``prefix``."""
+    """Delete the folders of this machine's temporary folder whose names begin with ``prefix``. Never raises."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,7 @@ class StoredCheckpoints:
         return list(list_checkpoints(self.store, trial))
 
     def list_trials(self) -> set[int]:
-        """Return the trials that have any files of checkpoints."""
+        """Return the numbers of the trials that have any checkpoint files, even of an incomplete checkpoint."""
         return {int(entry.key.split("/")[1]) for entry in self.store.entries(CHECKPOINTS)}
 
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
@@ -50,7 +50,7 @@ class StoredCheckpoints:
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
-        """Delete an ended trial's checkpoints except the last and the best; return the bytes left, 0 if none."""
+        """Delete an ended trial's checkpoints except the last and the best; return the bytes of those left."""
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
 
@@ -66,7 +66,7 @@ class StoredCheckpoints:
 
 
 def make_sender(job: Job, folder: Path, trial: int) -> Sender:
-    """Return what uploads the checkpoints that a trial of a job writes into ``folder``."""
+    """Return a `Sender` for a trial's checkpoints in ``folder``; it also deletes superseded ones in the store."""
     store = ObjectStore(job.store or "")
     return Sender(store, folder, trial, partial(trim_in_store, store, trial, job.checkpoint_keep))
 
@@ -87,7 +87,10 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
 
 
 def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
-    """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile."""
+    """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile.
+
+    A local checkpoint of the same name with another manifest is replaced.
+    """
     final.parent.mkdir(parents=True, exist_ok=True)
     with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same one
         if _is_same_checkpoint(store, trial, final):
@@ -157,7 +160,10 @@ class Sender:
     _is_closed: threading.Event = field(default_factory=threading.Event)
 
     def send(self) -> None:
-        """Start to upload the checkpoints that are here now. Raises `StoreError` if an earlier upload has failed."""
+        """Start to upload the local checkpoints that the store lacks, in a thread.
+
+        Raises `StoreError` if an earlier upload has failed.
+        """
         done = [upload for upload in self._uploads if upload.done()]
         self._uploads = [upload for upload in self._uploads if upload not in done]
         for upload in done:
@@ -171,7 +177,7 @@ class Sender:
             turn.result()
 
     def close(self) -> None:
-        """Start no further uploads."""
+        """End the uploads without waiting: those that have not started are dropped, and failed ones are not retried."""
         self._is_closed.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -41,7 +41,7 @@ class Surroundings:
         self.resisting: list[str] = []  # settings that a trial has changed permanently
 
     def keep_outputs(self) -> None:
-        """Begin all trials with the present standard output and standard error."""
+        """Make the present standard output and standard error those with which every later trial begins."""
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
@@ -55,7 +55,8 @@ class Surroundings:
     def inside(self, *, anyhow: bool = False) -> Iterator[None]:
         """Use the trial's working folder, streams and settings inside the block; restore the caller's afterwards.
 
-        ``anyhow``: do not raise if the trial's folder is gone; the caller must call `check` then.
+        If the process is only for trials, the folder and settings are kept. Raises FileNotFoundError if the trial's
+        folder is gone, unless ``anyhow`` is set; the caller must call `check` then.
         """
         back = None if self._alone else _get_current_folder()
         before = (sys.stdout, sys.stderr)

@@ -34,11 +34,11 @@ class UnreadParameters:
         return self.now & {"epochs", *self._job.varying}
 
     def depends_on_file_alone(self, error: Incompatible) -> bool:
-        """Return whether every trial would be refused with this error, because only the file and the code cause it.
+        """Return whether every trial would be refused with this error, whatever values its parameters have.
 
-        If the error names the parameters that it is about, it follows from these and the code, provided that no
-        parameter has been read by which code can choose (a text, a boolean or a list). Otherwise it might depend on
-        anything read before it.
+        If the error names the parameters that it is about, these must be the same in all trials, and no parameter may
+        have been read by which code can choose (a text, a boolean or a list). Otherwise, no parameter that differs
+        between trials may have been read.
         """
         if not error.about:
             return not self.varying
@@ -46,7 +46,7 @@ class UnreadParameters:
         return about <= {*self._job.constant} and not self.now & {*self._job.choosing}
 
     def report_unread_settings(self, read: Container[str]) -> list[str]:
-        """Return a line for each key of `training` that is not in ``read``; later calls return none.
+        """Return a line for each key of `training` that is not in ``read``; later calls return an empty list.
 
         ``read`` has the keys that a function has read in its first epoch.
         """

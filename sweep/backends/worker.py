@@ -133,7 +133,7 @@ class _Trial:
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Count an epoch as trained."""
+        """Record a trained epoch as the trial's last, and whether it has passed a decision epoch."""
         before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
@@ -149,7 +149,7 @@ class _Trial:
         self.paused = False
 
     def raise_error(self) -> None:
-        """Raise the error of the step's training, if there is one."""
+        """Raise the error of the step's training once, if there is one, and forget it."""
         error = self.error
         self.error = None
         try:
@@ -223,7 +223,7 @@ class Worker:
         self._stop_seeding = imports.start_seeding(job.data_seed)
 
     def take(self, order: Order) -> None:
-        """Accept a trial in place of the present one; nothing is trained before the next step."""
+        """Release the present trial and accept another one; nothing is trained before the next step."""
         self.release()
         self.surroundings.reset()
         self._taken += 1
@@ -234,7 +234,11 @@ class Worker:
         self._has_earlier_trials = contract.may_hold_memory(self._trainable)
 
     def find_hindrance(self, job: Job) -> str | None:
-        """Return why another session's trials must not use this process's trainable and data; None if they may."""
+        """Return why another session's trials must not use this process's trainable and data, or None if they may.
+
+        A reason is that the code, or a file or variable that was read here, has changed. Raises TrainableError for an
+        invalid ``depends_on``.
+        """
         if inputs.list_changed_modules(job):
             return "the code has changed"
         declared = inputs.get_declared_paths(self._trainable)
@@ -246,7 +250,7 @@ class Worker:
         return None
 
     def take_over(self, earlier: Worker) -> None:
-        """Use the trainable of a closed worker of another sweep in this process, in place of a new one."""
+        """Use the trainable of ``earlier``, a closed worker of another sweep in this process, in place of a new one."""
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
         self.surroundings.keep_outputs()  # those of this session
@@ -260,7 +264,7 @@ class Worker:
         self._stop_seeding()
 
     def release(self) -> None:
-        """Release the present trial, because the driver has ended it."""
+        """Release the present trial, because the driver has ended it; do nothing if there is none."""
         trial = self._trial
         self._trial = None
         if trial is not None:
@@ -273,7 +277,10 @@ class Worker:
             return self._get_trainable()
 
     def step(self) -> Progress:
-        """Train one step. Exceptions of the trainable are returned as the end of the trial."""
+        """Train one step and return its progress; an error of the trainable becomes the end of its trial.
+
+        Raises RuntimeError without a trial, and passes `StoppedAtOnce` and `WorkerLost` on.
+        """
         with self.surroundings.inside(anyhow=True):
             return self._step()
 
@@ -371,7 +378,10 @@ class Worker:
         )
 
     def _end(self, trial: _Trial, outcome: _Outcome, facts: Facts) -> Ends:
-        """Clean up after a trial that has ended or was interrupted; return the progress with its end."""
+        """Clean up after a trial that has ended or was interrupted; return the progress with its end.
+
+        After an error, the trainable is discarded, and only the number of micro-batches is kept of the facts.
+        """
         self._clean_up(trial)
         status = outcome.status
         if status in ERRORED:
@@ -432,11 +442,11 @@ class Worker:
         return reason
 
     def _describe_stale(self) -> str:
-        """Return in words what earlier trials have changed in this process that cannot be undone; empty if nothing."""
+        """Return in words what earlier trials have changed in this process that cannot be undone; ``""`` if nothing."""
         return trials.describe_stale() or describe_stale_names(self.surroundings.resisting)
 
     def _is_refused_in_all(self, trial: _Trial, error: BaseException) -> bool:
-        """Return whether an error refuses the trial for a reason that holds for every trial of the search."""
+        """Return whether an error is an `Incompatible` that would refuse every trial of the search alike."""
         of_the_search = not trial.order.whole
         return of_the_search and isinstance(error, Incompatible) and self._unread.depends_on_file_alone(error)
 
@@ -478,14 +488,18 @@ class Worker:
             )
 
     def _take_notices(self) -> tuple[str, ...]:
-        """Return the notices for the user that have come up since the last call."""
+        """Return the notices for the user that have come up since the last call, also about changed code."""
         self._note_changed_modules()
         notices = tuple(self._notices)
         self._notices = []
         return notices
 
     def _clean_up(self, trial: _Trial, *, kept: bool = True) -> None:
-        """Complete or end the writing of a trial's checkpoints, and undo its changes to the process."""
+        """Wait for the trial's checkpoints, tell its code that it has ended, and undo its changes to the process.
+
+        Unless ``kept``, uploads are not waited for. Local files of checkpoints in an object store are deleted. Errors
+        become notices.
+        """
         try:
             trial.saver.finish(kept=kept)
             checkpoints.delete_local_copy(self.job.folder, trial.number)
@@ -603,7 +617,7 @@ class Worker:
         return None
 
     def _conclude_training(self, trial: _Trial) -> _Outcome:
-        """Return the outcome of a step after its training. Raises the error of the training, except `Stopped`."""
+        """Return the outcome of a step after its training. Raises the error of the training, unless it is `Stopped`."""
         stop_reason = ""
         try:
             trial.raise_error()
@@ -621,7 +635,8 @@ class Worker:
     def _conclude_step(self, trial: _Trial, stop_reason: str = "") -> _Outcome:
         """Return the outcome of a step that trains no more epochs, after saving the trial if necessary.
 
-        ``stop_reason`` is why the trainable has stopped by itself, if it has and said so.
+        ``stop_reason`` is the message with which the trainable has raised `Stopped`, or ``""``. Raises RuntimeError
+        if no epoch was ever reported.
         """
         if trial.epochs:
             self._note_unread_parameters(trial)
@@ -645,7 +660,10 @@ class Worker:
         return _Outcome(Status.RUNNING)
 
     def _save_if_due(self, trial: _Trial) -> None:
-        """Save the trial if it moves, if it may be pruned or paused now, or if a checkpoint is due."""
+        """Save the trial if it moves, if it may pause now, or if a checkpoint is due.
+
+        If it may be pruned now, wait until its checkpoints are complete.
+        """
         if trial.moves:
             self._save(trial)
             return
@@ -658,7 +676,10 @@ class Worker:
             trial.saver.settle()
 
     def _begin_trial(self, trial: _Trial) -> None:
-        """Begin the trial with the trainable, or continue it from its newest intact checkpoint."""
+        """Begin the trial with the trainable, or continue it from its newest checkpoint that can be restored.
+
+        Raises DiskFault if the checkpoints in an object store cannot be fetched, OtherData if the data have changed.
+        """
         declared = inputs.get_declared_paths(self._get_trainable())  # an invalid one ends the trial before it trains
         if self._declared is None:
             self._declared = inputs.collect_declared_inputs(self.job, declared)
@@ -707,7 +728,10 @@ class Worker:
         return True
 
     def _record_epoch(self, trial: _Trial, epoch: EpochReported) -> bool:
-        """Check and record an epoch that the trainable has reported; return whether to train another in this step."""
+        """Check and record an epoch that the trainable has reported; return whether to train another in this step.
+
+        Raises ValueError if its number does not follow the last one, and StoreError if the log could not hold it.
+        """
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
         epoch = structs.replace(
@@ -733,7 +757,10 @@ class Worker:
         return self._node.leaving() is not None or must_move(self.job, trial.order, epoch)
 
     def _must_pause(self, trial: _Trial) -> bool:
-        """Return whether the step ends after the trial's last epoch: the driver decides, or it was long enough."""
+        """Return whether the step ends after the trial's last epoch.
+
+        It does if the driver may decide, the trial is done, diverged, stopped or moves, or the step took a second.
+        """
         return (
             trial.decided
             or self._is_done(trial)
@@ -746,7 +773,7 @@ class Worker:
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
         """Return the cost of the trial's GPUs since its last epoch, or since this worker got it; {} without a price.
 
-        If several trials are trained together, each pays its part.
+        If several trials are trained together, each pays an equal part. The next call counts from now.
         """
         since = self._held_since
         self._held_since = time.monotonic()
@@ -757,7 +784,10 @@ class Worker:
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, reason: str) -> _Outcome:
-        """Return the outcome of a completed trial, after saving it unless better checkpoints leave no room for it."""
+        """Return the outcome of a completed trial, after saving it unless its checkpoint would not be kept.
+
+        That is so if its loss does not beat those of enough other trials (`Order.to_beat`).
+        """
         to_beat = trial.order.to_beat
         if to_beat is None or (trial.epochs and self._loss(trial.epochs[-1]) < to_beat):
             self._save(trial)
@@ -768,17 +798,20 @@ class Worker:
         return trial.is_whole or self._describe_target(trial) is not None
 
     def _describe_target(self, trial: _Trial) -> str | None:
-        """Return a text that the last epoch of the step has reached the target; None if it has not."""
+        """Return a text saying that the last epoch of the step has reached the sweep's target; None if it has not."""
         if trial.order.whole or not trial.epochs:
             return None
         return self.job.objective.describe_reached(self.job.target, trial.epochs[-1].metrics)
 
     def _describe_divergence(self, epochs: Sequence[EpochReported]) -> str:
-        """Return a text on the first loss or objective that is not finite; empty if all are."""
+        """Return a text on the first loss or objective that is not finite; ``""`` if all are finite."""
         return next(filter(None, map(self.job.objective.explain_divergence, epochs)), "")
 
     def _save(self, trial: _Trial, *, beside: bool = False) -> None:
-        """Save the trial at its last epoch, if its trainable can save; with ``beside``, without waiting for it."""
+        """Save the trial at its last epoch; do nothing if its trainable cannot save.
+
+        With ``beside``, the files are completed while training continues. Raises DiskFault.
+        """
         if not contract.can_save(self._trainable):
             return  # such a trial begins again when it is resumed
         if trial.epochs:
@@ -791,7 +824,11 @@ class Worker:
         trial.saver.save(self._get_trainable(), manifest, beside=beside)
 
     def _create_saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
-        """Return the saver for a trial's checkpoints, of which that of ``epoch`` exists if it continues from one."""
+        """Return a new saver of a trial's checkpoints.
+
+        If the trial continues from a checkpoint, ``epoch`` is its epoch and ``reports`` are the epochs that it
+        contains.
+        """
         best = min(map(self._loss, reports), default=math.inf)
         job = self.job
         folder = checkpoints.get_trial_folder(job.folder, trial)

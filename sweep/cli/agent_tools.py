@@ -43,7 +43,10 @@ def describe_input(command: click.Command) -> Json:
 
 
 def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
-    """Return the parameters of a command that its tool has, by name: ``run_cap`` for ``--run-cap``."""
+    """Return the parameters of a command that agents may set, by their name in the tool.
+
+    The name is ``run_cap`` for ``--run-cap``.
+    """
     offered = {}
     for parameter in command.params:
         if parameter.name not in NOT_OFFERED and not getattr(parameter, "hidden", False):
@@ -52,10 +55,11 @@ def list_parameters(command: click.Command) -> dict[str, click.Parameter]:
 
 
 def build_command_line(command: click.Command, given: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line for a call of a tool with these values.
+    """Return the words of the command line that runs a command with the values ``given`` by name.
 
-    Raises:
-        InputError: naming all values that the command does not accept.
+    The options ``--json`` and, for commands that train, ``--detach`` are added.
+
+    Raises: InputError: naming all parameters that the command does not have.
     """
     offered = list_parameters(command)
     unknown = [name for name in given if name not in offered]
@@ -122,7 +126,7 @@ def _takes_several(parameter: click.Parameter) -> bool:
 
 
 def _build_option(option: click.Parameter, value: Any) -> list[str]:
-    """Return the words of an option with this value."""
+    """Return the words that set an option to ``value``, a list for several values; [] for a flag that is off."""
     word = max(option.opts, key=len)
     if getattr(option, "is_flag", False):
         return [word] if value else []
@@ -130,7 +134,7 @@ def _build_option(option: click.Parameter, value: Any) -> list[str]:
 
 
 def _list_texts(value: Any) -> Sequence[str]:
-    """Return a value or a list of values as texts."""
+    """Return a value, or each value of a list, as a list of texts."""
     if isinstance(value, list):
         values = value
     else:

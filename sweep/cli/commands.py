@@ -64,7 +64,7 @@ class _Commands(click.Group):
                 formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command. If even standard error cannot be written, exit with code 2."""
+        """Run a command. If even the error cannot be written, exit with code 2."""
         try:
             return super().main(*args, **extra)
         except OSError:
@@ -75,7 +75,7 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse the command line, and print the help if it is asked for."""
+        """Parse the command line; print the document of an error in it if ``--json`` is given."""
         as_json = _asks_for_json(args)
         given = list(args)  # click takes words away from its list
         try:
@@ -90,7 +90,10 @@ class _Commands(click.Group):
         return ctx
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command; print its errors as lines, with ``--json`` also as a document, and exit with their code."""
+        """Run a command, print its errors as lines, and exit with the error's code.
+
+        With ``--json``, an error is also printed as a document.
+        """
         as_json = ctx.meta[AS_JSON]
         try:
             return super().invoke(ctx)
@@ -153,7 +156,7 @@ def _exit_with_error(error: SweepError, lines: Sequence[str], *, as_json: bool) 
 
 
 def _print_usage_error(error: click.UsageError, *, as_json: bool) -> None:
-    """Print the document of a command line that cannot be parsed, if asked for; click itself prints the lines."""
+    """With ``as_json``, print the document of a command line that cannot be parsed; click itself prints the lines."""
     from sweep.documents import mistakes
 
     if as_json:
@@ -169,7 +172,10 @@ def _print_document(content: ErrorDocument) -> None:
 
 
 def _exit_with_os_error(error: OSError, *, as_json: bool) -> NoReturn:
-    """Describe an error of the operating system that no command has handled, and exit."""
+    """Print an error of the operating system that no command has handled, and exit.
+
+    Exits with code 0 if the reader of standard output has closed the pipe.
+    """
     if isinstance(error, BrokenPipeError) and output.failed_by(error):
         sys.exit(0)  # the reader of our output has closed the pipe
     if os.environ.get(WHOLE):

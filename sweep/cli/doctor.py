@@ -78,7 +78,7 @@ class CheckInputs:
 
 
 def examine(given: CheckInputs) -> Iterator[Finding]:
-    """Run all checks, quick ones first, and yield their findings."""
+    """Run all checks, quick ones first, and yield their findings; end early if TensorFlow cannot be started."""
     from sweep.doctor import gpu_checks, host_checks, nvidia, probes
 
     machine = host_checks.gather_facts(given.environ)

@@ -167,7 +167,7 @@ def init(
 
 
 def _check_module_name(name: str, to: Path) -> str:
-    """Return ``name``. Raises `InputError` if it cannot be the name of a new Python module."""
+    """Return ``name``. Raises `InputError` if it is no identifier, or if an installed module has this name."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
@@ -178,7 +178,10 @@ def _check_module_name(name: str, to: Path) -> str:
 def _write_and_announce(
     contents: Mapping[str, str], name: str, to: Path, notes: Sequence[str] = (), *, as_json: bool
 ) -> None:
-    """Write the files of a sweep, and print their names and the commands to type next."""
+    """Write the files of a sweep into the folder ``to``, and print their names and the commands to type next.
+
+    Raises the errors of `write_files`.
+    """
     write_files(contents, to)
     files = [str(to / file) for file in contents]
     commands = []

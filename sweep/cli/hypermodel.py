@@ -37,7 +37,7 @@ Space: TypeAlias = "dict[str, Declaration]"
 
 @dataclass(frozen=True)
 class HyperModel:
-    """The code that ``module:Name`` stands for, and how to build a model with it."""
+    """A function or object that builds a Keras model, found under ``module:Name``, and how to call it."""
 
     target: str
     build: Build
@@ -55,10 +55,10 @@ class WrittenFiles:
 
 
 def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
-    """Return a sweep file for ``module:Name``, and a trainable that wraps it unless it is one already.
+    """Return the texts of a sweep file for ``module:Name``, and of a module with a trainable that wraps it.
 
-    Raises `InputError` if it cannot be imported, builds no model or declares nothing, or if a sweep file cannot express
-    what it declares.
+    A trainable needs no such module. Raises `InputError` if it cannot be imported, builds no model or declares nothing,
+    or if a sweep file cannot express what it declares.
     """
     with runner.silence_libraries():
         hypermodel = _load_hypermodel(target, folder)
@@ -140,7 +140,7 @@ class _Builds:
         return declared
 
     def _check_model(self, model: object) -> None:
-        """Raise `InputError` if a build has returned something else than a Keras model."""
+        """Raise `InputError` if a build has returned something else than a Keras model or None."""
         kinds = type(model).__mro__
         is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
         if model is not None and not is_keras:
@@ -148,7 +148,7 @@ class _Builds:
             raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
 
     def _check_redeclaration(self, first: Declaration, later: Declaration) -> None:
-        """Raise `InputError` if a parameter is declared twice with different values under different conditions."""
+        """Raise `InputError` if a parameter is declared twice, with different values and under different conditions."""
         if later.keys != first.keys and later.when != first.when:
             first_keys = flow({**first.keys})
             later_keys = flow({**later.keys})
@@ -157,9 +157,10 @@ class _Builds:
 
 
 def explore(build: Build, where: str) -> tuple[Space, list[str]]:
-    """Build a model for each value of each choice; return the declared parameters, and notes on what remains unknown.
+    """Build models with the values of each choice; return the declared parameters, and notes on what remains unknown.
 
-    Raises `InputError` if building fails with the defaults, or if there are too many combinations.
+    Of long ranges only the ends are tried, unless these change what is declared. Raises `InputError` if building fails
+    with the defaults, or if there are too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -190,9 +191,10 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
 
 
 def _explore_from(values: Mapping[str, Value], declared: Space, builds: _Builds) -> None:
-    """Build a model with each value of each choice that was not explored yet.
+    """Build a model with each value of each choice in ``declared`` that was not explored yet.
 
-    Builds that declare other parameters are explored in the same way.
+    The other values are ``values``. Builds that declare other parameters are explored in the same way. Results are kept
+    in ``builds``.
     """
     further: list[tuple[dict[str, Value], Space]] = []
     for name, declaration in list(declared.items()):

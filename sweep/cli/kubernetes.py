@@ -111,7 +111,10 @@ def make_manifests(spec: Spec, command: Sequence[str], package: CodePackage | No
 
 
 def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
-    """Return the group of worker pods. Each pod has room for one trial, or for all trials that share its GPU."""
+    """Return the group of worker pods.
+
+    Each pod requests resources for one trial, or for all trials that share its GPU.
+    """
     asked = spec.resources
     gpus = math.ceil(asked.most_gpus)
     if gpus:
@@ -198,7 +201,10 @@ def _pack_code(name: str, package: CodePackage) -> _Code:
 
 
 def _make_kubernetes_name(sweep: str) -> str:
-    """Convert a sweep's name to one that Kubernetes allows: short, lower case, without underscores (RFC 1123)."""
+    """Convert a sweep's name to a unique one that Kubernetes allows (RFC 1123).
+
+    It has at most 40 characters of a-z, 0-9 and "-". A name that must be changed ends with a hash.
+    """
     plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
     if plain == sweep and len(sweep) <= 40:
         return plain

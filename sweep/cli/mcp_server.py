@@ -100,7 +100,10 @@ def _describe_tool(command: click.Command) -> types.Tool:
 
 
 async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
-    """Run a command line in its own process, and return what it printed; cancelling the call ends the process."""
+    """Run a sweep command in its own process, and return its output and exit code.
+
+    Cancelling the call ends the process.
+    """
     import anyio
 
     # Not our standard input: it has the requests.

@@ -85,7 +85,10 @@ _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 
 
 def changes(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass all changes to the sweep file to the command as ``changes``, in the form of ``--set``."""
+    """Decorate a command: pass ``--set`` and the options that stand for a key of the sweep file to it as ``changes``.
+
+    ``changes`` is a list of assignments ``key=value``.
+    """
 
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
@@ -105,7 +108,10 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _parse_receiver(text: str) -> dict[str, Any]:
-    """Return the entry of `notify` for an argument of ``--notify``."""
+    """Return the entry of the key `notify` for a value of ``--notify``: a webhook, a Slack variable or a command.
+
+    Raises `InputError` for a command with unbalanced quotes.
+    """
     kind, colon, rest = text.partition(":")
     if kind in ("http", "https") and rest.startswith("//"):
         return {"webhook": text}
@@ -145,9 +151,9 @@ keep_warm = click.option(
 
 
 def _apply_keep_warm(given: dict[str, Any]) -> None:
-    """Remove ``--keep-warm`` from the arguments, and apply it to the Ray that this process keeps.
+    """Remove ``--keep-warm`` from the arguments; set how long Ray is kept, if this process keeps one.
 
-    Raises InputError if nothing can be kept, with the reason.
+    Raises InputError if the option is given where nothing can be kept.
     """
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
@@ -222,7 +228,7 @@ def _collect_options(given: dict[str, Any]) -> Options:
 
 
 def _create_followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """Return the exporters that follow the sweep while it runs; none unless ``tensorboard``."""
+    """Return the functions that start exporters which follow the sweep while it runs; () unless ``tensorboard``."""
     if not tensorboard:
         return ()
     from sweep.export import create_followers

@@ -92,7 +92,7 @@ def _print_address(url: str, *, as_json: bool) -> None:
 
 
 def _list_commands() -> Commands:
-    """Return the options of each command of this installation, by name of the command."""
+    """Return the option names of each command of this installation, by the command's name."""
     group = click.get_current_context().find_root().command
     if isinstance(group, click.Group):
         commands = group.commands
@@ -105,10 +105,10 @@ def _list_commands() -> Commands:
 
 
 def _open_browser(url: str) -> None:
-    """Open the address in a browser, if this machine has a screen.
+    """Open the address in a browser, if this machine has a screen and standard output is a terminal.
 
-    The browser is passed a file that leads to the address, because the address contains the token and other users of
-    this machine can see command lines.
+    The browser is passed a temporary file that leads to the address, because the address contains the token and other
+    users of this machine can see command lines.
     """
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not (has_screen and sys.stdout.isatty()):
@@ -119,9 +119,10 @@ def _open_browser(url: str) -> None:
 
 
 def start_page_beside(results: Path, sweep: str, process: int) -> None:
-    """Start the live page for a sweep that another process runs, and print its address to standard error.
+    """Start the live page, in a process of its own, for a sweep that ``process`` runs.
 
-    The page ends when that process has ended and no page has been open for a minute.
+    Print its address to standard error. The page ends when that process has ended and no page has been open for a
+    minute. Raises `InputError` if it does not start.
     """
     from sweep.ui import address
 

@@ -28,7 +28,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 def _parse_machines(
     context: click.Context, option: click.Parameter, given: tuple[str, ...]
 ) -> tuple[pricing.Machine, ...]:
-    """Parse the values of ``--compare-prices``. Raises BadParameter."""
+    """Return the machines that the values of ``--compare-prices`` describe. Raises click's BadParameter."""
     from sweep.runner.pricing import Machine
 
     machines = []

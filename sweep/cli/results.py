@@ -214,9 +214,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
 
 
 def _replace_rule(spec: Spec, text: str) -> Spec:
-    """Return a copy of the sweep with the stopping rule that was given on the command line.
+    """Return a copy of the sweep's spec with the stopping rule ``text``, such as ``asha eta=4``.
 
-    Raises `InputError` naming the option.
+    Raises `InputError`, which names ``--early-terminate``.
     """
     from sweep.spec import parse_spec
 

@@ -71,7 +71,10 @@ def _run_or_resume(
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Check a sweep file and run it, resume it, or start it in the background."""
+    """Check a sweep file, and run it, resume it or start it in the background.
+
+    Print the result. Raises `InputError`.
+    """
     require_locks()
     from sweep.runner import sweep_files
 
@@ -167,7 +170,7 @@ def resume(
 def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
     """Start this command in a background process, and print how to watch it, wait for it and stop it.
 
-    Return the number of the process.
+    Return the process id. Raises `InputError` with ``--events``.
     """
     from sweep.documents.shapes import DetachedDocument
     from sweep.render import document
@@ -198,7 +201,7 @@ def _detach(folder: ResultsFolder, how: Options, *, as_json: bool) -> int:
 
 
 def _find_command_process() -> int:
-    """Return the process id of the command that the user has started, which a keeper may be running."""
+    """Return the id of the process in the user's terminal; this one, unless a keeper of Ray runs the command for it."""
     from sweep.backends.ray_tune.kept_ray import get_kept_ray
 
     kept = get_kept_ray()
@@ -206,9 +209,10 @@ def _find_command_process() -> int:
 
 
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
-    """Have the libraries of workers imported while this process checks the code and starts Ray.
+    """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
 
-    The command has started a fork server already, for trials with the usual number of CPU cores; a keeper has not.
+    Does nothing with ``inline`` or a cluster's address. The command has started a fork server already, for trials with
+    the usual number of CPU cores; a keeper has not.
     """
     if how.inline or how.address is not None:
         return
@@ -225,7 +229,7 @@ def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
 
 
 def go_on(reopened: ResumableSweep, how: Options, startup: Startup, *, as_json: bool, work: str = "") -> None:
-    """Check the trainable of a sweep and resume the sweep for one more session.
+    """Check the trainable of a sweep, run one more session of the sweep, print its result and exit with its exit code.
 
     ``work`` describes what the session will train; by default, it is described from the sweep file.
     """
@@ -263,9 +267,10 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
 
 
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
-    """Print the result of a session and exit with its exit code, even if the output cannot be written.
+    """Print the result of a session.
 
-    With ``--events``, nothing is printed, because standard output has events only.
+    End the process with its exit code, unless that is 0, even if nothing can be printed. With ``--events``, nothing is
+    printed, because standard output has events only. Raises `InputError` if standard output has failed.
     """
     from sweep import analysis
 
@@ -303,7 +308,7 @@ def _print_document(outcome: Outcome, sweep: Sweep) -> None:
 
 
 def show_result(outcome: Outcome, sweep: Sweep, *, quiet: bool) -> None:
-    """Print the ranking, the location of the results, and the answer to which configuration is best."""
+    """Print the ranking and, unless ``quiet``, where the results are and which configuration is best."""
     from sweep.analysis import ranking, verdict
     from sweep.render import console
     from sweep.render.tables import answered, print_table, ranking_grid, show_finalists

@@ -24,7 +24,7 @@ LATE_S = 60  # seconds by which Slurm's signals may come early
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """A job of Slurm: its resources and its commands."""
+    """The settings of a Slurm job that runs a sweep: its resources and its commands."""
 
     name: str
     command: Sequence[str]  # arguments of ``python -m sweep``, without an address
@@ -45,7 +45,7 @@ def parse_time_limit(time: str) -> int:
     """Convert a time limit in Slurm's format to seconds: ``hours:minutes:seconds``, or with ``days-`` in front.
 
     Without days, all three parts are required, because Slurm reads 8:30 as minutes and seconds, which is never what is
-    meant. Raises `InputError`.
+    meant. Raises `InputError` for any other text.
     """
     found = _TIME.fullmatch(time)
     if found is None or (found["seconds"] is None and found["days"] is None):
@@ -55,7 +55,10 @@ def parse_time_limit(time: str) -> int:
 
 
 def format_script(batch: SlurmJob) -> str:
-    """Return the batch script of a job. Raises `InputError` if the time limit leaves no time to train."""
+    """Return the batch script of a job, which saves and requeues itself before the time limit.
+
+    Raises `InputError` if the time limit leaves no time to train, or a path cannot be named in the script.
+    """
     if parse_time_limit(batch.time) <= batch.save_s + 2 * LATE_S:
         what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
@@ -141,14 +144,17 @@ exit $code"""
 
 
 def _escape_path(path: str) -> str:
-    """Escape a path for use between quotes in a batch script. Raises `InputError` if that is not possible."""
+    """Return a path for use between quotes in a batch script, where Slurm reads "%" as "%%".
+
+    Raises `InputError` for a path with quotes or unprintable characters.
+    """
     if '"' in path or not path.isprintable():
         raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
     return path.replace("%", "%%")
 
 
 def _replace_special_characters(name: str) -> str:
-    """Replace the characters of a name that Slurm's options do not allow."""
+    """Return a name with "-" in place of all characters but letters, digits, "_", "." and "-"."""
     return re.sub(r"[^\w.-]", "-", name)
 
 

@@ -22,7 +22,10 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Startup(Closing):
-    """Shows the steps of a command's start. With ``quiet``, nothing is shown. Errors of the output are ignored."""
+    """Shows the steps of a command's start on standard error. With ``quiet``, nothing is shown.
+
+    Errors while writing are ignored.
+    """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._file = sys.stderr
@@ -36,7 +39,7 @@ class Startup(Closing):
         self._write(f"{printable(text)}\n")
 
     def step(self, text: str) -> None:
-        """Show the present step on a terminal until the next one."""
+        """Show what is being done, until the next step replaces it; only on a terminal."""
         self.close()
         if self._replaces:
             self._write(printable(text))
@@ -58,7 +61,10 @@ class Startup(Closing):
 
 
 def describe_work(spec: Spec) -> str:
-    """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together"."""
+    """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together".
+
+    Limits of the budget follow, such as "; it ends after 8 h".
+    """
     total, epochs = spec.all_trials, spec.epochs
     bounds = []
     if spec.counts_epochs:
@@ -83,7 +89,7 @@ def describe_work(spec: Spec) -> str:
 
 
 def _list_limits(budget: Budget) -> list[str]:
-    """Return the limits of a budget in words, except for the number of trials."""
+    """Return the limits of a budget as texts, such as "8 h" and "100 epochs"."""
     limits = []
     if budget.hours is not None:
         limits.append(f"{budget.hours:g} h")

@@ -101,7 +101,7 @@ def _print_trials(trials: Sequence[Trial], metric: str | None) -> None:
 
 
 def _describe_trials(summary: StatusDocument, spec: Spec, total: int | None) -> list[str]:
-    """Return the lines on the state of the sweep, the numbers of its trials and the best one."""
+    """Return the lines on the state of the sweep, the numbers of its trials, the best one and the expected gain."""
     counts = "  ".join(f"{count:,} {state}" for state, count in sorted(summary.trials.items())) or "none"
     if summary.reason:
         reason = f": {summary.reason}"
@@ -155,7 +155,7 @@ def _describe_to_come(summary: StatusDocument, folder: ResultsFolder) -> str:
 
 
 def _has_work_left(summary: SweepSummary, total: int | None) -> bool:
-    """Return whether trials have not started, or can be resumed."""
+    """Return whether trials have not started, or can be resumed; True if the total number is unknown."""
     if total is None or sum(summary.trials.values()) < total:
         return True
     return any(summary.trials.get(status) for status in UNFINISHED)
@@ -203,7 +203,7 @@ def _print_stopped(sweep: str, trial: int | None, result: str, *, as_json: bool)
 
 
 def _name_pausing_rule(spec: Spec) -> str:
-    """Return the name of the rule or the method that pauses trials."""
+    """Return the name of what pauses trials: the type of the stopping rule, or "method NAME" for a population."""
     from sweep.spec import sweep_file
 
     if spec.population is not None:
@@ -229,7 +229,8 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     """Show the progress of a sweep until it ends; show it once if it is not running.
 
     If the output is not a terminal, the picture is printed at the start and at the end, and in between a line for each
-    trial that ends. Raises `StoreError` if the log is damaged.
+    trial that ends. Ctrl-C leaves the sweep running, and exits the process with the code of an interruption. Raises
+    `StoreError` if the log is damaged.
     """
     from sweep import render
     from sweep.analysis import Outline
@@ -264,7 +265,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
 
 
 def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
-    """Read the whole log, which may take a while; return whether the sweep is running."""
+    """Read the whole log into the view, showing how far it is; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
         events = follower.more()
@@ -280,7 +281,7 @@ def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSwee
 
 
 def _read_new_events(view: LiveView, follower: LogReader) -> None:
-    """Pass the new events of the log to the view."""
+    """Pass the new events of the log to the view; start again from the beginning if the log was replaced."""
     while (events := follower.more()) != []:
         if events is None:
             view.forget()

@@ -23,7 +23,7 @@ MOST_CHARACTERS = 10_000  # of a note
 
 
 def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the arguments and options of a command that steers a sweep, and pass it the sweep's folder."""
+    """Decorate a command that steers a sweep: declare its options, and pass it the sweep's folder and ``as_json``."""
 
     @wraps(command)
     def with_folder(sweep: str, results: Path, address: str | None, **given: Any) -> None:
@@ -40,14 +40,14 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request_steering(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Let the process that runs the sweep do what was asked for, or do it here; return the event."""
+    """Let the process that runs the sweep do an act, or do it here if none runs; return the event that was logged."""
     from sweep.runner.steering_requests import steer
 
     return steer(folder, act)
 
 
 def _print_result(line: str, found: Document, *, as_json: bool) -> None:
-    """Print the result of a command, as text or as JSON."""
+    """Print the line ``line``, or with ``as_json`` the document ``found``."""
     from sweep.render import document
 
     click.echo(document(found) if as_json else printable(line))
@@ -157,7 +157,10 @@ def note(folder: ResultsFolder, words: tuple[str, ...], as_json: bool) -> None:
 
 
 def _read_note(words: tuple[str, ...]) -> tuple[int | None, str]:
-    """Return the trial, or None for the sweep, and the text of a note. Raises InputError."""
+    """Return (trial, text) from the words of `note`; the trial is None for a note on the sweep.
+
+    Raises InputError for more than two words, a text of more than 10,000 characters, or a trial that is no number.
+    """
     *trial, text = words
     if len(trial) > 1:
         raise InputError.one("TEXT", f"{len(words)} words, expected one text", "put it in quotes")

@@ -96,7 +96,10 @@ class CodePackage:
         return sum((self.root / path).stat().st_size for path in self.files)
 
     def write(self, target: Path) -> None:
-        """Write the files into a zip archive, which is identical for identical files."""
+        """Write the files into a zip archive.
+
+        It has the same bytes whenever the files have the same content and modes.
+        """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
                 about = zipfile.ZipInfo(path.as_posix(), _OLD)
@@ -118,7 +121,10 @@ class CodePackage:
 
 
 def _walk_files(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
-    """Yield each file to send with True, and each file or folder to leave out with False."""
+    """Yield (path, True) for each file to send, and (path, False) for each file or folder to leave out.
+
+    Left out are what ignore rules name, environments, results, and links that lead out of ``root`` or form a cycle.
+    """
     rules = [*rules, *_read_ignore_rules(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
@@ -155,14 +161,17 @@ def _read_ignore_rules(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 @functools.cache
 def _make_rule_of_unsent_files() -> GitIgnoreSpec:
-    """Return the rule for files that are never sent, such as secrets and caches."""
+    """Return the ignore rule for files that are sent only if ``--include`` names them, such as secrets and caches."""
     from pathspec import GitIgnoreSpec
 
     return GitIgnoreSpec.from_lines(_NEVER)
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """Return whether ignore rules leave a path out; the innermost rule file that matches decides."""
+    """Return whether ignore rules leave a path out; secrets and caches always are.
+
+    Of the rule files, the innermost one that matches decides.
+    """
     end = "/" if is_folder else ""
     if _make_rule_of_unsent_files().match_file(path.name + end):
         return True
@@ -174,7 +183,7 @@ def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgno
 
 
 def _is_environment_or_results(folder: Path) -> bool:
-    """Return whether a folder is a virtual environment, a sweep's results, or a results folder."""
+    """Return whether a folder is a virtual environment, a sweep's results, or is named "results"."""
     if (folder / "pyvenv.cfg").exists() or ((folder / "sweep.json").exists() and (folder / "spec.yaml").exists()):
         return True
     return folder.name == "results"
@@ -213,7 +222,7 @@ class Sending:
 
 
 def _with_sending_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Declare the options in `Sending`, and pass them to the command as ``sending``."""
+    """Decorate a command: declare the options in `Sending`, and pass them as ``sending``."""
 
     @functools.wraps(command)
     def with_options(**given: Any) -> None:
@@ -259,7 +268,7 @@ class CheckedFile:
 
 
 def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
-    """Return the words of ``--set`` and ``--max-concurrent`` for these values."""
+    """Return the words of the command line that set these changes and this maximum: ``--set``, ``--max-concurrent``."""
     if max_concurrent:
         at_once = ["--max-concurrent", str(max_concurrent)]
     else:
@@ -268,7 +277,10 @@ def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -
 
 
 def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
-    """Check a sweep file and its trainable, and print notes. Raises `InputError`."""
+    """Check a sweep file and its trainable, and print notes to standard error.
+
+    Return what another machine needs to run it. Raises `InputError`.
+    """
     from sweep.runner import checking, sweep_files
 
     spec, _ = sweep_files.load_file(file, changes)
@@ -390,7 +402,10 @@ def _print_trial_output(
 def resume_submitted_sweep(
     sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None, as_json: bool
 ) -> None:
-    """Resume a submitted sweep on its cluster, with the code in the current folder."""
+    """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
+
+    Print about it.
+    """
     jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
     if retry_failed:
@@ -400,7 +415,10 @@ def resume_submitted_sweep(
 
 
 def stop_submitted_sweep(sweep: str, address: str) -> str:
-    """Stop a submitted sweep so that it can be resumed; wait until it has ended, and return a line about it."""
+    """Stop a submitted sweep so that it can be resumed; wait until it has ended, and return a line about it.
+
+    Raises `RefusedError` if its job is not running.
+    """
     jobs, job = _find_job(sweep, address)
     if job.is_over:
         raise RefusedError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
@@ -433,7 +451,7 @@ def find_results(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]
 
 
 def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
-    """Print the sweeps that were submitted to a cluster, each with its latest job."""
+    """Print the sweeps that were submitted to a cluster, each with its latest job, as a table or as JSON."""
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render import console, document
     from sweep.render.tables import jobs_grid, print_table
@@ -450,7 +468,7 @@ def print_submitted_sweeps(address: str, *, as_json: bool) -> None:
 
 
 def _find_job(sweep: str, address: str) -> tuple[Jobs, SweepJob]:
-    """Return the cluster's jobs, and the job of a sweep. Raises `InputError` if the sweep has none."""
+    """Return the jobs of a cluster, and the latest job of a sweep. Raises `InputError` if the sweep has none."""
     from sweep.backends.ray_tune.jobs import Jobs
 
     jobs = Jobs(address)
@@ -466,7 +484,10 @@ def _submit_job(
     *,
     as_json: bool,
 ) -> None:
-    """Pack the code, submit the job to the cluster, and print it; with ``--wait``, follow it to its end."""
+    """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print it.
+
+    With ``--wait``, follow the job to its end, and end this process with the exit code of its state.
+    """
     package = CodePackage.collect(root, sending.include)
     if not as_json:
         click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
@@ -515,7 +536,10 @@ def _print_submitted(package: CodePackage, sweep: str, job: str, results: str, s
 
 
 def _wait_for_end(jobs: Jobs, job: str) -> str:
-    """Wait until a job has ended and return its state. Ctrl-C leaves the job running."""
+    """Wait until a job has ended and return its state.
+
+    Raises InterruptedByUser at Ctrl-C, which leaves the job running.
+    """
     try:
         return jobs.wait(job).state
     except KeyboardInterrupt:
@@ -523,7 +547,10 @@ def _wait_for_end(jobs: Jobs, job: str) -> str:
 
 
 def _follow(jobs: Jobs, job: str) -> None:
-    """Print a job's output until it ends, then exit with the code of its final state."""
+    """Print a job's output until it ends, then end this process with the exit code of its final state.
+
+    Ctrl-C leaves the job running, and ends this process with the code of an interruption.
+    """
     try:
         for text in jobs.follow(job):
             click.echo(printable(text), nl=False)
@@ -535,7 +562,7 @@ def _follow(jobs: Jobs, job: str) -> None:
 
 
 def _check_results_place(results: str) -> str:
-    """Return a URL or an absolute path. Raises `InputError` for a relative path."""
+    """Return ``results`` if it is a valid URL or an absolute path. Raises `InputError` for a relative path."""
     from sweep.store.features import is_url
     from sweep.store.object_store import check_url
 
@@ -548,7 +575,10 @@ def _check_results_place(results: str) -> str:
 
 
 def _read_requirements(requirements: Path | None) -> list[str]:
-    """Return the packages in a requirements file; [] without one."""
+    """Return the lines of a requirements file without comments and empty lines; [] without a file.
+
+    Raises `InputError` if it cannot be read.
+    """
     if requirements is None:
         return []
     try:

@@ -37,17 +37,20 @@ def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
 
 
 def follow_output(folder: ResultsFolder, trial: int) -> None:
-    """Print what a trial prints until it or the sweep ends. A trial that has not started yet is waited for.
+    """Print what a trial has printed and goes on to print, until it or the sweep ends.
 
-    Raises:
-        UnknownNameError: if the sweep ends without such a trial.
+    A trial that has not started yet is waited for.
+    Raises: UnknownNameError: if the sweep ends, or does not run, without such a trial.
     """
     for text in _iterate_output(folder, trial):
         click.echo(printable(text), nl=False)
 
 
 def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
-    """Yield what a trial prints as it is logged."""
+    """Yield what a trial has printed so far, then what it prints, as it is logged.
+
+    Raises the errors of `follow_output`.
+    """
     from sweep.store import features
     from sweep.store.ledger import Ledger, Printed
 

@@ -62,7 +62,10 @@ def wait(sweep: str, results: Path, until: str, timeout: float | None, interval:
 
 
 def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -> tuple[Problem | None, int]:
-    """Return why the condition was not reached (None if it was), and the exit code."""
+    """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 for another end.
+
+    (None, 0) if it was reached.
+    """
     from sweep.errors import Problem
 
     name = sweep.folder.name

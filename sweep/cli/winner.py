@@ -88,9 +88,9 @@ def _parse_epoch(epoch: str) -> Which:
 def _print_answer(
     ranking: Ranking, rows: tuple[RankedConfiguration, ...], answer: str, winner: Winner | None, *, as_json: bool
 ) -> None:
-    """Print these configurations and the answer, as text or as JSON, and what was exported.
+    """Print the configurations ``rows`` and the answer, as text or as JSON, and what was exported.
 
-    The whole ranking says how many others a configuration ties with.
+    The whole ranking is needed to say how many others a configuration ties with.
     """
     from sweep.render import console, document
     from sweep.render.tables import answered, print_table, ranking_grid

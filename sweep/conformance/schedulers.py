@@ -19,12 +19,15 @@ Verdicts: TypeAlias = dict[tuple[int, int], str | None]
 
 
 def report(trial: int, epoch: int, value: float) -> EpochReported:
-    """Return the report of one epoch."""
+    """Return the event that a trial reports an epoch in which the metric ``m`` has this value."""
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
 def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS) -> Verdicts:
-    """Train trials concurrently, each with a constant value until it is pruned; return the scheduler's answers."""
+    """Simulate trials that train concurrently, and return the scheduler's verdict on each reported epoch.
+
+    ``values`` maps the number of each trial to the value that it reports in every epoch until it is pruned.
+    """
     verdicts: Verdicts = {}
     going = list(values)
     for epoch in range(1, epochs + 1):
@@ -36,7 +39,7 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
 
 
 def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """Return the epoch at which each pruned trial was stopped."""
+    """Return the number of each pruned trial with the epoch at which it was pruned."""
     return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
@@ -45,10 +48,10 @@ class SchedulerConformance(ABC):
 
     @abstractmethod
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        """Return the scheduler under test."""
+        """Return a new scheduler under test, for trials of ``epochs`` epochs."""
 
     def build(self, epochs: int = EPOCHS) -> Scheduler:
-        """Create the scheduler for a metric to be minimized."""
+        """Return a new scheduler under test whose objective is to minimize the metric ``m``."""
         return self.make(Objective("m", "minimize"), epochs)
 
     def test_decision_epochs_ascend_and_are_before_the_last(self) -> None:
@@ -111,12 +114,16 @@ class SchedulerConformance(ABC):
 
 
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
-    """Return the events of a search with one worker whose trials may pause; those left paused are pruned."""
+    """Simulate a search of one worker with a scheduler that pauses trials, and return its events.
+
+    ``value`` returns the value of the metric ``m`` of a trial at an epoch. Trials that are still paused at the end are
+    pruned.
+    """
     return _Search(scheduler, trials, value).run()
 
 
 class _Search:
-    """A search with one worker whose trials may pause, and its events."""
+    """A simulated search of one worker with a scheduler that pauses trials, and its events so far."""
 
     def __init__(self, scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> None:
         assert isinstance(scheduler, Pausing)
@@ -129,7 +136,7 @@ class _Search:
         self._paused: list[int] = []
 
     def run(self) -> list[Event]:
-        """Train until no trial is left; return the events."""
+        """Train until no trial is left to start or resume, prune the paused ones, and return all events."""
         while True:
             trial = self._next_trial()
             if trial is None:
@@ -140,7 +147,10 @@ class _Search:
             self._train(trial)
 
     def _next_trial(self) -> int | None:
-        """Return the next trial: a paused one that may resume, else a new one, else the one to resume at the end."""
+        """Return the next trial: a paused one that may resume, else a new one, else that of `Pausing.last`.
+
+        Starts a new trial. Return None if there is none of these.
+        """
         for paused in self._paused:
             if self._pausing.holds(paused) is None:
                 return paused
@@ -174,7 +184,7 @@ class _Search:
         assert not self._paused, "those that are left wait for ever"
 
     def _end_trial(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
-        """Let the scheduler observe that a trial has ended, or was interrupted."""
+        """Log that a trial has ended, or pauses, and let the scheduler observe it; ``waits`` as in `TrialEnded`."""
         self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
     def _observe(self, event: Event) -> None:
@@ -190,7 +200,10 @@ class PausingConformance(SchedulerConformance):
     """
 
     def values(self, seed: int) -> Callable[[int, int], float]:
-        """Return synthetic curves: some fall, some rise, and one in ten is NaN from the third epoch on."""
+        """Return a function that computes the value of the metric of a trial at an epoch.
+
+        Some of these synthetic curves fall, some rise, and about one in ten is NaN from the third epoch on.
+        """
 
         def value(trial: int, epoch: int) -> float:
             rng = random.Random(1000 * seed + trial)

@@ -27,7 +27,10 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 
 
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
-    """Return the events of a trial with one loss per epoch; without an end if its status is running."""
+    """Return the events of a trial that reports one loss per epoch and ends with ``status``.
+
+    With the status `Status.RUNNING`, there is no event that ends it.
+    """
     reports = []
     for index, loss in enumerate(losses, start=1):
         reports.append(epoch(number, index, loss=loss))
@@ -38,14 +41,17 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
 
 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
-    """Run up to ``count`` trials one after another with a searcher; return the log."""
+    """Simulate up to ``count`` trials one after another with a searcher; return all events.
+
+    ``outcome`` returns the events of a trial by its number and parameters, beginning with its start.
+    """
     return drive_on(searcher, 0, count, outcome)
 
 
 def drive_on(
     searcher: Searcher, first: int, count: int, outcome: Callable[[int, Params], Iterable[Event]]
 ) -> list[Event]:
-    """Run up to ``count`` trials, numbered from ``first``, with a searcher; return their log."""
+    """Simulate up to ``count`` trials, numbered from ``first``, as `drive` does; return their events."""
     log: list[Event] = []
     for number in range(first, first + count):
         params = searcher.suggest(number)
@@ -102,7 +108,10 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return the events of a trial whose status depends on its number; most trials are completed."""
+    """Return the events of a trial of three epochs whose status follows from its number; most are completed.
+
+    Its losses follow from its parameters.
+    """
     if number % 3 == 2:
         status = STATES[number % 6]
     else:
@@ -112,7 +121,7 @@ def mixed_outcome(number: int, params: Params) -> list[Event]:
 
 
 def assert_belongs(params: Params, space: Space) -> None:
-    """Assert that a configuration lies in the space, with exactly the parameters that apply."""
+    """Assert that a configuration lies in the space and has exactly the parameters that apply, in their order."""
     assert space.list_violated(params) == []
     for parameter in space.parameters:
         assert (parameter.name in params) == parameter.applies(params)
@@ -125,10 +134,10 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """Return the searcher under test."""
+        """Return a new searcher under test."""
 
     def build(self, space: Space) -> Searcher:
-        """Create the searcher for one metric and seed 0."""
+        """Return a new searcher under test that minimizes the metric ``loss`` with seed 0."""
         return self.make(space, LOSS, 0)
 
     def test_the_same_seed_and_history_give_the_same_suggestions(self) -> None:

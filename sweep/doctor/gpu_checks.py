@@ -36,7 +36,7 @@ def check_device(name: str, tried: DeviceResult | ProbeFailure) -> Iterator[Find
 
 
 def check_pace(tried: Mapping[str, DeviceResult | ProbeFailure]) -> Iterator[Finding]:
-    """Report devices much slower than the fastest, which would slow down a trial on all of them."""
+    """Report devices with less than 80 % of the fastest device's speed; they would slow down a trial on all devices."""
     speeds = {}
     for name, one in tried.items():
         if isinstance(one, DeviceResult):
@@ -75,7 +75,7 @@ def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simu
 def check_scaling(
     alone: CollectiveResult | ProbeFailure, several: CollectiveResult | ProbeFailure, count: int
 ) -> Iterator[Finding]:
-    """Report the gain of several GPUs over one."""
+    """Report how many times the examples per second of one GPU several GPUs train; nothing if a probe failed."""
     if isinstance(alone, ProbeFailure) or isinstance(several, ProbeFailure):
         return
     factor = several.examples_per_s / alone.examples_per_s
@@ -121,7 +121,7 @@ FAST_LINKS = ("NV", "PIX", "PXB")
 
 
 def check_presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report the GPUs of the machine, those visible to CUDA, and whether the visible ones differ."""
+    """Report the GPUs of the machine, those visible to CUDA (``shown``), and whether the visible ones differ."""
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
@@ -170,7 +170,7 @@ def check_driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Findi
 
 
 def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report GPUs that the driver shows but TensorFlow cannot use, which it ignores silently."""
+    """Report GPUs that the driver shows but TensorFlow silently ignores, except those too old for its build."""
     least = min(map(parse_architecture, tensorflow.architectures), default=(0, 0))
     # the others are too old in any case
     usable = []
@@ -196,7 +196,7 @@ def check_libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Fi
 
 
 def check_capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """Report whether the build has code for each kind of GPU, and the precision that suits it."""
+    """Report whether TensorFlow was built with code for each kind of GPU, and which precision ``auto`` means on it."""
     if tensorflow.cuda is None:
         return
     kinds: dict[str, tuple[int, int] | None] = {}
@@ -261,7 +261,7 @@ def check_links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def check_memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """Report GPU memory in use by other programs, which trials cannot use."""
+    """Report each GPU of which more than 5 % of the memory is in use; above 10 %, the finding is a warning."""
     for gpu in shown:
         if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
             holders = "; ".join(map(_describe_process, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
@@ -299,7 +299,10 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
-    """Report whether TensorFlow was built with code for a GPU's compute capability; ``who`` names both."""
+    """Return a finding on whether TensorFlow was built with code for a GPU's compute capability.
+
+    ``who`` begins its text: the name and the compute capability of the GPU.
+    """
     known = ", ".join(architectures)
     match find_coverage(capability, architectures):
         case Coverage.MACHINE_CODE:
@@ -368,7 +371,7 @@ class Mps:
 
 
 def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
-    """Return whether its daemon is running; does not start it."""
+    """Return whether the MPS daemon is running, and the folder of its pipes. Only looks; does not start the daemon."""
     ran = run(["pgrep", "-f", DAEMON], 10.0)
     pipes = environ.get(PIPES)
     if ran.code == MISSING:

@@ -62,7 +62,10 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
 
 
 def probe_disk(folder: Path) -> Disk:
-    """Try to write in the results folder, or in the closest existing folder above it."""
+    """Return the free space of the results folder's disk, and why nothing can be written there, if so.
+
+    Writes a temporary file to the folder or, if it does not exist, to the closest existing folder above it.
+    """
     existing = folder.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -83,7 +86,7 @@ SLOW_BYTES_PER_S = 1e8  # slightly less than a gigabit per second
 
 
 def check_versions(host: Host) -> Iterator[Finding]:
-    """Report whether each package has a tested version."""
+    """Report whether Python and each required package are installed in a tested version."""
     wrong = []
     for text in host.requirements:
         required = Requirement(text)
@@ -158,7 +161,10 @@ def check_disk(disk: Disk) -> Iterator[Finding]:
 
 
 def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
-    """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself."""
+    """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself (None).
+
+    ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer gets a warning.
+    """
     if isinstance(resources, ProbeFailure):
         found = f"no cluster at {address}: {resources.reason}"
         todo = resources.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"

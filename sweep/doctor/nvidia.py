@@ -59,7 +59,10 @@ class Nvidia:
 
 
 def gather_gpus(run: Run) -> Nvidia:
-    """Run nvidia-smi and return the GPUs; without that program, no GPUs and no failure."""
+    """Run nvidia-smi and return the GPUs, their processes, links and MIG instances.
+
+    Without that program or without GPUs, the result is empty; if the program fails, it only has the `failure`.
+    """
     fields = list(FIELDS)
     while True:
         ran = run(["nvidia-smi", f"--query-gpu={','.join(fields)}", FORMAT], TIMEOUT_S)

@@ -118,7 +118,7 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
 
 
 def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
-    """Train on ``count`` devices together and return the results."""
+    """Train on ``count`` devices together and return the results; with ``simulated``, on logical CPU devices."""
     _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):
         return answer
@@ -142,7 +142,7 @@ def probe_tpu(run: Run, timeout_s: float) -> tuple[str, ...] | ProbeFailure:
 
 
 def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | ProbeFailure:
-    """Return the resources of the Ray cluster at an address."""
+    """Return the CPUs and GPUs for trials of the Ray cluster at an address; a `ProbeFailure` if it does not answer."""
     ran, answer = _run_probe(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
@@ -157,9 +157,9 @@ def probe_cluster(run: Run, timeout_s: float, address: str) -> Resources | Probe
 def probe_node_pairs(
     run: Run, timeout_s: float, address: str, most_s: float
 ) -> tuple[NodePairResult, ...] | ProbeFailure:
-    """Compute a sum on pairs of nodes of a cluster; return an empty tuple if it has only one node.
+    """Let pairs of nodes of a cluster compute a sum together; return the results, () if it has only one node.
 
-    Each pair must finish within ``timeout_s``, and all of them within ``most_s``.
+    Each pair must finish within ``timeout_s`` seconds, and all of them within ``most_s``.
     """
     _, answer = _run_probe(run, most_s, CLUSTER_MODULE, address, f"{timeout_s:g}")
     if isinstance(answer, ProbeFailure):

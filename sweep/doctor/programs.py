@@ -69,7 +69,10 @@ Run: TypeAlias = Callable[[Sequence[str], float], CommandResult]
 
 
 def run_command(command: Sequence[str], timeout_s: float) -> CommandResult:
-    """Run a program and return its result; after the timeout, kill it with all processes that it has started."""
+    """Run a program and return its result; after ``timeout_s`` seconds, kill it with all processes that it has started.
+
+    A program that cannot be started raises no error: the code is `MISSING` (127) if it does not exist, otherwise 126.
+    """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log explains why it sees no GPU
     try:
         process = subprocess.Popen(

@@ -43,7 +43,7 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """The result of an export."""
+    """The numbers of runs that an export has written and left unchanged, and the names that it has replaced."""
 
     new: int
     unchanged: int
@@ -51,7 +51,7 @@ class ExportResult:
 
 
 def make_local_uri(target: Path) -> str:
-    """Return the address of a database in a folder, creating the folder. Raises `StoreError`."""
+    """Create a folder and return the URI of the SQLite database mlflow.db in it. Raises `StoreError`."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
@@ -60,7 +60,8 @@ def make_local_uri(target: Path) -> str:
 def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
     """Create or update the runs of a sweep at a tracking URI.
 
-    Raises `InputError` if the address cannot be used, and `StoreError` if MLflow refuses a run.
+    Raises `InputError` if the address cannot be used or MLflow is not installed, and `StoreError` if MLflow refuses a
+    run. Sets environment variables of MLflow in this process.
     """
     if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
         hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
@@ -87,7 +88,7 @@ def export_to_mlflow(sweep: SweepState, uri: str) -> ExportResult:
 
 
 class _Export:
-    """One export of a sweep to an experiment of MLflow."""
+    """One export of a sweep to an experiment of MLflow, in which each trial is a run below the run of the sweep."""
 
     def __init__(self, client: Any, experiment: str, sweep: SweepState) -> None:
         self._client = client
@@ -102,7 +103,10 @@ class _Export:
         self._metrics = make_mlflow_names([*runs.name_scalars(sweep.tables.metrics).values()])
 
     def export_all(self) -> ExportResult:
-        """Export the sweep and all trials that are new or have changed."""
+        """Write the run of the sweep, and the run of each trial that is new or has changed.
+
+        A changed one is deleted first.
+        """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
         new = unchanged = 0
@@ -161,7 +165,7 @@ class _Export:
         return run_id
 
     def _write_trial(self, run: ExportedTrial, parent: str) -> None:
-        """Create the run of a trial."""
+        """Create the run of a trial below the run ``parent``, with parameters, metrics by epoch, and status."""
         trial = run.trial
         tags = {
             "mlflow.parentRunId": parent,
@@ -192,7 +196,10 @@ class _Export:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
 
     def _describe_state(self, run: ExportedTrial) -> str:
-        """Return a text that changes whenever the trial continues."""
+        """Return a text that changes with the trial's status and number of epochs.
+
+        Runs with the same text are up to date.
+        """
         return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
 
     def _list_metrics(self, run: ExportedTrial) -> Iterator[Any]:
@@ -222,7 +229,10 @@ def _get_experiment(client: Any, sweep: SweepState, uri: str) -> str:
 
 
 def make_mlflow_names(names: Sequence[str]) -> dict[str, str]:
-    """Map names to names that MLflow allows: with allowed characters, and not changed when normalized as a path."""
+    """Map each name to one that MLflow allows: forbidden characters and parts of paths such as ``..`` become ``_``.
+
+    Allowed names are unchanged; names have at most 250 characters, and those that would be equal get a number.
+    """
     return make_allowed_names(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 def import_extra(module: str, package: str, extra: str) -> ModuleType:
-    """Import a module of a package that one of sweep's extras installs. Raises `InputError` if it is missing."""
+    """Import ``module``, which sweep's extra ``extra`` installs.
+
+    Raises `InputError`, which names ``package``, if it is missing.
+    """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -68,7 +71,7 @@ class ExportedTrial:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """The present state of a sweep, to be exported."""
+    """The state of a sweep at the time of reading, to be exported."""
 
     sweep: Sweep
     info: SweepInfo
@@ -85,7 +88,10 @@ class SweepState:
         return rank([self.sweep])
 
     def runs(self) -> Iterator[ExportedTrial]:
-        """Yield all trials by number; they are read one at a time, because there may be many."""
+        """Yield all trials with their epochs, in the order of their numbers.
+
+        Epochs are read trial by trial to save memory.
+        """
         read = self.tables
         times = reading.read_columns(read.trials, ("started_at", "ended_at"))
         facts = reading.read_columns(read.trials, _FACTS)
@@ -112,7 +118,11 @@ def read_sweep_state(folder: ResultsFolder) -> SweepState:
 
 
 def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
-    """Map names to names in which no character matches ``pattern``; changed names that clash get a number."""
+    """Map names to unique names of at most ``longest`` characters in which nothing matches ``pattern``.
+
+    Each match is replaced by ``_``. Names that are allowed already are unchanged; a replacement that is taken gets a
+    number.
+    """
     taken = set()
     for name in names:
         if 0 < len(name) <= longest and not re.search(pattern, name):
@@ -133,7 +143,10 @@ def make_allowed_names(names: Sequence[str], pattern: str, longest: int) -> dict
 
 
 def name_scalars(metrics: pa.Table) -> dict[str, str]:
-    """Return the name of each column of epochs: metrics keep their names, other columns get the prefix ``run/``."""
+    """Return, for each measured column of the table of epochs, the name to export it under.
+
+    A column ``metric.NAME`` is exported as ``NAME``, any other column with the prefix ``run/``.
+    """
     own = []
     for name in metrics.column_names:
         if name not in NOT_MEASURED:
@@ -146,7 +159,7 @@ def name_scalars(metrics: pa.Table) -> dict[str, str]:
 
 
 class _Epochs:
-    """The table of metrics, to be read trial by trial."""
+    """The table of metrics of a sweep, from which the epochs of one trial are read at a time."""
 
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics
@@ -156,7 +169,7 @@ class _Epochs:
         self._names = name_scalars(read.metrics)
 
     def read(self, trial: int) -> list[Epoch]:
-        """Return the epochs of a trial."""
+        """Return the epochs of a trial in the order of the table; [] if it has none."""
         if trial not in self._rows:
             return []
         start, end = self._rows[trial]
@@ -175,7 +188,10 @@ class _Epochs:
 
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
-    """Write ``trials.csv`` and ``metrics.csv``; return both paths. Raises `StoreError`."""
+    """Write ``trials.csv`` and ``metrics.csv`` into the folder ``target``, creating it; return both paths.
+
+    Existing files are replaced. Raises `StoreError`.
+    """
     tables = reading.read_tables(folder)
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)

@@ -49,7 +49,10 @@ class _Written:
 
 
 class EventFiles:
-    """The event files of one sweep. Only one thread and one process may use them at a time."""
+    """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
+
+    Creating it takes a lock on the folder. Raises `RefusedError` if another process holds it.
+    """
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
         self._events = import_events()
@@ -79,7 +82,10 @@ class EventFiles:
         self._lock.close()
 
     def update(self) -> int:
-        """Write the new events of the log to the files; return the number of trials. Raises `StoreError`."""
+        """Write the events that were added to the log since the last update; return the number of all trials so far.
+
+        If the log was replaced, all event files are written anew. Raises `StoreError`.
+        """
         path = self._sweep.log
         if path.exists():
             if log.was_replaced(path, self._log_bytes, self._mark):
@@ -130,7 +136,7 @@ class EventFiles:
                 path.unlink()
 
     def _save_state(self) -> None:
-        """Write down how far the files follow the log."""
+        """Write to written.json how far the files follow the log, from which `_restore_state` continues."""
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:
             return
@@ -182,7 +188,7 @@ class EventFiles:
         return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
-        """Write new metrics into the file of the HParams tab."""
+        """Write the file of the HParams tab again, with parameters and metrics, if any metric is new."""
         new = []
         for metric in metrics:
             if metric not in self._metrics:
@@ -240,7 +246,7 @@ class LiveEventFiles(Follower):
         self._events.update()
 
     def drop(self) -> None:
-        """Release the event files after an error, to open them again at the next update."""
+        """Release the event files after an error; the next update opens them again."""
         if self._events is not None:
             self._events.close()
         self._events = None

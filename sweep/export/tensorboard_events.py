@@ -34,7 +34,7 @@ _STATUS = {
 def encode_experiment(
     domains: Mapping[str, Domain | None], example: Params, metrics: Sequence[str], started: float
 ) -> bytes:
-    """Return the content of the file that declares the metrics and the parameters with their types.
+    """Return the content of the file that declares metrics and parameters for the HParams tab.
 
     ``domains`` are those of the sweep file, and ``example`` has the parameters of some trial, for those without a
     domain. ``started`` is the time of the first trial, in seconds since 1970.
@@ -67,7 +67,10 @@ def encode_start(event: TrialStarted, domains: Mapping[str, Domain | None], grou
 
 
 def encode_epoch(event: EpochReported) -> bytes:
-    """Return the scalars of one epoch; values other than metrics get the prefix ``run/``."""
+    """Return a record with the scalars of one epoch.
+
+    Values that are not metrics, such as times, get the prefix ``run/``.
+    """
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -82,7 +85,10 @@ def encode_epoch(event: EpochReported) -> bytes:
 
 
 def encode_end(event: TrialEnded, epochs: int) -> bytes:
-    """Return the last records of a trial's file: its status for the HParams tab, and a sentence for the Text tab."""
+    """Return the last record of a trial's file.
+
+    It has the status for the HParams tab, and status and reason for the Text tab.
+    """
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
@@ -136,7 +142,10 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
 
 
 def _choose_type(domain: Domain | None, example: Value) -> int:
-    """Return the type in the HParams tab that all values of a domain have: number, boolean, or otherwise text."""
+    """Return the HParams type of a parameter: number or boolean if all its values are of this type, and otherwise text.
+
+    A parameter whose domain is no choice and no range has the type of its value ``example``.
+    """
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
     if isinstance(domain, Categorical):

@@ -33,9 +33,10 @@ _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
 def write_wandb_runs(sweep: SweepState, target: Path) -> int:
-    """Write the runs of all trials into ``target``, replacing those of an earlier export; return their number.
+    """Write an offline W&B run for each trial into ``target``, replacing those of an earlier export.
 
-    Raises `StoreError` if the disk cannot be written.
+    Return their number. Identical runs are left as they are. Raises `StoreError` if the disk cannot be written, and
+    `InputError` if wandb is not installed.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
     records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
@@ -56,7 +57,10 @@ def write_wandb_runs(sweep: SweepState, target: Path) -> int:
 
 
 def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
-    """Write the folder of one run. An identical run of an earlier export is kept, with the mark that it was synced."""
+    """Write the folder of one run, and remove the folder ``earlier`` of a former export.
+
+    If the file exists with the same content, nothing is written, so that W&B's mark of a synced run is kept.
+    """
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
@@ -68,7 +72,7 @@ def _write_run(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def make_run_id(sweep: SweepState, trial: int) -> str:
-    """Return an id that belongs to this trial of this sweep only, and is the same in every export."""
+    """Return the W&B id of a trial's run, the same in every export: the sweep's identity and the trial's number."""
     return f"{sweep.identity}-{trial:05d}"
 
 
@@ -97,7 +101,10 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
 
 
 def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
-    """Yield the records that wandb itself would write for a run."""
+    """Yield the records that wandb itself would write for a run.
+
+    These are header, run, history by epoch, summary, and exit if it has ended.
+    """
     number = 0
 
     def numbered(**content: Any) -> Any:
@@ -151,7 +158,10 @@ def _make_run_record(known: Any, sweep: SweepState, run: ExportedTrial, identity
 
 
 def _summarize_run(run: ExportedTrial) -> dict[str, object]:
-    """Return the last and the best value of each metric, and how the trial ended."""
+    """Return W&B's summary of a run.
+
+    It has the last and best value of each metric, how the trial ended, and facts such as its node.
+    """
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
@@ -166,7 +176,10 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
 
 
 def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
-    """Return the parameters, and under the key ``sweep`` other facts about the trial."""
+    """Return the parameters, and under the key ``sweep`` other facts about the trial.
+
+    The key is ``sweep_trial`` if a parameter is named ``sweep``.
+    """
     trial = run.trial
     own: Mapping[str, object] = {
         "name": sweep.name,
@@ -190,7 +203,7 @@ def _make_project_name(name: str) -> str:
 
 
 def _encode_json(value: object) -> str:
-    """Encode as JSON, with W&B's words for numbers that are not finite."""
+    """Return JSON in which NaN and infinities are the texts "NaN", "Infinity" and "-Infinity", as W&B writes them."""
     return json.dumps(_replace_infinite(value), allow_nan=False)
 
 

@@ -289,7 +289,7 @@ def _escape_markdown(value: str) -> str:
 
 
 def _format_code(value: str) -> str:
-    """Return a text as inline code, also usable in a table."""
+    """Return a text on one line as inline code in Markdown, with "|" escaped for tables."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = _choose_fence(flat, "`")
     if flat[:1] == "`" or flat[-1:] == "`":
@@ -300,7 +300,7 @@ def _format_code(value: str) -> str:
 
 
 def _choose_fence(value: str, fence: str) -> str:
-    """Return a Markdown fence, long enough not to occur in the text."""
+    """Return a Markdown fence that begins with ``fence`` and does not occur in the text ``value``."""
     while fence in value:
         fence += "`"
     return fence
@@ -338,10 +338,11 @@ def export_winner(
     epoch: Which = "last",
     formats: Sequence[str] = DEFAULT,
 ) -> Winner:
-    """Export the model of a trial, by default the best one, into a new folder; a failed export leaves nothing behind.
+    """Export the model of a trial, by default the best one, into the new folder ``target``.
 
-    Each format is loaded in a fresh process, whose predictions must equal those of the trial's model. That model must
-    reach the logged metrics. Raises `InputError` if a check fails, or if there is nothing to export.
+    The folder also gets a model card and sweep.yaml. Each format is loaded in a fresh process, whose predictions must
+    equal those of the trial's model. That model must reach the logged metrics. A failed export leaves nothing behind.
+    Raises `InputError` if a check fails, ``target`` exists, or there is nothing to export.
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
@@ -357,7 +358,7 @@ def export_winner(
 
 
 def check_export(target: Path, formats: Sequence[str]) -> None:
-    """Raise `InputError` if the folder exists or a format is unknown. Called first, before any slow import."""
+    """Raise `InputError` if a format is unknown or none is named, or if the folder exists; quick, unlike the export."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         if unknown:
@@ -421,9 +422,10 @@ def _export_model(restored: Restored, aside: Path, formats: Sequence[str]) -> Ex
 
 
 def _check_metrics(checkpoint: KeptCheckpoint, exported: Exported, notes: list[str]) -> None:
-    """Compare the model's metrics with those in the log. Raises InputError if they differ.
+    """Compare the model's metrics with those in the log. Raises InputError if they differ by more than 1e-5.
 
-    If the trial was trained on other devices, a difference is only added to ``notes``.
+    The tolerance is relative, and absolute for values below 1. If the trial was trained on other devices, a difference
+    is only added to ``notes``.
     """
     wrong = []
     for name, value in exported.metrics.items():

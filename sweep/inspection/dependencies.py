@@ -137,7 +137,7 @@ class InstalledDistribution:
 
     @cached_property
     def _origin(self) -> Mapping[str, Any] | None:
-        """Where the distribution was installed from; None for a package index."""
+        """Where the distribution was installed from (direct_url.json); None for a package index, {} if unreadable."""
         text = self._info.read_text("direct_url.json")
         try:
             if text is None:
@@ -183,7 +183,10 @@ class Distributions:
                 self._by_name.setdefault(one.name, one)
 
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
-        """Return the distribution that has installed a file; None if none has."""
+        """Return the distribution that has installed a file below the search path folder ``entry``; None if none has.
+
+        A distribution without a file list owns the file if the file's top-level name is the distribution's.
+        """
         found = self._by_entry.get(entry, [])
         name = file.relative_to(entry).as_posix()
         alike = []
@@ -238,7 +241,10 @@ def list_imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator
 
 
 def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bool) -> str:
-    """Return the full name of the module in a ``from ... import`` statement."""
+    """Return the full name of the module that a ``from ... import`` statement in ``module`` imports from.
+
+    ``is_package`` says whether ``module`` is a package's ``__init__``.
+    """
     parents = module.split(".")
     if node.level:
         parents = parents[: len(parents) - node.level + is_package]
@@ -248,7 +254,10 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
 
 
 def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line of each import whose module cannot be determined, and the reason."""
+    """Yield the line and the reason of each statement that may run code which cannot be determined from the source.
+
+    These are imports with a computed name, ``exec``, loaders of files, and uses of ``sys.path``.
+    """
     for node in list_nodes(tree):
         match node:
             case ast.Call() if get_last_name(node.func) in ("import_module", "__import__"):

@@ -61,10 +61,10 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 
 def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return the installed modules that the module of ``module:Name`` imports at once, itself.
+    """Return the modules of installed packages that the module of ``module:Name`` imports at its top level.
 
-    They are among `Source.first_imports`, but known at once, because no other module is read. Returns nothing if the
-    module does not exist or is no valid Python, which `inspect` reports.
+    They are a part of `Source.first_imports` that is found quickly, because no other module is read. Returns () if the
+    module does not exist or is not valid Python; `inspect` reports these errors.
     """
     search = Search(tuple(folders))
     path = search.find(trainable.partition(":")[0])
@@ -173,7 +173,10 @@ class _Closure:
         return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
 
     def _follow_imports(self, module: str) -> Iterator[str]:
-        """Yield the modules that a module imports."""
+        """Yield the modules that a module imports; none if it is not a Python source file.
+
+        Raises InputError if a file in the searched folders is not valid Python. Elsewhere, that is only noted.
+        """
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
@@ -199,7 +202,10 @@ class _Closure:
             yield name
 
     def _add(self, name: str) -> bool:
-        """Add a module, or the distribution that has installed it; return whether its imports must be followed."""
+        """Add a module, or the distribution that has installed it; return whether its imports must be followed.
+
+        Raises InputError if a user's package hides one of sweep's, or is hidden by it.
+        """
         top = get_top_package(name)
         if name == "sweep" or self._search.is_standard(top):
             return False
@@ -247,7 +253,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _list_candidates(tree: ast.Module) -> list[str]:
-    """Return the names in a module that can be a trainable."""
+    """Return the names that a module binds at its top level, except async functions: they may be a trainable."""
     names: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.AsyncFunctionDef):

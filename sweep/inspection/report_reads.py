@@ -66,7 +66,10 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
 
 
 def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
-    """Return the keys that code reads from the attribute ``group``; None if they cannot be determined."""
+    """Return the keys that code reads from the attribute ``group`` of any object, by ``[key]`` or ``get``.
+
+    Returns None if it uses the attribute in any other way, or with a key that is no constant.
+    """
     keys: set[str] = set()
     for tree in used:
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -91,7 +94,10 @@ NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
 
 
 def list_reported_metrics(function: Function) -> list[str]:
-    """Return the metrics that a function visibly reports, by keyword or in a literal dict."""
+    """Return the metrics that a function visibly reports, by keyword or in a literal dict.
+
+    Reports are calls of its second argument; without one, the result is empty.
+    """
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""
     found: dict[str, None] = {}

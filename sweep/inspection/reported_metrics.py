@@ -49,7 +49,7 @@ class PossibleMetrics:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """The names to choose from; names of metrics over validation data come first."""
+        """All names, for a list of choices; for Keras also with ``val_`` before each, and these come first."""
         if not self.of_keras:
             return self.names
         return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)

@@ -88,13 +88,19 @@ class Source:
         return unconditional.derives_from(self.trainable, base, self.trees)
 
     def list_certain_reads(self) -> tuple[NameUse, ...]:
-        """Return the parameters that every trial certainly reads without a default, with the places of the reads."""
+        """Return the parameters that every trial certainly reads without a default, with the places of the reads.
+
+        Returns () for a class that is not certainly a `KerasTrainable`.
+        """
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
         return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
 
     def list_missing_imports(self) -> tuple[NameUse, ...]:
-        """Return the imports of modules that are not installed and that importing the trainable certainly reaches."""
+        """Return the imports of modules that are not installed and that importing the trainable certainly reaches.
+
+        Returns () if code changes ``sys.path``, since the modules may then be found elsewhere.
+        """
         absent = set()
         for name, version in self.packages.items():
             if version is None:
@@ -156,8 +162,8 @@ class Source:
     def reported_metrics(self) -> tuple[str, ...]:
         """Return the metrics that the source visibly reports.
 
-        A `KerasTrainable` that overrides no method reports accuracy for labels and the absolute error for numbers,
-        depending on its data; both are listed.
+        For every `KerasTrainable`, these are the default ones, whatever its methods report: the loss, the accuracy (of
+        labels) and the absolute error (of numbers), with and without ``val_``. For any other class, the result is ().
         """
         if self.derives_from(KERAS_TRAINABLE):
             return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))

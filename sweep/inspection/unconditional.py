@@ -17,7 +17,10 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without re
 
 
 def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
-    """Return those of these methods that ``module:Name`` certainly lacks; all of them if it is a function."""
+    """Return those of these methods that ``module:Name`` certainly lacks; all of them if it is a plain function.
+
+    Returns () if a base class is not in ``trees``, or if a decorator or other code may add methods.
+    """
     module, _, name = trainable.partition(":")
     methods: set[str] = set()
     sure = _collect_methods(module, name, trees, methods, set())
@@ -43,7 +46,7 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
 def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module and the definition of a method of ``module:Name``, its own or inherited.
 
-    The definition is None if uncertain.
+    The definition is None if there is no such method, or if it is uncertain which one is meant.
     """
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
@@ -154,7 +157,10 @@ def _resolve_name(
 
 
 def list_bound_names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement in a module or class assigns, defines or imports."""
+    """Yield the names that a statement in a module or class assigns, defines or imports.
+
+    For ``if`` and ``try``, these are the names of all branches. Loops, ``with`` and unpacked tuples yield nothing.
+    """
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
@@ -235,7 +241,7 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
 def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
     """Return the text that a module assigns to an environment variable at its top level; None if it assigns none.
 
-    Raises ValueError if the assigned value is not a literal.
+    Raises ValueError if the value is not a literal string, or if the variable is set by a method of ``os.environ``.
     """
     for node in trees[module].body if module in trees else ():
         match node:
@@ -306,7 +312,7 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
-    """Return the expression of a branch or loop that is evaluated in any case."""
+    """Return the expression of a branch or loop that is evaluated in any case, in a list; [] for ``try``."""
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return [test]

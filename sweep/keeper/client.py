@@ -57,7 +57,11 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
 
 
 def _run_in_keeper(arguments: Sequence[str]) -> int | None:
-    """Do what `run_in_keeper` does, for a command line that may need a keeper."""
+    """Run a command line that starts a local Ray in the keeper, if there is one or one is wanted.
+
+    A keeper is wanted with ``--keep-warm`` or while a page of the folder is open. Return the exit code of the command,
+    or None if it must run in this process.
+    """
     from sweep.keeper import place as places
 
     place = places.find_place()
@@ -81,7 +85,10 @@ def _run_in_keeper(arguments: Sequence[str]) -> int | None:
 
 
 def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
-    """Start a keeper and run a command line in it; return its exit code, or None if no keeper starts."""
+    """Start a keeper and run a command line in it; return the exit code of the command.
+
+    Return None, after a line on standard error, if no keeper starts or the new one refuses the command.
+    """
     keeper = Keeper.start(place)
     if keeper is None or keeper.request(arguments) is not None:
         _print_line(
@@ -92,10 +99,12 @@ def _run_in_new_keeper(place: Path, arguments: Sequence[str]) -> int | None:
 
 
 def stop_keeper() -> str:
-    """End the keeper of the working folder and its Ray; return a line that says what was done.
+    """End the keeper of the working folder and its Ray; return a line for the user that says what was done.
+
+    Waits up to `END_S` seconds for the process to end.
 
     Raises:
-        RefusedError: if it runs a sweep.
+        RefusedError: if the keeper runs a sweep now.
     """
     from sweep.keeper import place as places
 
@@ -116,7 +125,7 @@ def stop_keeper() -> str:
 
 
 def _wait_for_end(process: int) -> bool:
-    """Wait up to `END_S` seconds for a process to end; return whether it has ended."""
+    """Wait up to `END_S` seconds for the process with this id to end; return whether it has ended."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
@@ -137,7 +146,7 @@ class Keeper:
 
     @classmethod
     def find(cls, place: Path) -> Keeper | None:
-        """Connect to the keeper with this socket; return None if there is none, or if it belongs to another user."""
+        """Connect to the keeper that listens at this socket; return None if none does, or if it is another user's."""
         from sweep.keeper.messages import is_own
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -153,7 +162,11 @@ class Keeper:
 
     @classmethod
     def start(cls, place: Path) -> Keeper | None:
-        """Start a keeper and connect to it; return None if it does not start."""
+        """Start a keeper that listens at this socket, and connect to it.
+
+        The output of its process goes into a file beside the socket, with the suffix ``.log``. Return None if nothing
+        listens after `START_S` seconds, or if the process ends and no other command has started a keeper meanwhile.
+        """
         home = os.fspath(Path(__file__).parents[2])
         with place.with_suffix(".log").open("wb") as log:
             process = subprocess.Popen(
@@ -179,7 +192,8 @@ class Keeper:
     def request(self, arguments: Sequence[str]) -> dict[str, Any] | None:
         """Ask the keeper to run a command line with the streams of this process.
 
-        Return None if it does so, otherwise its refusal with the reason.
+        Return None if it begins to run it. Otherwise disconnect and return a refusal: ``reason`` in words, ``is_busy``,
+        and, unless the keeper is busy, ``process``, the id of the process that is ending, or 0.
         """
         from sweep.keeper import messages, place
 
@@ -208,9 +222,9 @@ class Keeper:
         return None
 
     def ask(self, question: str) -> dict[str, Any] | None:
-        """Ask the keeper for its state, or with "end" to end, and disconnect.
+        """Ask the keeper for its state, or with ``end`` to end unless it is busy; then disconnect.
 
-        Return its answer; None if it has ended.
+        Return its answer; None if it has ended or does not answer within `ANSWER_S` seconds.
         """
         from sweep.keeper import messages
 
@@ -229,7 +243,10 @@ class Keeper:
         self._connection.close()
 
     def follow(self) -> int:
-        """Pass signals on to the keeper until the command has ended; return its exit code."""
+        """Pass SIGINT and SIGTERM on to the keeper until the command has ended; return the command's exit code.
+
+        If the keeper itself ends, return the code of an interruption if a signal was passed on, otherwise 1.
+        """
         before = [signal.signal(number, self._forward_signal) for number in _SIGNALS]
         try:
             answer = self._read_answer()
@@ -253,7 +270,7 @@ class Keeper:
             self._connection.sendall(bytes([number]))
 
     def _read_answer(self) -> dict[str, Any] | None:
-        """Return the next answer of the keeper; None if it has ended."""
+        """Wait for the next answer of the keeper and return it; None if the keeper has ended."""
         line = self._answers.readline()
         if not line.endswith(b"\n"):
             return None
@@ -262,7 +279,10 @@ class Keeper:
 
 
 def starts_local_ray(arguments: Sequence[str]) -> bool:
-    """Return whether a command line starts a Ray on this machine, unless something is wrong with it."""
+    """Return whether a command line, if it is valid, starts a Ray on this machine.
+
+    It does if its command is one of `COMMANDS`, it has no option of `ELSEWHERE`, and ``RAY_ADDRESS`` is not set.
+    """
     if not arguments or arguments[0] not in COMMANDS or "RAY_ADDRESS" in os.environ:
         return False
     return not any(word.partition("=")[0] in ELSEWHERE for word in arguments)
@@ -274,7 +294,7 @@ def _asks_to_be_kept(arguments: Sequence[str]) -> bool:
 
 
 def _list_interpreter_options() -> list[str]:
-    """Return the options with which Python was started for this program, to start the keeper with the same ones."""
+    """Return the options of the Python interpreter of this process, such as ``-X dev``, to start the keeper with."""
     words = iter(sys.orig_argv[1:])
     options = []
     for word in words:
@@ -287,12 +307,12 @@ def _list_interpreter_options() -> list[str]:
 
 
 def _name_program() -> str:
-    """Return the name of this program for messages."""
+    """Return the name of this program for messages, such as ``sweep`` or ``python -m sweep``."""
     name = Path(sys.argv[0]).name
     return "python -m sweep" if name == "__main__.py" else name
 
 
 def _print_line(text: str) -> None:
-    """Write a line to standard error."""
+    """Write a line to standard error; errors of writing are ignored."""
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))

@@ -20,14 +20,17 @@ _LARGEST = 64 * 1024 * 1024
 
 
 def send_request(connection: socket.socket, request: dict[str, Any], streams: Sequence[int]) -> None:
-    """Send a request together with three open files: standard input, output and error."""
+    """Send a request as JSON, together with the file descriptors of standard input, output and error."""
     content = json.dumps(request).encode()
     socket.send_fds(connection, [_LENGTH.pack(len(content))], streams)
     connection.sendall(content)
 
 
 def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Receive a request and its streams; return None if it is incomplete. The caller must close the streams."""
+    """Receive a request; return it with the file descriptors of its three streams, which the caller must close.
+
+    Return None, with the streams closed, if the request is incomplete, too large or not a JSON object.
+    """
     head, streams, _, _ = socket.recv_fds(connection, _LENGTH.size, _STREAMS)
     size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else _LARGEST + 1
     content = _receive(connection, size) if size <= _LARGEST else b""
@@ -43,7 +46,7 @@ def receive_request(connection: socket.socket) -> tuple[dict[str, Any], list[int
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
-    """Receive this number of bytes; fewer if the connection is closed."""
+    """Receive ``size`` bytes and return them; return fewer if the other end closes the connection before."""
     parts = []
     while size and (part := connection.recv(min(size, 1 << 16))):
         parts.append(part)
@@ -52,12 +55,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def send_answer(connection: socket.socket, **answer: Any) -> None:
-    """Send an answer as a line of JSON."""
+    """Send the keyword arguments as one line of JSON, the answer to a request."""
     connection.sendall(json.dumps(answer).encode() + b"\n")
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Return whether the process at the other end belongs to the same user; True where the system cannot tell."""
+    """Return whether the process at the other end of a socket runs as this user; True if the system cannot tell."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # nobody else can enter the folder of the socket
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)

@@ -32,7 +32,9 @@ LONGEST_PATH = 103
 def find_place(folder: Path | None = None) -> Path | None:
     """Return the path of the socket of a folder's keeper, by default that of the working folder.
 
-    Return None if there can be no keeper: on a system without such sockets, or if another user owns the place.
+    Creates the private folder of the sockets if it is missing. The path also depends on the Python interpreter. Return
+    None if there can be no keeper: on a system without Unix users, if the private folder cannot be created or others
+    may enter it, or if the path is too long for a socket.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -53,10 +55,10 @@ def find_place(folder: Path | None = None) -> Path | None:
 
 
 def describe_installation() -> dict[str, int]:
-    """Return the time of the last change, in ns, of each folder of the search path and each of our modules.
+    """Return, by path, the modification times in ns of the folders in ``sys.path`` and of the modules of sweep.
 
-    An installer changes the folder that it installs to. The first entry of the search path, that of the program, is
-    left out.
+    A command compares them with those of a keeper: an installer changes the folder that it installs to. The time of a
+    folder that does not exist is 0. The first entry of ``sys.path`` and the working folder are left out.
     """
     changed = {}
     home = Path(__file__).parents[2]
@@ -71,7 +73,10 @@ def describe_installation() -> dict[str, int]:
 
 
 def describe_process() -> dict[str, Any]:
-    """Return the properties that a process inherits besides its environment, and the identity of its working folder."""
+    """Return what must be the same in a command and its keeper besides the environment, by names for messages.
+
+    These are the umask, device and inode of the working folder, resource limits, allowed CPU cores and niceness.
+    """
     import resource  # only on systems that have keepers
 
     mask = os.umask(0)
@@ -89,7 +94,7 @@ def describe_process() -> dict[str, Any]:
 
 
 def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return the name of the first environment variable that differs, except those of a terminal; "" if none does."""
+    """Return the alphabetically first environment variable that differs, except those of `TERMINAL`; "" if none."""
     for name in sorted((before.keys() | now.keys()) - TERMINAL):
         if before.get(name) != now.get(name):
             return name
@@ -98,7 +103,10 @@ def find_difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 
 @contextmanager
 def opening_page(folder: Path) -> Iterator[None]:
-    """Mark a page of a folder as open inside the block, so that commands in this folder keep their Ray warm."""
+    """Mark a web page of a sweep folder as open inside the block, so that commands in the folder keep Ray warm.
+
+    Does nothing if the folder can have no keeper.
+    """
     import fcntl
 
     place = find_place(folder)
@@ -111,7 +119,7 @@ def opening_page(folder: Path) -> Iterator[None]:
 
 
 def is_page_open(place: Path) -> bool:
-    """Return whether a page of the keeper's folder is open."""
+    """Return whether another process has marked a page of the keeper's folder as open with `opening_page`."""
     import fcntl
 
     if not _get_page_file(place).exists():
@@ -125,5 +133,5 @@ def is_page_open(place: Path) -> bool:
 
 
 def _get_page_file(place: Path) -> Path:
-    """Return the file that is locked while a page is open."""
+    """Return the path of the file that `opening_page` locks: that of the socket with the suffix ``.page``."""
     return place.with_suffix(".page")

@@ -30,7 +30,7 @@ class EventLines(Closing):
         self.standing.running.clear()
 
     def on(self, event: Event) -> None:
-        """Write an event."""
+        """Process an event, and write it as a line of JSON."""
         self.standing.observe(event)
         self._file = _write_line(self._file, encode(event).decode("ascii"))
 

@@ -177,7 +177,7 @@ class LiveView(Closing):
         return self
 
     def close(self) -> None:
-        """Erase the picture, so that later output starts on a clean line."""
+        """Stop drawing and erase the picture, so that later output starts on a clean line; waits at most 2 seconds."""
         self._over.set()  # so that a later event does not start the thread again
         thread, self._thread = self._thread, None
         self._stdout.give_back()
@@ -185,7 +185,7 @@ class LiveView(Closing):
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """Print a message about the session."""
+        """Print a message about the session; above the picture, if one is drawn. Nothing is printed with ``quiet``."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
@@ -216,7 +216,10 @@ class LiveView(Closing):
             self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
-        """Process an event; print a line for a trial that ended, if the view prints lines or the trial failed."""
+        """Process an event, and start drawing at the first one.
+
+        For a trial that has ended, print a line if the view prints lines instead of a picture, or if the trial failed.
+        """
         if self._thread is None and not isinstance(event, SessionStarted | SessionEnded):
             self.start()
         if isinstance(event, EpochReported | TrialEnded | SessionEnded):

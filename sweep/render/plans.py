@@ -30,14 +30,14 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
-    """Return a learning-rate range test as plain data."""
+    """Return a learning-rate range test as plain data, with a tenth of the rate at which it diverged."""
     return {**asdict(curve), "tenth_of_diverged": curve.tenth}
 
 
 def rates_lines(curve: RateCurve) -> list[str]:
-    """Draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
+    """Return lines that draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
-    The last two lines have the suggested rates.
+    The last two lines have the suggested rates. Without two rates, there is only the title and one line.
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -73,7 +73,10 @@ def _draw_curve(curve: RateCurve) -> list[str]:
 
 
 def _compute_chart_column(rate: float, first: float, last: float) -> int:
-    """Return the column of a rate in the chart; ``first`` and ``last`` are logarithms."""
+    """Return the column of a rate in the chart.
+
+    ``first`` and ``last`` are the decimal logarithms of the chart's ends.
+    """
     share = (math.log10(rate) - first) / max(last - first, 1e-9)
     return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
 
@@ -95,7 +98,7 @@ _MANY_RUNGS = 8
 
 
 def throughput_as_dict(found: Throughput) -> dict[str, Value]:
-    """Return the measurements as plain data: all settings in the order of their measurement, and the fastest one."""
+    """Return measurements of throughput as plain data: all settings in order, and the fastest one."""
     return {"tried": [_measured_as_dict(one) for one in found.tried], "fastest": _measured_as_dict(found.fastest)}
 
 
@@ -501,7 +504,10 @@ def _describe_baseline(plan: Plan) -> str:
 
 
 def _describe_confirmation(plan: Plan) -> str:
-    """Describe the largest confirmation that the budget allows: trials, epochs, time, finalists and seeds."""
+    """Describe the largest confirmation that the budget allows: trials, epochs, time, finalists and seeds.
+
+    Returns "" without one.
+    """
     allowed = plan.confirming
     confirm = plan.spec.confirm
     if allowed is None or confirm is None:
@@ -547,7 +553,7 @@ def describe_confirming(plan: ConfirmingPlan, name: str) -> str:
 
 
 def _describe_detectable(one: Detectable) -> str:
-    """Describe which differences between configurations the seeds can detect."""
+    """Describe which differences between configurations the seeds can detect; "" for a single configuration."""
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
@@ -572,7 +578,7 @@ def _describe_detectable(one: Detectable) -> str:
 
 
 def _describe_held_out(one: Detectable) -> str:
-    """Describe the differences that are within the error from the number of validation examples.
+    """Describe the differences that are within the error from the number of validation examples; "" if it is unknown.
 
     More seeds do not make this error smaller.
     """

@@ -35,7 +35,10 @@ _NOT_A_NUMBER = "x"  # stands for NaN and infinities
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """Return one character per value, scaled from the minimum to the maximum; ``x`` for NaN and infinities."""
+    """Return one character per value, scaled from the minimum to the maximum; ``x`` for NaN and infinities.
+
+    If all finite values are equal, they get the middle level.
+    """
     levels = _LEVELS[ascii_only]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -56,7 +59,10 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """Return the filled and the empty part of a bar with ``width`` characters; ``share`` is between 0 and 1."""
+    """Return the filled and the empty part of a progress bar, together ``width`` characters wide.
+
+    ``share`` is limited to 0 to 1, and NaN or infinity counts as 0.
+    """
     if math.isfinite(share):
         share = min(max(share, 0.0), 1.0)
     else:
@@ -90,7 +96,7 @@ class Frame:
 
 
 def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
-    """Return the lines of the picture; if they do not all fit, the most important ones.
+    """Return the lines that show the status of a sweep; if they do not all fit, the most important ones.
 
     ``now`` is in seconds since 1970. ``state`` replaces the state that follows from the events. For a sweep that is not
     ``running``, no rate and no remaining time are shown, even if its end was not logged.
@@ -125,7 +131,10 @@ def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
 
 
 def _format_progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
-    """Return the line with the bar, the number of ended trials and the times; two lines if one is too narrow."""
+    """Return the line with the bar, the number of ended trials and the times.
+
+    There are two lines if the frame is too narrow for one. Without a known total number of trials, there is no bar.
+    """
     total = standing.total
     done = standing.finished
     times = [duration(standing.active_s(now))]
@@ -203,7 +212,7 @@ def _format_best(standing: Standing) -> list[_Part]:
 
 
 def _format_rungs(standing: Standing) -> list[_Part]:
-    """Return the numbers of trials that were pruned at the last rungs."""
+    """Return how many trials were pruned at each rung, for at most the last six rungs that any trial has reached."""
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
@@ -237,7 +246,10 @@ def _format_usage(standing: Standing) -> list[_Part]:
 
 
 def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
-    """Arrange parts on one line, or on two if the frame is tall enough; cut off what does not fit."""
+    """Arrange texts on one line after a label, or on two lines if the frame has at least 16; no lines without texts.
+
+    What does not fit is cut off later, by `_format_line`.
+    """
     if not parts:
         return []
     indent = f"{label:<{LABEL}}" if label else ""
@@ -282,7 +294,10 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
 
 
 def _format_running_trials(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
-    """Return a line for each running trial, as many as fit in ``room``."""
+    """Return a line for each running trial.
+
+    If there are more than ``room`` lines, the last one says how many are hidden.
+    """
     hidden = len(running) - room
     if hidden > 0 and room > 1:
         shown = running[: room - 1]
@@ -312,7 +327,10 @@ def _format_running_trials(standing: Standing, running: Sequence[Open], frame: F
 
 
 def _format_failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
-    """Return a line for each kind of failure."""
+    """Return a line for each kind of failure with its count, its last trial and the reason.
+
+    Failed trials come first.
+    """
     lines: list[list[_Part]] = []
     # FAILED first, then by count
     for (status, kind), failure in sorted(
@@ -354,7 +372,10 @@ def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
 
 
 def _make_printable(text: str, *, ascii_only: bool) -> str:
-    """Return a text on one line without unprintable characters, in ASCII if asked."""
+    """Return a text on one line, with unprintable characters escaped.
+
+    With ``ascii_only``, other characters become "?".
+    """
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     if ascii_only:
         return plain.encode("ascii", "replace").decode()

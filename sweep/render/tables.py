@@ -91,7 +91,10 @@ def _has_text(grid: Grid, column: int) -> bool:
 
 
 def _is_numeric(grid: Grid, column: int) -> bool:
-    """Return whether all cells of a column begin as numbers do, so that the column is aligned to the right."""
+    """Return whether each cell of a column is empty or begins as a number does.
+
+    Such a column is aligned to the right.
+    """
     return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
 
 
@@ -140,9 +143,9 @@ def ranking_grid(
     only: Sequence[RankedConfiguration] | None = None,
     whole_notes: bool = False,
 ) -> Grid:
-    """Tabulate the best ``limit`` configurations, or ``only`` some rows, with the parameters in which they differ.
+    """Tabulate the best ``limit`` configurations, or the rows ``only``, with the parameters that vary in the ranking.
 
-    Notes are shortened unless ``whole_notes`` is set.
+    Notes are shortened to 40 characters unless ``whole_notes`` is set.
     """
     if only is None:
         rows = ranking.rows[:limit]
@@ -183,7 +186,7 @@ NOTE_LENGTH = 40
 
 
 def _collect_mark_columns(rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False) -> dict[str, list[str]]:
-    """Return columns with the star, the note, the person who added it, and the space version of each row.
+    """Return the columns star, note, person who added it, and space version, with one cell for each group of trials.
 
     Columns without any text are left out.
     """
@@ -212,7 +215,7 @@ def _format_notes(trials: Sequence[Trial], *, whole: bool) -> str:
 
 
 def _format_space_version(trials: Sequence[Trial]) -> str:
-    """Return how often the space had been changed when the configuration was chosen; "" for never."""
+    """Return the smallest number of changes that the space had had when one of the trials was chosen; "" for none."""
     version = min((trial.space_version for trial in trials), default=0)
     return str(version) if version else ""
 
@@ -232,14 +235,14 @@ def _format_trial_numbers(row: RankedConfiguration) -> str:
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
-    """Yield the lines below a ranking: how the verdicts were reached, and which configuration is best."""
+    """Yield the lines below a ranking: the statistical method, if there is one, and the text ``answer``."""
     if ranking.method:
         yield f"method   {ranking.method}"
     yield f"answer   {answer}"
 
 
 def _collect_verdict_columns(rows: Sequence[RankedConfiguration], ranking: Ranking) -> dict[str, list[str]]:
-    """Return the columns with verdicts; none if each configuration was trained only once."""
+    """Return the columns with differences, p-values and verdicts; {} if each configuration was trained only once."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
@@ -267,7 +270,7 @@ def _format_difference(row: RankedConfiguration) -> str:
 
 
 def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
-    """Tabulate trials in the order of their start, with the parameters in which they differ."""
+    """Tabulate trials in this order, with the parameters in which they differ; ``metric`` is the column of scores."""
     columns = {
         "trial": [str(trial.trial) for trial in trials],
         **_collect_mark_columns([(trial,) for trial in trials]),
@@ -348,7 +351,7 @@ def _format_setting_or(params: Params, name: str, absent: str) -> str:
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
-    """Create a table from the cells of its columns, by name."""
+    """Return a table with these columns: names with their cells, which must be equally many."""
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
@@ -371,7 +374,7 @@ def _format_parts(row: RankedConfiguration) -> str:
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
-    """Format counts: ``1,200 completed, 3 pruned``."""
+    """Format counts by status: ``1,200 completed, 3 pruned``; "" for no counts."""
     return ", ".join(f"{count:,} {status}" for status, count in counts.items())
 
 
@@ -485,7 +488,7 @@ def efficiency_lines(efficiencies: Sequence[SearchEfficiency]) -> Iterator[str]:
 
 
 def space_lines(ranking: Ranking) -> Iterator[str]:
-    """Yield what `efficiency_lines` means after a change of the space; nothing if the space was not changed."""
+    """Yield a warning on how to read `efficiency_lines` if the sweep's space was changed; nothing otherwise."""
     if ranking.other_space:
         yield (
             "the space was changed: the random orders mix configurations of different spaces, and do not show what a "
@@ -494,9 +497,9 @@ def space_lines(ranking: Ranking) -> Iterator[str]:
 
 
 def rung_lines(ranks: Sequence[RungRanks]) -> Iterator[str]:
-    """Yield how well the ranks at the rungs of a sweep predict the final ranks: a line for each objective.
+    """Yield, for each objective, the correlation of the ranks at the rungs with the final ranks.
 
-    Another line follows if the ranks at a rung say little.
+    Rungs with fewer than five trials are left out. Another line follows if the ranks at a rung predict little.
     """
     for metric in dict.fromkeys(one.metric for one in ranks):
         known = []
@@ -521,7 +524,7 @@ def _name_rung(one: RungRanks) -> str:
 
 
 def held_out_lines(one: SamplingError | None) -> Iterator[str]:
-    """Yield the margin of error of a score that is due to the limited number of validation examples."""
+    """Yield the 95 % interval of the best score, due to the limited number of validation examples; nothing for None."""
     if one is not None:
         yield (
             f"validation data: {one.metric} {score(one.level)} on these {one.examples} examples, by which the best was "
@@ -531,7 +534,7 @@ def held_out_lines(one: SamplingError | None) -> Iterator[str]:
 
 
 def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: float) -> str:
-    """Describe the best score that a part of the budget has found, compared to configurations in random order."""
+    """Describe the best score found with ``budget`` epochs, compared to the same configurations in random order."""
     at = min(range(len(spent.budgets)), key=lambda index: abs(spent.budgets[index] - budget))
     head = f"{spent.budgets[at]:.0f} of {spent.budgets[-1]:.0f} epochs found"
     if math.isnan(spent.expected[at]):
@@ -548,7 +551,7 @@ def _describe_budget(efficiency: SearchEfficiency, spent: BestByBudget, budget: 
 
 
 def _describe_rung(rung: RungPrediction) -> str:
-    """Describe the rank that the final best trial had after an epoch."""
+    """Describe the rank that the finally best configuration had after an epoch, with the correlation to the end."""
     place = f"{_format_ordinal(rung.of_best or 0)} of {rung.configurations} after epoch {rung.epoch}"
     if rung.correlation is None or rung.correlation.count < FEW:
         return place
@@ -564,7 +567,7 @@ def _format_ordinal(number: int) -> str:
 
 
 def replay_lines(replay: Replay, metric: str) -> list[str]:
-    """Describe the effect that another stopping rule would have had: epochs saved, winner kept or lost."""
+    """Return lines on the effect that another stopping rule would have had: epochs saved, winner kept or lost."""
     named = format_settings(replay.winner_params, list_varying_parameters([replay.winner_params, {}]))
     if replay.run_cap is None:
         capped = ""
@@ -627,7 +630,10 @@ def _format_count(value: float) -> str:
 
 
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
-    """Describe which trials trained the epochs of the best trial, with which parameters; [] if it is no copy."""
+    """Return a line on which trials trained the epochs of the best one, with which parameters.
+
+    Returns [] if it is not a copy.
+    """
     if len(steps) < 2:
         return []
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)

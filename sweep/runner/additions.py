@@ -14,7 +14,7 @@ from sweep.spec.validation import describe_value
 from sweep.spec.yaml_reader import read_value
 
 PREFIX = "param."
-"""Of the columns with parameters, in tables that also have other columns."""
+"""Prefix of the columns with parameters, in tables that also have other columns."""
 
 
 def read_assignments(assignments: Sequence[str], where: str = "add") -> dict[str, Value]:
@@ -40,7 +40,7 @@ def read_file(path: Path) -> list[dict[str, Value]]:
     """Read configurations from a file: a list of mappings in YAML or JSON, or CSV with a line of names.
 
     In CSV, empty cells are left out. If any column begins with ``param.``, as in `trials.parquet`, only these columns
-    are read. Raises `InputError`.
+    are read, without the prefix. A single mapping is one configuration. Raises `InputError`, also for an empty file.
     """
     text = read_text(path)
     if path.suffix.lower() == ".csv":
@@ -62,7 +62,11 @@ def read_file(path: Path) -> list[dict[str, Value]]:
 
 
 def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
-    """Read configurations from CSV, one a line. Raises `InputError`."""
+    """Return the configurations in a CSV text, one from each line below the names.
+
+    ``source`` is the name of the file in messages. Raises `InputError` if there is no such line, or for the first
+    mistake in one.
+    """
     rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
     if not rows:
         raise InputError.one(source, "no line below the names, expected a line for each configuration")
@@ -73,7 +77,10 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
 
 
 def _read_row(row: Mapping[str | None, str | list[str] | None], where: str) -> dict[str, Value]:
-    """Return the configuration in a line of CSV. Raises `InputError`."""
+    """Return the configuration in a row of CSV, without its empty cells; ``where`` names the row in messages.
+
+    Raises `InputError` if it has more cells than there are names, or a cell is no valid value.
+    """
     if None in row:
         raise InputError.one(where, "has more cells than there are names")
     cells = {}

@@ -28,9 +28,10 @@ READ_BY_SWEEP = frozenset({"epochs"})
 
 
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
-    """Return the trainable's source after checking it.
+    """Return the trainable's source, after checking the sweep file against it without importing it.
 
-    ``here``: the trials run on this machine, so a failing import is an error.
+    ``where`` is the sweep file in messages. ``here``: the trials run on this machine, so a module that is not installed
+    here is an error.
 
     Raises:
         InputError: if the source is missing or certainly cannot train as the sweep file says.
@@ -44,9 +45,10 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 
 
 def adapt_to_source(spec: Spec, source: Source) -> Spec:
-    """Return the spec with a rule that stops trials, if auto chose to pause them and the source cannot resume them.
+    """Return the spec with a rule that stops trials in place of one that pauses them, if they could not resume.
 
-    Otherwise return the spec as it is.
+    This is so if ``auto`` chose a rule that pauses and the trainable is a function that never reads `report.restored`.
+    Otherwise return the spec unchanged.
     """
     rule = spec.early_terminate
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
@@ -69,7 +71,10 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
-    """Raise InputError with everything that would fail in every trial; ``here`` is described in `check_trainable`."""
+    """Raise InputError with everything in the sweep file or source that would fail in every trial.
+
+    ``where`` is the sweep file in messages; ``here`` as in `check_trainable`.
+    """
     if here:
         missing = [*find_uninstalled_modules(source), *without_effect.find_other_backend(where, source)]
     else:
@@ -101,7 +106,7 @@ def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator
 
 
 def _find_unread_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each parameter that the source certainly does not read."""
+    """Yield a problem for each parameter of the sweep file that the source certainly does not read."""
     known = source.reads | READ_BY_SWEEP
     for name in list_unseen_reads(spec, source):
         if not source.may_read(name):
@@ -215,14 +220,20 @@ def find_uninstalled_modules(source: Source) -> Iterator[Problem]:
 
 
 def _is_bound(name: str, source: Source) -> bool:
-    """Return whether a parameter has its standard meaning: `KerasTrainable` reads it, and the author does not."""
+    """Return whether a parameter certainly has its standard meaning, so that its standard bounds apply.
+
+    This holds for the parameters of `FRAME`, and for other standard ones that the author's own code does not read.
+    """
     return name in standard_hyperparameters.FRAME or (
         standard_hyperparameters.is_standard(name) and not source.author_reads_parameter(name)
     )
 
 
 def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
-    """Return in words which values of a domain lie outside the bounds; None if none do."""
+    """Return in words which values of a domain lie outside the bounds, such as ``numbers from 0 to 2``.
+
+    Return None if none do, or for a tied parameter. Of a domain without ends, `SIGMAS` standard deviations count.
+    """
     match domain:
         case Tied():
             return None

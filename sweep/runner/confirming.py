@@ -42,8 +42,8 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
     """Return what confirming a sweep will train, at most.
 
     Raises:
-        RefusedError: if its budget does not allow one more seed for each finalist.
-        StoreError: if its log is damaged.
+        RefusedError: if the budget of the confirmation does not allow one more seed for each finalist.
+        StoreError: if the log is damaged.
     """
     spec = sweep.spec
     rules = confirmation.make_rules(spec.confirm or Confirm(), spec)
@@ -77,7 +77,10 @@ def plan_confirmation(sweep: ResumableSweep) -> ConfirmingPlan:
 
 
 def _count_seeds(race: Race, rules: Rules) -> int:
-    """Return how many more seeds the budget allows each finalist that is left."""
+    """Return how many more seeds each remaining finalist gets, up to the wanted number, within the budget.
+
+    Return 0 if the confirmation is over.
+    """
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     if race.over or not each:
@@ -89,14 +92,14 @@ def _count_seeds(race: Race, rules: Rules) -> int:
 
 
 def _get_budget(spec: Spec) -> str:
-    """Return the budget of the confirmation in the sweep file, such as ``20%``; empty if there is none."""
+    """Return the budget of the confirmation in the sweep file, such as ``20%``; "" if there is none."""
     if spec.confirm is None or spec.confirm.budget is None:
         return ""
     return spec.confirm.budget
 
 
 def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
-    """Raise the `RefusedError` that the budget is spent, with a budget that would do."""
+    """Raise the `RefusedError` that the confirmation's budget is spent or too small, naming one that is enough."""
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
@@ -117,7 +120,10 @@ def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: R
 
 
 def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
-    """Return a budget, ``60%`` of the search or ``none``, that allows ``wanted`` seeds in total for each finalist."""
+    """Return a budget for the confirmation that allows each finalist ``wanted`` seeds in total.
+
+    It is a share of the search's epochs such as ``60%``, or ``none`` if no share is found in `MOST_TRIES` tries.
+    """
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     share = rules.share
     if share is None or not searched:
@@ -136,7 +142,10 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
 
 
 def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
-    """Return the hours that these trials take one after another; None if no trial of the sweep was timed."""
+    """Return the hours that so many trials, with so many epochs in total, take one after another.
+
+    None if no trial of the sweep was timed and no minutes end its trials.
+    """
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)
     if spec.minutes is not None:
@@ -148,7 +157,10 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
 
 
 def _predict_cost(spec: Spec, hours: float | None) -> tuple[float, float] | None:
-    """Return the lowest and the highest cost of ``hours`` of training; None without GPUs that have a price."""
+    """Return the lowest and the highest cost of trials that train for ``hours`` in total, one after another.
+
+    None if the hours are unknown, GPUs have no price, or trials use no GPU.
+    """
     if hours is None or spec.resources.price is None or not spec.resources.trial_gpus:
         return None
     low, high = prices.find_price_bounds(spec.resources.price)

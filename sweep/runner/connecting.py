@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def connect_to_ray(
     options: Options, job: Job, spec: Spec, source: Source, view: View, leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """Start or join a Ray and yield the backend that trains on it.
+    """Start a local Ray, or join the cluster at ``options.address``; yield the backend that trains on it.
 
-    ``leave`` is called from another thread if a local Ray dies.
+    ``leave`` is called with the reason, from another thread, if a local Ray dies. The connection ends with the block.
     """
     say = view.say
     if options.address is None:
@@ -67,7 +67,10 @@ def connect_to_ray(
 def _connect_locally(
     options: Options, job: Job, spec: Spec, source: Source, say: Callable[[str], None], lost: Callable[[], None]
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine, or use the one that this process keeps; yield the connection."""
+    """Start a Ray on this machine, or use the one that this process keeps warm; yield the connection.
+
+    ``lost`` is called if that Ray dies.
+    """
     devices = spec.resources.devices(options.simulated_gpus)
     most = options.limit_concurrent(spec)
     start = partial(_start_ray, devices, options.simulated_gpus, most, source.first_imports)
@@ -93,7 +96,10 @@ def _start_ray(
     lost: Callable[[], None],
     make_metadata: Callable[[], dict[str, str]],
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine, whose workers import ``first_imports`` while it starts; yield the connection."""
+    """Start a Ray on this machine and yield the connection; ``first_imports`` are imported for workers meanwhile.
+
+    ``most`` is the limit on concurrent trials, if any; ``lost`` is called if the Ray dies.
+    """
     with forking.serving(devices.cpus, devices.real_gpus, first_imports, say) as fork_server:
         from sweep.backends.ray_tune import cluster, local_ray  # imports Ray, while the fork server imports as well
 
@@ -109,7 +115,7 @@ def _start_ray(
 
 @contextmanager
 def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str], None]) -> Iterator[Cluster]:
-    """Connect to the Ray at an address; yield the connection."""
+    """Connect to the running Ray cluster at an address; yield the connection."""
     from sweep.backends.ray_tune import cluster
 
     start = cluster.Start(meanwhile=_import_ray_tune, about=_make_job_metadata(job, say))
@@ -118,19 +124,21 @@ def _join_cluster(address: str, options: Options, job: Job, say: Callable[[str],
 
 
 def _make_job_metadata(job: Job, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata of the sweep's page in the dashboard."""
+    """Return the metadata with which Ray's dashboard shows the sweep as a job."""
     from sweep.backends.ray_tune import dashboard
 
     return dashboard.make_job_metadata(job.sweep, job.session, say)
 
 
 def _import_ray_tune() -> None:
-    """Import Ray Tune, which takes a second, while Ray starts in other processes."""
+    """Import the backend with Ray Tune, which takes a second; called while Ray starts in other processes."""
     import_module("sweep.backends.ray_tune.backend")  # takes a second: Ray Tune is large
 
 
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
-    """Return how many trials of a sweep fit on the cluster at ``address`` at once.
+    """Return how many trials of a sweep may run at once on the cluster at ``address``, with machines it may add.
+
+    ``devices`` are those of one worker; the share `max_share` of ``asked`` limits the number.
 
     Raises:
         InputError: if no trial fits or the cluster does not answer.
@@ -145,7 +153,7 @@ def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resourc
 
 
 def sweep_status(standing: Standing) -> SweepStatus:
-    """Return the figures of a sweep for Ray's dashboard and metrics."""
+    """Return the present state of a sweep as Ray's dashboard and metrics show it."""
     now = time.time()
     best = standing.best
     waiting = len(standing.open) - len(standing.running)

@@ -176,7 +176,7 @@ class Coordinator:
 
     @property
     def confirmed(self) -> str:
-        """Why the confirmation ended, in words; empty if it has not ended or there is none."""
+        """Why the confirmation has ended, in words; "" if it has not ended or not begun, or there is none."""
         if not self._confirming:
             return ""
         return self._auxiliary.race().over
@@ -188,7 +188,7 @@ class Coordinator:
 
     @property
     def left(self) -> int | None:
-        """Number of trials that may still be started or resumed; None if unknown."""
+        """Number of trials of the search and the baseline still to start, and of those to resume; None if unknown."""
         total = self._present.all_trials
         if self.enough:
             return len(self._ledger.queue) + len(self._to_resume) + self._count_lacking()
@@ -202,7 +202,7 @@ class Coordinator:
         return sum(trial.has_worker for trial in self._open.values()) + len(self._to_resume_later)
 
     def recall(self, event: Event) -> Change:
-        """Replay an event of an earlier session, before this one starts; return the change."""
+        """Replay a logged event of an earlier session, before `open`; return the change that it makes."""
         self._resumed = True
         return self._update_state(event)
 
@@ -245,7 +245,7 @@ class Coordinator:
         return retried
 
     def _reopen_failed_trials(self) -> int:
-        """Log that all failed trials are tried again; return their number."""
+        """Log for each failed trial that it is tried again, which opens it; return their number."""
         again = partial(TrialEnded, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
         events = []
         for state in self._ledger.trials.values():
@@ -255,7 +255,7 @@ class Coordinator:
         return len(events)
 
     def _queue_open_trials(self, *, confirming: bool) -> None:
-        """Queue the open trials that this session may resume: paused ones last, in the order of their pauses.
+        """Queue the open trials that this session may resume; paused ones come last, in the order of their pauses.
 
         With ``confirming``, these are only the trials of the confirmation and the baseline.
         """
@@ -263,9 +263,10 @@ class Coordinator:
         self._to_resume += sorted(numbers, key=lambda number: (self._pauses.position(number), number))
 
     def next(self, worker: str = "") -> Order | None:
-        """Return the next trial for a free worker; None if there is none to start now.
+        """Choose the next trial for a free worker, log its start, and return the order to train it.
 
-        A trial for which an earlier sweep has the whole result ends with that result, and the one after it is returned.
+        Return None if there is none to start now. Paused trials that are given up end before. A trial for which an
+        earlier sweep has the whole result ends with that result, and the one after it is chosen.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -300,7 +301,7 @@ class Coordinator:
         return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
 
     def _choose_next(self, worker: str) -> NextTrial | None:
-        """Return what a free worker trains next; None if there is nothing to train now.
+        """Return what a free worker trains next, without starting it; None if there is nothing to train now.
 
         The order is:
 
@@ -325,7 +326,8 @@ class Coordinator:
     def _choose_new(self, worker: str) -> StartTrial | None:
         """Return the next new trial; None if there is none to start now.
 
-        The order is: the baseline, the search, and the confirmation once no trial of the search is open.
+        The order is: the baseline, the search, and the confirmation once no trial of the search is open. The
+        confirmation begins here: from then on, the limits of the search no longer apply.
         """
         started = self._auxiliary.start_baseline_trial()
         if started is None and not self._confirming:
@@ -340,7 +342,7 @@ class Coordinator:
         return StartTrial(self._present.mark(started))
 
     def _choose_from_search(self, worker: str) -> TrialStarted | None:
-        """Return the start of the search's next trial; None if there is none to start now."""
+        """Return the event that starts the search's next trial, for a worker; None if there is none to start now."""
         chosen = self._choose_place(worker)
         if chosen is None:
             return None
@@ -352,9 +354,9 @@ class Coordinator:
         return self._auxiliary.start_search_trial(place, params, parent)
 
     def _choose_place(self, worker: str) -> tuple[int, Params] | None:
-        """Return the place and the parameters of the search's next trial; None if there is none to start.
+        """Return the number within the search and the parameters of the next trial; None if there is none to start.
 
-        After `stop_when.gain` has ended the search, only added configurations and further repeats are left.
+        After `stop_when.gain` has ended the search, only added configurations and repeats that are still missing start.
         """
         if not self.enough:
             return self._upcoming.choose(worker)
@@ -367,7 +369,7 @@ class Coordinator:
         return None
 
     def _count_lacking(self) -> int:
-        """Return how many trials still have to start because `repeats` was raised."""
+        """Return how many trials of earlier configurations still have to start because `repeats` was raised."""
         count = len(self._numbering.lacking)
         for trial in self._ledger.trials.values():
             if trial.place is not None and trial.place >= self._numbering.first:
@@ -375,7 +377,7 @@ class Coordinator:
         return count
 
     def _find_end_of_places(self) -> int | None:
-        """Return the first place that the limits on the number of configurations exclude; None without limits."""
+        """Return the first trial number of the search that the limit on configurations excludes; None without one."""
         if self._limits.cap is None:
             return None
         return self._numbering.find_end(self._limits.cap)
@@ -388,7 +390,7 @@ class Coordinator:
             self._upcoming.forget()
 
     def _apply_change(self, event: SweepChanged, after: Spec) -> None:
-        """Apply a changed sweep file to everything that depends on it."""
+        """Use ``after``, the sweep with a logged change, in everything that depends on the sweep file."""
         before, self._spec = self._spec, after
         self._terms = Terms(after)
         self._objective = after.objectives[0]
@@ -413,7 +415,7 @@ class Coordinator:
             self._hooks.changed(after)
 
     def _change_numbering(self, trials_each: int) -> None:
-        """Apply another number of trials of each configuration; the trials that are missing now start next."""
+        """Train each configuration ``trials_each`` times from now on; repeats that are missing start next."""
         self._numbering = self._numbering.change(self._ledger.trials.values(), trials_each)
         searcher = self._searcher
         if not isinstance(searcher, Repeated) or not searcher.can_change_numbering:
@@ -426,7 +428,7 @@ class Coordinator:
         self._sharing.set_remaining_trials(None if total is None else total - ended)
 
     def _make_changeable_searcher(self) -> Repeated:
-        """Return a searcher whose repeats can change, after it has observed everything that the present one has."""
+        """Return a new `Repeated` searcher whose number of repeats can change, after replaying all events into it."""
         searcher = Repeated(self._make_searcher(), Numbering.of(self._first_spec), self._make_searcher)
         present = PresentSpec(self._first_spec)
         for change, events in self._iterate_changes():
@@ -439,7 +441,7 @@ class Coordinator:
         return searcher
 
     def _change_rule(self, after: Spec) -> None:
-        """Replace the scheduler by that of another stopping rule, after it has observed all earlier reports."""
+        """Replace the scheduler by that of the changed stopping rule, after replaying all events into it."""
         self._scheduler = build_scheduler(after.early_terminate, after.objectives[0], after.length)
         for event in self._iterate_search():
             self._scheduler.observe(event)
@@ -449,7 +451,7 @@ class Coordinator:
                 trial.decisions = self._scheduler.decision_epochs(trial.epochs)
 
     def _change_gain_rule(self, after: Spec) -> None:
-        """Replace the model of the expected gain by one that has observed all trials in the present space."""
+        """Replace the rule of the expected gain by that of the changed sweep, after replaying all events into it."""
         self._gain_rule = features.build_gain_rule(after, self._searcher, self._numbering)
         if self._gain_rule is None:
             return
@@ -480,9 +482,9 @@ class Coordinator:
         return Pauses(self._searcher, self._scheduler, self._open, reword)
 
     def _open_next(self, chosen: NextTrial) -> OpenTrial | None:
-        """Log the start of a chosen trial, or take an open one from the queue; return it.
+        """Log the start of a chosen new trial, or take a chosen open trial from the queue; return the trial.
 
-        None if the log cannot be written.
+        Return None if the log cannot be written.
         """
         match chosen:
             case StartTrial(event):
@@ -496,7 +498,7 @@ class Coordinator:
                 assert_never(chosen)
 
     def _is_searching(self) -> bool:
-        """Return whether a trial of the search has a worker."""
+        """Return whether a trial of the search has a worker, or waits for its last worker to end."""
         with_worker = (number for number, trial in self._open.items() if trial.has_worker)
         return any(not self._auxiliary.contains(number) for number in (*with_worker, *self._to_resume_later))
 
@@ -505,9 +507,10 @@ class Coordinator:
         return trial in self._open and self._open[trial].has_worker
 
     def _end_given_up_trials(self, *, rest: bool = False) -> bool:
-        """End the paused trials that their rule gives up, unless a worker still has one; return whether any ended.
+        """End the paused trials that their rule gives up, as pruned; return whether any ended.
 
-        ``rest``: nothing is left to run, so that the remaining paused trials end too.
+        A trial that a worker still has is left out. ``rest``: nothing is left to run, so that the remaining paused
+        trials end too.
         """
         ends = []
         for end in self._pauses.list_given_up(rest=rest):
@@ -518,7 +521,7 @@ class Coordinator:
         return bool(ends)
 
     def _pause_if_held(self, trial: OpenTrial, facts: Facts) -> bool:
-        """Pause a trial if its rule wants it to; return whether the pause was logged."""
+        """Log that a trial pauses and queue it, if its rule holds it now; return whether the pause was logged."""
         end = self._pauses.make_pause(trial, facts)
         if end is None or not self._emit([end]):
             return False
@@ -526,9 +529,9 @@ class Coordinator:
         return True
 
     def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
-        """Make sure that a copied trial has its parent's checkpoint; return False if it has none and ended as failed.
+        """Copy the parent's checkpoint to a trial that is a copy, unless it has trained beyond that already.
 
-        Trials without a parent need nothing.
+        Return False if the checkpoint cannot be copied, after ending the trial as failed; True for any other trial.
         """
         started = trial.started
         if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
@@ -539,12 +542,15 @@ class Coordinator:
         return not why
 
     def begun(self, trial: int) -> None:
-        """Start timing a trial, which its worker has begun."""
+        """Start timing a trial, since its worker has begun it; do nothing if the trial has no worker any more."""
         if self._has_worker(trial):
             self._timeouts.begin(trial)
 
     def tick(self) -> list[int]:
-        """Check timeouts and limits; return the trials that this ended, whose workers must be killed."""
+        """Check signals, requests, limits and timeouts; end trials that take too long.
+
+        Return all trials that were ended at once since the last call, whose workers must be killed.
+        """
         self._hooks.look(self)
         if self._timeouts.is_due():
             self._hooks.tick(self)
@@ -557,7 +563,10 @@ class Coordinator:
         return trials
 
     def take(self, trial: int, progress: Progress) -> bool:
-        """Process the progress of a trial from its worker; return whether the worker trains the trial on."""
+        """Log and process the progress of a trial from its worker; return whether the worker trains it further.
+
+        Return False too if the trial has ended or is no longer this worker's.
+        """
         self._hooks.look(self)
         open_trial = self._open.get(trial)
         if open_trial is None or not open_trial.has_worker:  # a worker that was considered lost has come back
@@ -585,7 +594,7 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process a step in which the worker has found that it has the data of an earlier sweep's result."""
+        """Process a step in which the worker has loaded the same data as an earlier sweep's result, and use that."""
         if self._record(trial, progress):
             self._use_earlier_result_in_training(trial)
 
@@ -609,7 +618,7 @@ class Coordinator:
         self._record(trial, progress)
 
     def _take_end(self, trial: OpenTrial, progress: Ends) -> None:
-        """Process the last step of a trial, with its end."""
+        """Process the last step of a trial and log its end; stop the sweep if the step reports a fault."""
         if progress.fault:
             self._stop_with_fault(progress.fault)
         self._record(trial, progress, progress.end)
@@ -649,7 +658,7 @@ class Coordinator:
         return True
 
     def _end_on_request(self, trial: OpenTrial, facts: Facts) -> None:
-        """End a trial because a user has asked for that."""
+        """Log the end of a trial as pruned because a user has asked for that."""
         self._emit([structs.replace(trial.make_requested_end(), facts=facts)])
 
     def _use_earlier_result_in_training(self, open_trial: OpenTrial) -> None:
@@ -667,7 +676,9 @@ class Coordinator:
             self._emit([OutputPrinted(trial=trial, text=output, time=time.time())])
 
     def lose(self, trial: int, reason: str, lost: Lost = "worker", output: str = "") -> bool:
-        """Handle a lost worker; return whether the user must be told that another worker retries its trial.
+        """Handle the loss of a trial's worker: queue the trial for another worker, or end it after too many losses.
+
+        Return whether the user must be told that another worker retries the trial.
 
         Lost workers count towards ``max_restarts``. Lost nodes have a limit of their own, as they are rarely the
         trial's fault, and nodes that are taken away do not count at all. Also called for each worker that must not be
@@ -702,7 +713,7 @@ class Coordinator:
     def _end_after_restarts(self, trial: OpenTrial, reason: str) -> bool:
         """Log that a trial has failed because it has lost too many workers.
 
-        If `retries` are left, the trial is queued again. Return whether it is.
+        If `retries` are left, the trial is interrupted and queued again instead. Return whether it has retries left.
         """
         times = trial.restarts + trial.lost_nodes - 1
         end = trial.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
@@ -724,7 +735,10 @@ class Coordinator:
             self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
-        """Prune a trial on a user's request, after its present epoch or, with ``now``, at once."""
+        """Prune a trial on a user's request: after its present epoch or, with ``now`` or without a worker, at once.
+
+        Do nothing if the trial has ended or was not started.
+        """
         open_trial = self._open.get(trial)
         if open_trial is None:
             return
@@ -733,9 +747,9 @@ class Coordinator:
             self._end_now(open_trial, open_trial.make_requested_end())
 
     def steer(self, request: SteeringRequest) -> bool:
-        """Log the event of a person's request, which applies it; return whether it is in the log.
+        """Carry out a person's request by logging its event; return False if the log cannot be written.
 
-        A request that was carried out before is not carried out again.
+        A request that was carried out before is not carried out again, and True is returned.
 
         Raises:
             InputError: if the request is refused.
@@ -745,22 +759,26 @@ class Coordinator:
         return self._emit([request.make_event(self._make_position())])
 
     def _make_position(self) -> Position:
-        """Return the state of the sweep by which requests are checked."""
+        """Return the present state of the sweep, by which requests and changes are checked."""
         name = self._spec.name
         address = self._log.path.parent.name
         changes_space = can_change_space(self._searcher)
         return Position(name, address, self._ledger, self._present, changes_space, self._spec_at_start)
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
-        """Return the event with which a session changes settings; an empty sequence if they change nothing."""
+        """Return a sequence with the event that changes these settings; empty if they change nothing.
+
+        Raises `RefusedError` if the sweep cannot change like this.
+        """
         if not settings:
             return []
         return features.make_change(changes.apply_settings(self._spec, settings), self._make_position())
 
     def close(self) -> bool:
-        """End the session, interrupt unfinished trials, and return whether the sweep is finished or at a limit.
+        """End the session in the log, interrupt unfinished trials, and return whether the session ended by itself.
 
-        It is not if the user has stopped it or the backend gave up.
+        Return False if a user has stopped the sweep before all its trials had ended, or if the backend gave up. True
+        means that the sweep is finished or that a limit, an error or a fault has ended it; see ``error`` and ``fault``.
         """
         asked = self._stop_asked
         total = self._present.all_trials
@@ -782,21 +800,24 @@ class Coordinator:
         return finished or not (asked or self.stopping is None)
 
     def crash(self, error: BaseException) -> None:
-        """Log that an exception has ended the session; its trials stay open, because their state is unknown."""
+        """Log that an exception has ended the session; its trials stay open, as after `leave`."""
         self.leave(f"crashed: {in_short(error)}")
 
     def leave(self, reason: str) -> None:
-        """Log that the session ends at once; its trials stay open, and are resumed as after a kill."""
+        """Log that the session ends at once, if the log can be written; its trials stay open, as after a kill."""
         with suppress(StoreError):
             self._log.append([SessionEnded(time=time.time(), reason=reason, finished=False)])
 
     def _is_stopping(self) -> bool:
-        """Return whether no more trials start and the running ones end."""
+        """Return whether the sweep is stopping, so that no more trials start; a signal may stop it here."""
         self._hooks.look(self)
         return self.stopping is not None
 
     def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """End a trial now, without waiting for its worker; the worker is killed, if it has one."""
+        """Log the end of a trial now, without waiting for its worker, which `tick` then gives to be killed.
+
+        If the trial failed and has retries left, it is interrupted and queued again instead.
+        """
         number = trial.started.trial
         end = self._terms.apply_retries(end, trial.state.retries)
         had_worker = trial.has_worker
@@ -812,16 +833,16 @@ class Coordinator:
         self._timeouts.end(number)
 
     def _find_earlier_result(self, trial: OpenTrial) -> Answer | None:
-        """Return the result of an earlier sweep for a trial; None if there is none."""
+        """Return a result of an earlier sweep that answers or continues a trial; None if there is none."""
         if not self._hooks.memo:
             return None
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch)
 
     def _use_earlier_result(self, trial: OpenTrial, answer: Answer) -> bool:
-        """Log an earlier sweep's epochs as a trial's own, up to where the scheduler prunes or pauses it.
+        """Copy an earlier result's checkpoint to a trial and log its epochs, up to where the trial stops or pauses.
 
-        Return False if the result is not used: neither the whole result nor its checkpoint is available, or it was not
-        logged.
+        If the result is whole, also log the trial's end. Return False if the result is not used: it is not whole and
+        its checkpoint cannot be copied, or the log cannot be written.
         """
         if self._hooks.memo:
             kept = self._hooks.memo.hand_over(answer, trial.started.trial)
@@ -848,7 +869,8 @@ class Coordinator:
     def _log_result(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
         """Log a trial's epochs up to the one at which it stops or pauses, and ``end`` if it gets there.
 
-        Return whether they are logged. They are not if the log cannot be written, or if the end refuses all trials.
+        Return False if they were not logged: the log cannot be written, or ``end`` is a failure that stops the whole
+        sweep (`_check_first`).
         """
         return self._check_first(epochs, end) and self._log_epochs(trial, epochs, end)
 
@@ -901,7 +923,7 @@ class Coordinator:
         return True
 
     def _mark_infeasible(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events; a trial that completed but violates a constraint is marked infeasible."""
+        """Return the events, in which each trial that completed but violates a constraint ends as infeasible."""
         if not self._spec.constraints:
             return events
         last = {}
@@ -919,12 +941,12 @@ class Coordinator:
         return judged
 
     def _check_limits(self) -> None:
-        """Stop the sweep if the search has reached one of its limits."""
+        """Stop the sweep if the search has reached one of its limits; they do not apply to the confirmation."""
         if not self._confirming and self._limits.reached:
             self.stop(self._limits.reached)
 
     def _stop_with_fault(self, fault: str) -> None:
-        """Stop the sweep because it cannot continue, as with a full disk."""
+        """Stop the sweep because of a problem outside of it, such as a full disk; the first one is kept."""
         self.fault = self.fault or fault
         self.stop(fault)
 
@@ -1007,7 +1029,11 @@ class Coordinator:
                 pass
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
-        """Return False and stop the sweep if its first trial fails for a reason that all other trials share."""
+        """Check that a trial's result does not show that the trainable cannot train this sweep at all.
+
+        If a trial fails before its first epoch, no trial has reported any, and the failure is marked as incompatible,
+        set ``error``, stop the sweep and return False. Return False from then on; otherwise True.
+        """
         if self.error is not None:
             return False
         if end is None or not end.incompatible or epochs:
@@ -1019,21 +1045,22 @@ class Coordinator:
         return False
 
     def _queue_first(self, trial: OpenTrial) -> None:
-        """Queue a trial that has no worker any more before all others."""
+        """Put a trial that has lost its worker at the front of the queue of trials to resume."""
         trial.stage = Stage.WAITING
         self._to_resume.appendleft(trial.started.trial)
 
     def _queue_again(self, trial: int, *, spoilt: bool) -> None:
-        """Queue a trial to be trained again; with ``spoilt``, only when `lose` is called for its worker."""
+        """Queue a trial to be resumed: now or, with ``spoilt``, only once `lose` is called for its present worker."""
         if spoilt:
             self._to_resume_later.add(trial)
         else:
             self._to_resume.append(trial)
 
     def _recover_end(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end of a trial that a killed driver did not log any more; None if it had none.
+        """Return the end or the pause of a trial that a killed driver did not log; None if the trial continues.
 
-        A trial that had reached a pause gets its pausing interruption, because rules learn from no other interruption.
+        The end is due if the trial's last logged epoch calls for it. A trial that was to pause there gets the
+        interruption of a pause, from which its rule learns.
         """
         end = trial.make_due_end()
         state = trial.state
@@ -1061,12 +1088,15 @@ def _translate_for_search(change: Change, event_in_search: Event | None, units: 
 
 
 def _was_reopened(change: Change) -> bool:
-    """Return whether a change is of a trial that had failed for good, of which searcher and scheduler learn no more."""
+    """Return whether a change is of a failed trial that was opened again, which searcher and scheduler ignore."""
     return not isinstance(change, SessionChange | Steered) and change.trial.reopened
 
 
 def _pass_to_searcher(event: SteeringEvent, searcher: Searcher, before: Spec, after: Spec) -> bool:
-    """Let a searcher know of added configurations or a changed space; return whether the event has any."""
+    """Pass added configurations or a changed space to a searcher; return whether there was anything to pass.
+
+    ``before`` and ``after`` are the sweep before and after the event. A searcher that supports neither gets nothing.
+    """
     if isinstance(event, ConfigurationsEnqueued) and isinstance(searcher, Queueing):
         searcher.enqueue(event.configurations)
         return True

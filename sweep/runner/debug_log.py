@@ -14,9 +14,9 @@ from typing import TextIO
 
 @contextmanager
 def redirected(path: Path) -> Iterator[TextIO]:
-    """Redirect standard error to a file inside the block: file descriptor 2, also of child processes, and Python's own.
+    """Append standard error to a file inside the block: ``sys.stderr`` and file descriptor 2, also of child processes.
 
-    Yields the original standard error of the terminal, for output meant for the user.
+    Yields a stream to the original standard error, for output meant for the user.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -36,13 +36,13 @@ def redirected(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def silence_libraries() -> Iterator[None]:
-    """Discard what Ray and TensorFlow print inside the block."""
+    """Discard everything that is written to standard error inside the block, as by Ray and TensorFlow."""
     with TemporaryDirectory() as folder, redirected(Path(folder) / "debug.log"):
         yield
 
 
 def _to_file_descriptor_2() -> TextIO:
-    """Return a stream that writes to file descriptor 2: Python's standard error, or a new stream in a notebook."""
+    """Return a stream that writes to file descriptor 2: ``sys.stderr``, or a new one if that writes elsewhere."""
     try:
         if sys.stderr.fileno() == 2:
             return sys.stderr

@@ -38,10 +38,14 @@ class Detached:
 
 
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
-    """Run ``python -m sweep`` with these arguments in the background; return when its session has begun.
+    """Run ``python -m sweep`` with these arguments in the background; return once its session is in the log.
 
-    A process that ends before that raises `NotStarted` with its output. If this function is interrupted, the process is
-    ended.
+    Its output goes into ``driver.log`` in the sweep's folder. If this function is interrupted, the process is ended and
+    its output deleted.
+
+    Raises:
+        NotStarted: with its output, if the process ends before its session has begun.
+        StoreError: if the file for its output cannot be created.
     """
     earlier_bytes = _find_size(folder.log)
     output = folder.path.parent / f".{folder.name}.{get_process_name()}.driver.log"

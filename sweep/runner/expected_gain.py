@@ -84,9 +84,10 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 
 
 def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> ExpectedGain | None:
-    """Return the expected gain of a sweep's next configurations by its log; None if too little is known.
+    """Return the expected gain of a sweep's next configurations, computed from its log.
 
-    ``first`` is the sweep as it was before the changes in the log.
+    Return None if the sweep file does not ask for a gain, or if too few configurations have ended. ``first`` is the
+    sweep as it was before the changes in the log.
 
     Raises:
         StoreError: if the log is damaged.
@@ -117,7 +118,7 @@ def measure_expected_gain(folder: ResultsFolder, spec: Spec, first: Spec) -> Exp
 
 
 def _read_numbering(folder: ResultsFolder, first: Spec) -> Numbering:
-    """Return the numbering of the trials at the end of a log."""
+    """Return the numbering of a sweep's trials after all changes in its log; ``first`` is the sweep before them."""
     numbering = Numbering.of(first)
     if not folder.log.exists() or not store_log.is_steered(folder.log):
         return numbering
@@ -156,7 +157,10 @@ class GainRule:
         """Whether the model is asked when configurations have ended; without, only `compute` asks it."""
 
     def observe(self, event: Event) -> None:
-        """Update the model with an event of the search, and decide again if that is due."""
+        """Update the model with an event of the search; when enough configurations have ended, decide again.
+
+        Sets ``reason`` once the expected gain is too low.
+        """
         if isinstance(event, TrialStarted):
             self._started.add(self._numbering.find(event.trial).configuration)
         self._records.observe(event)
@@ -168,7 +172,7 @@ class GainRule:
                 self.reason = found.describe()
 
     def _is_due(self) -> bool:
-        """Return whether enough configurations have ended since the last decision."""
+        """Return whether enough configurations have ended for a first decision, or 5 % more since the last one."""
         ended = self._configurations.ended
         return ended >= self._fewest and ended - self._asked >= max(1, ended // ASKED_SHARE)
 
@@ -194,7 +198,10 @@ class GainRule:
         return ExpectedGain(modelled.gain, least, why, count)
 
     def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
-        """Yield the configurations that the method suggests next; trials may start in another order."""
+        """Yield the configurations to come that ``searcher`` suggests, of those that have not started.
+
+        Looks at most 256 configurations beyond the number of started ones, or 2048 for a method that enumerates.
+        """
         most = len(self._started) + (MOST_GRID if self._enumerates else UPCOMING)
         for number in range(most):
             if number in self._started:
@@ -249,7 +256,7 @@ class _Records:
         self._trained: set[int] = set()  # configurations
 
     def observe(self, event: Event) -> None:
-        """Record the speed and the score that an event tells of a trial."""
+        """Record the time of a reported epoch, or the score of a trial that has ended."""
         if isinstance(event, EpochReported):
             self._last[event.trial] = event
             self._examples = int(event.measures.get("validation_examples", self._examples))
@@ -259,7 +266,7 @@ class _Records:
             self._end(event, self._last.pop(event.trial, None))
 
     def _end(self, event: TrialEnded, last: EpochReported | None) -> None:
-        """Record the score of a trial that has ended with one."""
+        """Record the loss of a trial in its last epoch ``last``, if it ended with a whole result."""
         if last is None or event.status not in WHOLE:
             loss = None
         else:
@@ -273,7 +280,7 @@ class _Records:
     def list_bounds(self, count: int, noise: float) -> list[tuple[float, str]]:
         """Return the smallest gains for which the next ``count`` configurations are worthwhile, each with its reason.
 
-        ``noise`` is the deviation of scores of one configuration, by the model.
+        ``noise`` is the standard deviation of the scores of one configuration, as the model estimates it.
         """
         wanted = self._setting.stop_when
         bounds = []
@@ -287,9 +294,10 @@ class _Records:
         return bounds
 
     def _bound_by_seeds(self, noise: float) -> tuple[float, str]:
-        """Return the smallest difference that the sweep's seeds can show, with its description.
+        """Return the smallest difference of two configurations that the sweep's seeds can show, with its description.
 
-        With too few for a verdict, it is one standard error of the difference of two means.
+        With fewer than `LEAST` seeds, it is one standard error of the difference of two means. ``noise`` is used as the
+        standard deviation if the trials do not show one.
         """
         seeds = self._setting.seeds
         spread = compute_spread(self._scores.values())
@@ -299,7 +307,7 @@ class _Records:
         return spread * math.sqrt(2 / seeds), f"the standard error with {counted(seeds, 'seed')}"
 
     def _bound_by_examples(self) -> Sequence[tuple[float, str]]:
-        """Return the difference that the choice of held-out examples may explain, described; empty if unknown."""
+        """Return [(difference, description)] for what the choice of validation examples may explain; [] if unknown."""
         best = self._best
         if best is None:
             return []

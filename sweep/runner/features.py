@@ -134,7 +134,7 @@ class FixedShares:
         return self.given
 
     def observe(self, change: Change) -> None:
-        """Do nothing."""
+        """Do nothing: no share changes."""
 
     def record_step(self, trial: int, progress: Progress) -> None:
         """Do nothing."""
@@ -144,7 +144,7 @@ class FixedShares:
 
 
 def make_shares(spec: Spec, devices: Devices, at_once: Callable[[float], int]) -> DeviceShares:
-    """Return what decides which of the ``devices`` each trial gets.
+    """Return `FixedShares` of these devices or, with ``gpus: auto``, the `Sharing` that changes them by measurements.
 
     ``at_once`` returns how many trials fit at once if each has so many GPUs.
     """
@@ -181,16 +181,20 @@ class Answer:
 
 
 class EarlierResults(Protocol):
-    """The results of other sweeps, which may be used for equal trials of this one."""
+    """The results of other sweeps, which may be used for equal trials of this sweep."""
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
         """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none.
 
-        ``done``: epochs that the trial already has; a shorter result must have more.
+        ``epochs`` is the number of epochs that the trial is to train, and ``done`` the number that it already has; a
+        shorter result must have more.
         """
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
-        """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one, or None."""
+        """Copy the checkpoints of a result to a trial of this sweep; return the path of the last one.
+
+        Return None if the result has no checkpoint or it cannot be copied.
+        """
 
 
 def find_earlier_results(
@@ -238,7 +242,10 @@ class CopyingSearcher(Protocol):
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and epochs to a trial that is a copy; return why that failed, or ""."""
+    """Copy the parent's checkpoint and epochs to a trial that is a copy of it; return why that failed, or "".
+
+    Do nothing for a trial without a parent.
+    """
     if started.parent is None:
         return ""
     from sweep.runner import memo
@@ -279,9 +286,9 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
 
 
 def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
-    """Evaluate the confirmed models on the test data, each once.
+    """Evaluate the models of the confirmation on the test data, each once, and log the results.
 
-    ``is_over`` returns whether the next one must not begin.
+    ``is_over`` returns whether the next one must not begin. Do nothing without ``confirm``.
     """
     if spec.confirm is None:
         return
@@ -307,7 +314,7 @@ class GainRule(Protocol):
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of `stop_when.gain`; None if the sweep file does not ask for it."""
+    """Return the rule of `stop_when.gain` and `gain_per_hour`; None if the sweep file has neither."""
     if spec.stop_when is None or not spec.stop_when.asks_for_gain:
         return None
     from sweep.runner import expected_gain  # imports scikit-learn's models
@@ -319,7 +326,7 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 
 
 def check_receivers(spec: Spec) -> None:
-    """Raise InputError for environment variables that `notify` names and that are not set."""
+    """Raise InputError with all environment variables that `notify` names and that are not set or empty."""
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -340,7 +347,7 @@ def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
 
 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
-    """Notify receivers that the search has ended, if that was withheld and no confirmation has begun."""
+    """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun."""
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -363,9 +370,9 @@ class SteeringRequest(Protocol):
 
 
 def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
-    """Return a list with the event that changes a sweep to ``after``; empty if they are the same.
+    """Return a list with the event that changes a sweep to ``after``; empty if it is like that already.
 
-    Raises RefusedError with all that cannot change.
+    Raises RefusedError with all keys that cannot change.
     """
     if after == sweep.present.spec:
         return []
@@ -375,7 +382,7 @@ def make_change(after: Spec, sweep: Position) -> list[SweepChanged]:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[SteeringRequest], bool]) -> None:
-    """Call ``steer`` for each pending request of a person; see `Coordinator.steer`."""
+    """Call ``steer``, such as `Coordinator.steer`, for each pending request of a person, and answer refused ones."""
     if not folder.requests.is_dir():  # nobody has ever made one
         return
     from sweep.runner import steering_requests
@@ -396,7 +403,7 @@ def forget_answers(folder: ResultsFolder) -> None:
 
 
 def find_tpu_problems(spec: Spec) -> Sequence[Problem]:
-    """Return why TensorFlow cannot use TPUs here; empty if it can, or the sweep uses none."""
+    """Return the problems that keep TensorFlow from using TPUs here; empty if it can, or the sweep uses none."""
     if spec.training.get("strategy") != "tpu":
         return []
     from sweep.runner import tpu_check

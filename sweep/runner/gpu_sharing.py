@@ -58,7 +58,8 @@ def decide(levels: Sequence[Level]) -> Decision:
     """Decide how many trials per GPU to use next.
 
     It is the first number that was not measured; or, once more trials gain too little, the last one before that.
-    ``levels`` are those that fit into memory, the fewest trials first; at least one.
+    More trials gain too little if the total throughput grows by a factor below `GAIN`. ``levels`` are those that fit
+    into memory, the fewest trials first; at least one.
     """
     if not levels[0].speeds:
         return Decision(levels[0].trials, len(levels) == 1)
@@ -73,7 +74,10 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """Return the ratio of the total throughputs of two levels, from trials of equal structures if there are any."""
+    """Return how many times as many examples per second ``after`` trains in total as ``before``.
+
+    Only trials of structures that both levels have measured are compared, if there are any.
+    """
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
         speed = geometric_mean(after.speeds[name] / before.speeds[name] for name in alike)
@@ -83,9 +87,9 @@ def gain(before: Level, after: Level) -> float:
 
 
 def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """Return the largest number of trials per GPU with which a trial of this memory peak fits.
+    """Return the largest number of trials per GPU with which a trial of this memory peak, times `HEADROOM`, fits.
 
-    ``shares_bytes`` maps numbers of trials to the bytes for each. If even the fewest do not fit, return that number.
+    ``shares_bytes`` maps numbers of trials per GPU to the bytes of each trial. If none fits, return the smallest one.
     """
     fits = []
     for trials, share in shares_bytes.items():
@@ -95,9 +99,10 @@ def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -
 
 
 def list_levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
-    """Return the numbers of trials per GPU, up to ``most``, with which more trials run than with fewer.
+    """Return the numbers of trials per GPU, up to ``most``, that let more trials run at once than smaller numbers.
 
-    ``at_once`` has the number of trials that run at once for each; CPUs limit them too.
+    ``at_once`` maps numbers of trials per GPU to the trials that then run at once on the whole machine or cluster,
+    which CPUs limit too. The smallest number is always returned.
     """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
@@ -119,7 +124,10 @@ class EpochsOnShare:
 
 
 def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOnShare:
-    """Return two consecutive epochs of a trial as one; only the second if structure or share differ."""
+    """Return two consecutive epochs of a trial as one, with their mean speed; only ``after`` if they cannot be merged.
+
+    They cannot if their structures or GPU shares differ, or if ``before`` is None.
+    """
     if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
         return after
     first = before.ended - before.begun
@@ -129,10 +137,10 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
 
 
 def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
-    """Return the examples per second of one trial, by structure, with ``trials`` trials per GPU on all GPUs.
+    """Return the examples per second of one trial, by structure, while all GPUs train ``trials`` trials each.
 
-    Empty until there is at least one epoch per concurrent trial and enough seconds of them. Warm-up epochs must be left
-    out by the caller.
+    Only epochs count during which at least 90 % of the GPUs were in use on average. Empty until there are ``at_once``
+    of them, with `MEASURED_S` seconds for each. The caller must leave out warm-up epochs.
     """
     own = []
     for epoch in epochs:
@@ -159,7 +167,10 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
 
 
 def _average_gpus_in_use(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
-    """Return how many GPUs were in use during an epoch on average."""
+    """Return how many GPUs were in use on average during an epoch, by it and the epochs of other trials.
+
+    0 if the epoch took no time.
+    """
     length = epoch.ended - epoch.begun
     if length <= 0:
         return 0.0
@@ -220,7 +231,7 @@ class Sharing:
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """Return the devices for a trial that is about to be handed to a worker."""
+        """Return the devices, with the GPU share, for a trial that a worker is about to get, and remember the share."""
         share = self._out[trial] = self._compute_share(self._trials.setdefault(trial, _SharedTrial(params)))
         if trial in self._told:  # its new share is in effect, or impossible
             self._announce_shares({number: wanted for number, wanted in self._told.items() if number != trial})
@@ -244,16 +255,19 @@ class Sharing:
                 pass
 
     def set_remaining_trials(self, left: int | None) -> None:
-        """Go on with another number of trials that have not ended; None if unknown."""
+        """Set the number of trials of the sweep that have not ended, after it was changed; None if unknown."""
         self._left = left
 
     def _change_remaining(self, more: int) -> None:
-        """Change the number of trials that have not ended, if it is known."""
+        """Add ``more``, which may be negative, to the number of trials that have not ended, if that is known."""
         if self._left is not None:
             self._left += more
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Learn from a worker's step what no event contains; called before its events."""
+        """Update the measurements with what only a worker's step tells; called before the step's events.
+
+        A trial that ran out of memory on its share gets twice the share, up to a whole GPU, when it continues.
+        """
         self._learn_structure(trial, progress.facts)
         match progress:
             case Crowded():
@@ -269,7 +283,7 @@ class Sharing:
                 pass
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:
-        """Record the structure of a trial, also for its epochs that were measured before it was known."""
+        """Record the structure of a trial from its facts, also for its epochs that are measured already."""
         there = self._trials.get(trial)
         if there is None or facts.structure is None or there.structure == facts.structure:
             return
@@ -296,7 +310,7 @@ class Sharing:
         trial.seen.add(gpus)
 
     def _keep_peak(self, trial: _SharedTrial) -> None:
-        """Remember the memory peak of an ended trial, as the peak of its structure."""
+        """Remember the memory peak of an ended trial for its structure, if it is the smallest so far."""
         if trial.peak_bytes:
             known = self._peaks.get(trial.structure, trial.peak_bytes)
             self._peaks[trial.structure] = min(known, trial.peak_bytes)
@@ -310,7 +324,11 @@ class Sharing:
         return found
 
     def _decide(self) -> None:
-        """Measure the present number of trials per GPU if there is enough to measure, and decide on the next."""
+        """Compute the speed with the present number of trials per GPU, and decide which number to use next.
+
+        Nothing changes until enough epochs are measured or once the decision is settled. A new decision is told to the
+        user, and running trials are sent their new shares.
+        """
         before = self._decision
         now = self._decision.trials
         peaks = self._known_peaks()
@@ -339,18 +357,18 @@ class Sharing:
             self._announce_shares(dict(self._list_changed_shares()))
 
     def _announce_shares(self, wanted: Mapping[int, float]) -> None:
-        """Send running trials their new shares."""
+        """Send running trials their new shares: ``wanted``, GPUs by trial."""
         self._told = wanted
         self._share_anew(wanted)
 
     def _list_changed_shares(self) -> Iterator[tuple[int, float]]:
-        """Yield the running trials whose share changes, each with the new share."""
+        """Yield (trial, new GPU share) for each running trial whose share changes."""
         for number, share in self._out.items():
             if (wanted := self._compute_share(self._trials[number])) != share:
                 yield number, wanted
 
     def _compute_share(self, trial: _SharedTrial) -> float:
-        """Return the share of a trial: the decided one, or more if it has run out of memory or will."""
+        """Return the GPU share of a trial: the decided one, or more if it needs or has needed more memory."""
         peak = self._find_peak(trial)
         if peak is None:
             fit = self._decision.trials
@@ -359,7 +377,10 @@ class Sharing:
         return max(1 / min(self._decision.trials, fit), trial.least)
 
     def _find_peak(self, trial: _SharedTrial) -> float | None:
-        """Return the memory peak of trials of this structure; the largest known peak if unknown; None without any."""
+        """Return the memory peak in bytes that is expected of a trial: the largest one known for its structures.
+
+        Without such a peak, return the largest one of all structures; None if no peak is known.
+        """
         known = self._known_peaks()
         own = []
         for name in known:
@@ -377,7 +398,7 @@ class Sharing:
 
 
 def describe_decision(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """Return a decision and its reason in words."""
+    """Return a decision and its reason in words; ``peak_bytes`` is the largest memory peak of a trial."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
         return f"{_format_trials_per_gpu(decision.trials)} from now on: {peak}"

@@ -35,7 +35,7 @@ class Options:
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def limit_concurrent(self, spec: Spec) -> int | None:
-        """Return the limit on concurrent trials by the sweep file and these options; None without any."""
+        """Return the lower of the limits on concurrent trials in the sweep file and these options; None without."""
         bounds = (spec.resources.max_concurrent, self.max_concurrent)
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 
@@ -67,12 +67,12 @@ class View(Protocol):
 
     @property
     def standing(self) -> Standing:
-        """The state of the sweep, for a thread that displays it; only used with Ray."""
+        """The present state of the sweep, which other threads read; only used with Ray."""
 
     def replay(self, events: Iterable[Event]) -> None:
         """Receive the events of earlier sessions, before the first one of this session.
 
-        All of them must be taken: the session processes each one when it is taken.
+        The view must iterate over all ``events``, because the session processes each event when it is taken.
         """
 
     def on(self, event: Event) -> None:
@@ -82,14 +82,14 @@ class View(Protocol):
         """Receive a line for the user about the session."""
 
     def step(self, text: str) -> None:
-        """Receive what the session is doing before its first epoch."""
+        """Receive in words what the session is doing before its first epoch, such as ``starting Ray``."""
 
     def close(self) -> None:
         """End the view."""
 
 
 def say_once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that passes a line to ``say`` unless it did before: several workers may send the same one."""
+    """Return a function that passes each distinct line to ``say`` only once, since several workers may send it."""
     said: set[str] = set()
 
     def notice(text: str) -> None:

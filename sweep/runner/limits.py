@@ -53,14 +53,17 @@ class ExpectedGain:
         return self.gain >= self.least
 
     def describe(self) -> str:
-        """Return the comparison of the two gains in words."""
+        """Return the comparison of the two gains, such as ``expected gain of the next 8 configurations 0.1 >= 0.05``.
+
+        The reason of the smallest gain follows in parentheses.
+        """
         sign = ">=" if self.is_enough else "<"
         next_ones = counted(self.configurations, "configuration")
         return f"expected gain of the next {next_ones} {self.gain:.2g} {sign} {self.least:.2g} ({self.why})"
 
 
 class Limits:
-    """Observes the events of a sweep and says which limit of the sweep file is reached."""
+    """The limits of a sweep (target, budgets, plateau, failures), and what its events have counted towards them."""
 
     def __init__(self, spec: Spec) -> None:
         self._set_limits(spec)
@@ -80,7 +83,7 @@ class Limits:
         self._best_report: tuple[float, EpochReported] | None = None  # the report with the best loss, and that loss
 
     def _set_limits(self, spec: Spec) -> None:
-        """Set the limits to those of a sweep file."""
+        """Read the limits from a sweep file; nothing that was counted changes."""
         self._objective = spec.objectives[0]
         self._target = spec.metrics[0].target
         self._budget = spec.budget
@@ -101,12 +104,12 @@ class Limits:
         self._bounds = analysis.BudgetLimits.of(spec)
 
     def change(self, spec: Spec) -> None:
-        """Replace the limits by those of a changed sweep file; the counts stay."""
+        """Replace the limits by those of a changed sweep file; what was counted so far stays."""
         self._set_limits(spec)
 
     @property
     def reached(self) -> str | None:
-        """Which limit is reached, in words; None if none is."""
+        """Which limit is reached, in words; None if none is. The order: target, budget, plateau, failures."""
         return (
             self._describe_target()
             or self._describe_spent_budget()
@@ -121,7 +124,10 @@ class Limits:
         self._under_way_s = under_way_s
 
     def observe(self, change: Change) -> None:
-        """Update the counts with a change."""
+        """Count a change of the search: its time and spending, failures, and trials without improvement.
+
+        The start of a session sets the failures in a row to 0.
+        """
         match change:
             case SessionChange(SessionStarted(time=now)):
                 self._earlier_s = self._earlier_s + self._session_s
@@ -140,20 +146,20 @@ class Limits:
         self._clock(change.event)
 
     def observe_baseline(self, change: Change) -> None:
-        """Update what is spent with a change of a baseline trial, from which nothing else of the search follows."""
+        """Count the time and the spending of a baseline trial, which counts towards no other limit."""
         if isinstance(change, Reported):
             self._count_spending(change.event)
         self._clock(change.event)
 
     def _count_spending(self, event: EpochReported) -> None:
-        """Count the time and the cost of an epoch, unless another sweep has trained it and counted it."""
+        """Add an epoch to the spent epochs, GPU time and cost, unless its result is taken from another sweep."""
         if not event.memo:
             self._epochs += 1
             self._cost += event.measures.get(COST, 0.0)
             self._gpu_s += self._bounds.gpu_s(event)
 
     def _count_epoch(self, event: EpochReported) -> None:
-        """Count an epoch: its time, its cost and its loss."""
+        """Add an epoch to what is spent, and note its loss if it is the best one that meets the constraints."""
         self._count_spending(event)
         loss = self._objective.loss(event.metrics)
         if loss is None or self._objective.list_violated(event.metrics):
@@ -172,7 +178,11 @@ class Limits:
         return f"{reached} in trial {best.trial}"
 
     def _count_failure(self, trial: TrialState, event: TrialEnded) -> None:
-        """Update the number of failures in a row: a failure adds to it, any other end of a trial resets it."""
+        """Update the numbers of failures in a row with the end of a trial; an end that is no failure sets them to 0.
+
+        Counted are the different configurations that failed, and trials that failed for the same reason regardless of
+        their parameters.
+        """
         if event.status is Status.FAILED:
             if not event.regardless:
                 self._alike = 0
@@ -188,7 +198,10 @@ class Limits:
             self._failures.append(trial.params)
 
     def _count_towards_plateau(self, trial: TrialState, event: TrialEnded) -> None:
-        """Update the number of trials that have ended since the best one, for `stop_when: {no_improvement: ...}`."""
+        """Update the number of trials that have ended since the best completed one, for `stop_when.no_improvement`.
+
+        Only completed, infeasible and pruned trials count, without those that pause or were paused until the end.
+        """
         if event.waits or event.status not in JUDGED:
             return  # trials that wait until the search is over end with it
         completed = event.status is Status.COMPLETED
@@ -200,7 +213,7 @@ class Limits:
             self._since_better += 1
 
     def _clock(self, event: Event) -> None:
-        """Update the time of the session from an event that has one."""
+        """Set the time of the session to that of an event, by the driver's clock if the log has it."""
         if isinstance(event, SessionStarted | ModelTested):
             return
         if event.driven_s is not None:
@@ -213,13 +226,16 @@ class Limits:
             self._last_time = max(now, last)
 
     def _describe_plateau(self) -> str | None:
-        """Return in words that too many trials have ended without a better one; None if they have not."""
+        """Return in words that `stop_when.no_improvement` trials have ended without a better one; else None."""
         if self._patience is None or self._since_better < self._patience:
             return None
         return f"no improvement in {self._patience} trials"
 
     def _describe_failures(self) -> str | None:
-        """Return in words that too many trials have failed in a row; None if they have not."""
+        """Return in words that too many trials have failed in a row, with the last reason; else None.
+
+        Too many are `max_failures` configurations, or `ALIKE` trials that failed alike regardless of their parameters.
+        """
         if self._alike >= ALIKE:
             return (
                 f"{self._alike} trials failed in the same way, before reading any searched parameter: "
@@ -233,7 +249,10 @@ class Limits:
         )
 
     def _describe_spent_budget(self) -> str | None:
-        """Return in words which budget is spent; None if none is."""
+        """Return in words which budget is spent, such as ``budget of 4 GPU hours``; None if none is.
+
+        Running trials count with the time since their last reports, at the highest price.
+        """
         budget = self._budget
         under_way_s = self._under_way_s * self._bounds.gpus
         for limit, spent, unit in (
@@ -277,7 +296,7 @@ class Timeouts:
         self._longest_first_s: float | None = None
 
     def change(self, resources: Resources) -> None:
-        """Replace the time limits of trials by those of a changed sweep file."""
+        """Replace the time limits of trials and epochs by those of a changed sweep file."""
         self._hours = resources.trial_hours
         self._minutes = resources.epoch_minutes
 
@@ -288,14 +307,18 @@ class Timeouts:
 
     @property
     def under_way_s(self) -> float:
-        """Seconds that running trials have trained since their last reports, in total."""
+        """Seconds that running trials have trained since their last reports, in total.
+
+        The time of trials that one worker trains together is divided by their number.
+        """
         now = self._clock()
         return sum((now - trial.since) / trial.together for trial in self._running.values())
 
     def is_due(self) -> bool:
-        """Return whether timeouts should be checked now, since the last check is some time ago.
+        """Return whether timeouts should be checked now: if `LOOK_S` seconds have passed since this last was true.
 
-        If the driver was absent for long, that time does not count as the trials'.
+        Sets the time of the check. If more than `_ABSENT_S` seconds have passed, the driver itself was stopped or busy,
+        and that time does not count as the trials'.
         """
         late = self._clock() - self._looked
         if late < LOOK_S:
@@ -307,9 +330,9 @@ class Timeouts:
         return True
 
     def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return events with the seconds since this session began, from which durations and budgets are computed.
+        """Return the events, each with the seconds since this session began as its ``driven_s``.
 
-        Events that begin a session, or that happen outside of one, have no such seconds.
+        `SessionStarted` and `ModelTested` events have no such seconds and are returned as they are.
         """
         now_s = round(self.session_s, 3)
         stamped: list[Event] = []
@@ -321,17 +344,17 @@ class Timeouts:
         return stamped
 
     def recall(self, number: int, time_s: float) -> None:
-        """Add the seconds of a replayed epoch to the time that a trial has taken."""
+        """Add the seconds of an epoch of an earlier session to the time that trial ``number`` has taken."""
         self._spent_s[number] = self._spent_s.get(number, 0.0) + time_s
 
     def begin(self, number: int) -> None:
-        """Start timing a trial."""
+        """Start timing trial ``number``, which a worker has begun."""
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
     def record_step(self, number: int, epochs: int, together: float = 1.0) -> None:
-        """Restart the wait for a trial's next report, after it has reported ``epochs`` new epochs.
+        """Restart the wait for a trial's next report, after it has reported ``epochs`` new epochs, possibly 0.
 
-        ``together`` is the number of trials that its worker trains at once.
+        ``together`` is the number of trials that its worker trains at once. Does nothing for a trial that is not timed.
         """
         trial = self._running.get(number)
         if trial is None:
@@ -348,13 +371,16 @@ class Timeouts:
         trial.longest_s = max(trial.longest_s or 0.0, took_s / epochs)
 
     def end(self, number: int) -> None:
-        """Stop timing a trial."""
+        """Stop timing trial ``number`` and keep the time it took; do nothing if it is not timed."""
         trial = self._running.pop(number, None)
         if trial:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since
 
     def list_overdue(self) -> Iterator[tuple[int, str]]:
-        """Yield each trial that has taken too long, with the reason to end it."""
+        """Yield (trial, reason to end it) for each running trial that has taken too long.
+
+        The limits are `trial_hours` and `epoch_minutes` or, without the latter, a bound by the epochs measured so far.
+        """
         now = self._clock()
         for number, trial in list(self._running.items()):
             waited_s = now - trial.since
@@ -368,7 +394,11 @@ class Timeouts:
                 yield number, f"no epoch within {minutes}, far longer than any before (resources.epoch_minutes)"
 
     def _compute_bound_s(self, trial: _Running) -> float | None:
-        """Return the longest wait for a trial's next report, by the epochs measured so far; None before any."""
+        """Return the most seconds to wait for a trial's next report; None if no epoch was measured yet.
+
+        These are 10 times its longest epoch plus 10 minutes or, before its first epoch, 10 times the longest first
+        epoch of other trials plus an hour.
+        """
         if trial.longest_s is not None:
             return _TIMES * trial.longest_s + _AFTER_S
         if self._longest_first_s is not None:

@@ -65,9 +65,9 @@ def list_rising_rates(lowest: float = LOWEST, highest: float = HIGHEST, updates:
 def find_learning_rates(
     spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]
 ) -> list[RateCurve]:
-    """Run the test on the first configurations that differ in more than the rate; return a curve of each.
+    """Run the test on the first `CONFIGURATIONS` configurations that differ in more than the learning rate.
 
-    Raises TrainableError.
+    Return a curve of each. Raises TrainableError if the trainable has no `try_rates` method or its code fails.
     """
     distinct: dict[str, Params] = {}
     for params in sample:
@@ -87,7 +87,10 @@ def find_learning_rates(
 
 
 def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateCurve:
-    """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges."""
+    """Return the curve of (rate, loss) pairs with ascending rates; stop reading them once the loss diverges.
+
+    It diverges if it is not finite, or if the smoothed loss exceeds about `DIVERGED` times its lowest value.
+    """
     rates = list[float]()
     losses = list[float]()
     smoothed = list[float]()
@@ -109,7 +112,7 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
 
 
 def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
-    """Return the rate at which the smoothed loss falls fastest over five updates before its minimum.
+    """Return the rate at which the smoothed loss falls fastest per logarithm of the rate, before its minimum.
 
     None if the loss hardly falls or there are fewer than ten updates.
     """
@@ -128,7 +131,10 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
 
 
 def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
-    """Begin a trial and try all rates on it; return the curve."""
+    """Begin a trial with these parameters and train it at rising rates until the loss diverges; return the curve.
+
+    Raises TrainableError if the user's code fails.
+    """
     rates = list_rising_rates()
     with _raising_trainable_error():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))

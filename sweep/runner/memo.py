@@ -34,7 +34,7 @@ _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
 @dataclass(slots=True)
 class _TrialLocation:
-    """Where the events of a completed trial are in the log of another sweep."""
+    """Where the events of a completed trial are in the log of another sweep, as byte offsets."""
 
     log: Path
     sweep: str
@@ -51,16 +51,19 @@ class _TrialLocation:
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return the trial's last checkpoint if it still exists, on this machine or in an object store; else None."""
+        """Return the path of the trial's last checkpoint, by its end, if it still exists here or in the object store.
+
+        Otherwise return None.
+        """
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
         return kept if there else None
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and epochs to a trial that is a copy; return why that failed, or "".
+    """Copy the parent's checkpoint and epochs to a trial that is a copy of it; return why that failed, or "".
 
-    If the copy already has a checkpoint, it got it before the last driver was killed, and its parent may have continued
+    Does nothing if the trial already has a checkpoint, as after a driver was killed: its parent may have continued
     since.
     """
     parent = started.parent
@@ -95,9 +98,10 @@ def _take_over_checkpoint(
     *,
     is_last: bool,
 ) -> None:
-    """Copy a checkpoint of another trial to a trial of this sweep, with these epochs as its reports.
+    """Copy the checkpoint at ``path`` of another trial to a trial of this sweep, with ``epochs`` as its reports.
 
-    Raises `Damaged` if it is the last one and is damaged or of another epoch; other damaged ones are left out.
+    ``is_last``: it must be the checkpoint of the last of these epochs; otherwise it must be an earlier one. Raises
+    `Damaged` if it is not, or if the last one is damaged. Another damaged one is not copied, without an error.
     """
     try:
         manifest = checkpoints.read_verified_manifest(path)
@@ -155,9 +159,14 @@ class Memo:
                 notice(f"no results of {other.path} are reused: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """Return the result of an equal trial, or of a shorter one with a checkpoint; None if there is none to use.
+        """Return the result of an equal trial, or of a shorter one that can be continued; None if there is none.
 
-        ``done``: epochs that the trial already has; a shorter result must have more.
+        If results exist but cannot be used, the user is told why, once for each reason.
+
+        Arguments:
+            started: the start of the trial.
+            epochs: number of epochs that the trial is to train.
+            done: number of epochs that the trial already has; a shorter result must have more.
         """
         hindrances: list[tuple[_TrialLocation, str]] = []  # reasons not to continue, of the longest shorter trial first
         entries = self._entries.get(_make_memo_key(started, self._folds), [])
@@ -220,7 +229,10 @@ class Memo:
             return None
 
     def _find_hindrance(self, entry: _TrialLocation, end: TrialEnded, params: Params, epochs: int) -> str | None:
-        """Return why a trial's result cannot be used for a trial of ``epochs`` epochs; None if it can."""
+        """Return why a result with another number of epochs cannot be continued to ``epochs``; None if it can be used.
+
+        ``end`` is the end of the earlier trial. A result of as many epochs can always be used.
+        """
         if entry.length == epochs:
             return None
         if entry.length > epochs:
@@ -247,13 +259,17 @@ class Memo:
         return Answer(source, tuple(epochs), facts, entry.checkpoint(end), whole)
 
     def _notify_once(self, sweep: str, reason: str, text: str) -> None:
-        """Notify the user that results of a sweep are not used, once for each reason."""
+        """Tell the user with ``text`` that results of a sweep are not used, once for each sweep and reason."""
         if (sweep, reason) not in self._told:
             self._told.add((sweep, reason))
             self._notice(text)
 
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
-        """Add the completed trials of a sweep to the index; ``comparable`` if it has the same objective as this one."""
+        """Add the completed trials of a sweep to the index, by `_make_memo_key`.
+
+        ``comparable``: it has the same first objective as this sweep. Otherwise trials with the learning-rate schedule
+        plateau, which depend on the objective, are left out. Raises `StoreError` if the log is damaged.
+        """
         entries: dict[int, _TrialLocation] = {}
         ledger = Ledger(keep_epochs=False)
         start = 0
@@ -277,9 +293,9 @@ class Memo:
 
 
 def _make_memo_key(started: TrialStarted, folds: object) -> _Key:
-    """Return a key that is equal for trials that differ only in their number of epochs.
+    """Return a key that is equal for trials with equal parameters except ``epochs``, equal seeds and equal folds.
 
-    The fold counts together with the number of folds.
+    Folds are equal only if the number of folds, ``folds``, is the same too.
     """
     rest = {}
     for name, value in started.params.items():

@@ -60,7 +60,7 @@ class PlannedPoints:
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
-        """Let ``inner`` learn from trials of other sweeps; return how many it used."""
+        """Let ``inner`` learn from trials of other sweeps; return how many of them it used."""
         return self.inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
@@ -79,7 +79,10 @@ class PlannedPoints:
         self.inner.observe(event)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Plan added configurations for the next trials, after those that were added earlier."""
+        """Plan added configurations for the trials that start next, after those that were added earlier.
+
+        Starting points that have not started come after all added ones; one that is also added is suggested once.
+        """
         added = {key(one): one for one in configurations}
         waiting = self._remove_planned()
         ahead = [one for one in waiting if key(one) in self._added]
@@ -91,7 +94,10 @@ class PlannedPoints:
         self._plan_next([*ahead, *added.values(), *others])
 
     def change_space(self, space: Space) -> None:
-        """Make ``inner`` suggest from another space. Raises `TypeError` if it cannot."""
+        """Make ``inner`` suggest from another space, and drop planned configurations that are not in it.
+
+        Raises `TypeError` if ``inner`` cannot change its space.
+        """
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self.inner.change_space(space)
@@ -208,19 +214,28 @@ class Repeated:
         return self.inner.learn(past)
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Let the inner searcher suggest added configurations next, each for all of its trials."""
+        """Let the inner searcher suggest added configurations next, each for all of its trials.
+
+        Raises `TypeError` if it cannot.
+        """
         if not isinstance(self.inner, Queueing):
             raise TypeError(f"{type(self.inner).__name__} has no enqueue")
         self._let_inner_observe(tuple(configurations))
 
     def change_space(self, space: Space) -> None:
-        """Let the inner searcher suggest from another space; configurations that have begun still get all repeats."""
+        """Let the inner searcher suggest from another space; configurations that have begun still get all repeats.
+
+        Raises `TypeError` if it cannot.
+        """
         if not isinstance(self.inner, SpaceChanging):
             raise TypeError(f"{type(self.inner).__name__} has no change_space")
         self._let_inner_observe(space)
 
     def change_numbering(self, numbering: Numbering) -> None:
-        """Change the number of trials of each configuration; one that already has more gets no further ones."""
+        """Change the number of trials of each configuration; one that already has more gets no further ones.
+
+        The inner searcher observes the configurations that are complete with the new number.
+        """
         were_whole = {configuration for configuration in self._members if self._is_whole(configuration)}
         self._numbering = numbering
         for configuration, trials in self._members.items():
@@ -229,7 +244,10 @@ class Repeated:
                 self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
-        """Return the configuration whose trial this place is; None if there is none."""
+        """Return the configuration of the trial with this number; None if the inner searcher has none for it.
+
+        Trials of one configuration get the same parameters.
+        """
         configuration = self._numbering.find(number).configuration
         started = self._members.get(configuration)
         if started:
@@ -337,7 +355,7 @@ def _summarize_repeats(
 
 
 def _average_metrics(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each metric that all rows have."""
+    """Return by name the mean of each metric over all rows; metrics that a row lacks are left out."""
     means = {}
     for name in rows[0]:
         if all(name in row for row in rows):
@@ -355,9 +373,9 @@ def build_searcher(
 ) -> Searcher:
     """Return a searcher that suggests configurations by a method, built in or the user's own.
 
-    It first suggests ``start_with``, completed. With several ``repeats`` it suggests each configuration that many
-    times; these may also be the numbering of trials. The searcher of a population has settings of its own, so that only
-    `searcher` can make it.
+    It first suggests ``start_with``, with values for the parameters that these lack. It suggests each configuration
+    ``repeats`` times, or by that numbering of trials. A method that trains a population is unknown here; `searcher`
+    makes its searcher.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -415,7 +433,10 @@ Made = TypeVar("Made")
 
 
 def check_author_methods(spec: Spec, folders: Sequence[Path]) -> None:
-    """Build the user's own searcher or scheduler as a check. Raises `InputError`; built-in ones are not imported."""
+    """Check that the user's own searcher and scheduler, if the sweep file names any, can be imported and built.
+
+    Raises `InputError` if not.
+    """
     if ":" in spec.method:
         searcher(spec, folders)
     if isinstance(spec.early_terminate, Own):
@@ -448,7 +469,10 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return ``factory`` with its exceptions turned into `InputError`, since the user must correct them."""
+    """Return ``factory``, whose exceptions other than `SweepError` are turned into `InputError` for the user.
+
+    ``where`` is the key of the sweep file, and ``target`` the factory's name in messages.
+    """
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
         try:
@@ -464,10 +488,10 @@ def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Ca
 def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
     """Return the path and present log length of each earlier sweep, to be recorded in sweep.json.
 
-    ``sweeps`` are their names or paths.
+    ``sweeps`` are names of sweeps in the folder ``results``, or paths or addresses of sweeps.
 
     Raises:
-        InputError: naming all that are missing.
+        InputError: naming all that are missing or cannot be read.
     """
     problems: list[Problem] = []
     taken: list[EarlierSweep] = []
@@ -498,9 +522,10 @@ def record_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep
 def learn_warm_start(
     searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None], spec: Spec
 ) -> None:
-    """Let a searcher learn from the recorded earlier sweeps; ``notice`` gets how many trials it used.
+    """Let a searcher learn from the recorded part of the logs of earlier sweeps.
 
-    Raises StoreError if a log is gone.
+    ``notice`` is called with a line for each sweep that says how many of its trials the searcher used. Raises
+    StoreError if a log is gone or damaged.
     """
     for earlier in taken:
         path = earlier["path"]
@@ -520,7 +545,10 @@ def learn_warm_start(
 
 
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
-    """Return the events of an earlier sweep with epochs counted in the units of this one, if either has minutes."""
+    """Return the events of an earlier sweep with epochs in the units of `Spec.length`, if either has `minutes`.
+
+    Otherwise return the events unchanged. ``spec`` is this sweep's.
+    """
     if not folder.log.exists():
         return events
     before = folder.read_info()

@@ -45,7 +45,7 @@ _SMTP_OVER_TLS = 465
 
 
 def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise InputError for environment variables that `notify` names and that are not set."""
+    """Raise InputError with all environment variables that `notify` names and that are not set or empty."""
     problems = []
     for index, receiver in enumerate(spec.notify):
         for key, variable in receiver.variables.items():
@@ -56,7 +56,10 @@ def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> 
 
 
 def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
-    """Notify receivers that the search has ended, if that was withheld and no confirmation has begun."""
+    """Send the notice that the search has ended, if it was kept back for a confirmation that has not begun.
+
+    Waits until it is sent, for at most `CLOSING_S` seconds.
+    """
     watch = NoticeWatch(Outline.of(spec), is_confirmed_next=True)
     for event in log.read(folder.log):
         watch.skip(event)
@@ -81,7 +84,10 @@ class Notifier(Follower):
         super().__init__("notices", PERIOD_S)
 
     def update(self) -> None:
-        """Read what is new in the log, and put the notices that follow from it into the receivers' queues."""
+        """Read the new events of the log, and queue the notices that follow from them for the receivers.
+
+        Events that the log had before this session make no notices.
+        """
         if not self._folder.log.exists():
             return
         new: list[Event] = []
@@ -96,14 +102,17 @@ class Notifier(Follower):
                 receiver.put(notice)
 
     def _has_verdict(self) -> bool:
-        """Return whether the sweep has a verdict now."""
+        """Return whether the present ranking of the sweep, read from its folder, has a verdict."""
         return conditions.has_verdict(conditions.read_ranking(self._folder))
 
     def drop(self) -> None:
-        """Do nothing: what was read is kept, so that no notice is sent twice."""
+        """Do nothing: a notifier does not start over, since notices would then be sent twice."""
 
     def close(self) -> None:
-        """Send what is left, for a limited time. Errors are only logged, since the sweep itself has ended well."""
+        """Make the last notices and wait until all are sent, for at most `CLOSING_S` seconds.
+
+        Errors are only written to the debug log.
+        """
         try:
             super().close()
         except Exception:
@@ -123,7 +132,7 @@ class Receiver:
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
-        """Queue a notice if the receiver asked for its kind. If the queue is full, drop the notice."""
+        """Queue a notice if the receiver asked for its kind. If the queue is full, drop the notice and log that."""
         if notice.event not in self._kinds:
             return
         try:
@@ -132,7 +141,7 @@ class Receiver:
             _log(f"{self._name}: too many notices wait, dropped: {notice.text}")
 
     def close(self, timeout_s: float) -> None:
-        """Wait until the queue is empty, for at most ``timeout_s`` seconds."""
+        """Accept no more notices, and wait until the queued ones are sent, for about ``timeout_s`` seconds."""
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
@@ -140,7 +149,7 @@ class Receiver:
         self._thread.join(timeout_s)
 
     def _work(self) -> None:
-        """Send the notices in the queue, each with several attempts, until the queue is closed."""
+        """Send the queued notices, with up to three attempts each, until the queue is closed; runs in the thread."""
         while (notice := self._queue.get()) is not None:
             for pause_s in (*PAUSES_S, None):
                 try:
@@ -153,7 +162,7 @@ class Receiver:
 
 
 def _close_receivers(receivers: Sequence[Receiver]) -> None:
-    """Wait until all queues are empty, for a limited time."""
+    """Close all receivers and wait until their notices are sent, for `CLOSING_S` seconds in total."""
     deadline = time.monotonic() + CLOSING_S
     for receiver in receivers:
         receiver.close(max(deadline - time.monotonic(), 0.0))
@@ -169,7 +178,7 @@ def describe_receiver(asked: Notify) -> str:
 
 
 def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> Send:
-    """Return the function that sends a notice to a receiver; it raises an error if the notice was not sent."""
+    """Return a function that sends one notice to a receiver and raises an exception if that fails."""
     if asked.command is not None:
         return partial(_run_command, asked.command)
     if asked.webhook is not None:
@@ -183,12 +192,12 @@ def make_sender(asked: Notify, environment: Mapping[str, str] = os.environ) -> S
 
 
 def _log(text: str) -> None:
-    """Write a line into the debug log."""
+    """Log a line as a warning, which goes into the sweep's debug log."""
     logging.getLogger(__name__).warning("notify: %s", printable(text))
 
 
 def _describe_failure(error: Exception) -> str:
-    """Describe an error by its type and code: its message may have an address with a secret in it."""
+    """Return an error's type and code in words, without its message, which may contain a secret address."""
     kind = type(error).__name__
     if isinstance(error, urllib.error.HTTPError):
         return f"{kind} {error.code}"
@@ -200,13 +209,16 @@ def _describe_failure(error: Exception) -> str:
 
 
 def _encode_notice(notice: Notice) -> bytes:
-    """Return a notice as JSON."""
+    """Return a notice as JSON in ASCII bytes."""
     values: dict[str, Any] = {**asdict(notice), "best_trials": list(notice.best_trials)}
     return json.dumps(convert_to_json_types(values)).encode("ascii")
 
 
 def _run_command(command: Sequence[str], notice: Notice) -> None:
-    """Run a receiver's command with the notice on standard input."""
+    """Run a receiver's command with the notice as JSON on standard input.
+
+    Raises an exception if the command fails or takes longer than `TIMEOUT_S` seconds.
+    """
     subprocess.run(
         list(command),
         input=_encode_notice(notice),
@@ -226,7 +238,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _post(url: str, content: bytes, headers: Mapping[str, str]) -> None:
-    """Send a POST request. Raises an error unless the answer is a success."""
+    """Send a POST request. Raises an exception for a redirect, an error of the server, or after `TIMEOUT_S`."""
     request = urllib.request.Request(url, content, {"Content-Type": "application/json", **headers}, method="POST")
     with urllib.request.build_opener(_NoRedirect).open(request, timeout=TIMEOUT_S) as answer:
         answer.read(1)

@@ -83,7 +83,10 @@ class Basis:
 
 
 def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
-    """Return how many trials run at once: on this machine, or ``room`` if a cluster is given."""
+    """Return how many trials run at once: as many as fit on this machine, and at most `max_concurrent`.
+
+    ``room`` is the number that fits on a cluster, in place of this machine. 0 if not even one trial fits here.
+    """
     if room is None:
         share = spec.resources.devices(simulated_gpus)
         gpus = len(sweep_info.gpus()) if simulated_gpus is None else simulated_gpus
@@ -94,7 +97,10 @@ def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | 
 
 
 def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
-    """Predict the course and the price of a sweep; its first ``sample`` configurations are looked at closely."""
+    """Predict the course and the price of a sweep.
+
+    ``sample`` is the number of first configurations that the plan shows; ``basis.timing`` may train some of them.
+    """
     concurrent = count_concurrent_trials(spec, simulated_gpus, basis.room)
     configurations = spec.trials
     trials = spec.all_trials
@@ -158,9 +164,9 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
 
 
 def _estimate_feasible_share(spec: Spec) -> float | None:
-    """Return the share of drawn configurations that meet the constraints of the space.
+    """Return the estimated share, from 0 to 1, of random configurations that meet the constraints of the space.
 
-    None without constraints, and if the method does not draw.
+    None without constraints, or if the method enumerates configurations.
     """
     if not spec.space.constraints or spec.search_method.enumerates:
         return None
@@ -188,11 +194,15 @@ def rehearse_course(
     workers: int,
     epoch_s: float | None = None,
 ) -> pricing.Course:
-    """Rehearse a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
+    """Simulate a sweep's method and stopping rule with made-up trials; return how many reach which epoch.
 
-    ``epochs`` is the length of a trial that is not pruned. ``trials`` is None if their number or lengths are not known;
-    then only the rungs are. ``epoch_s`` is how long an epoch takes; if that is None, and a user's own scheduler decides
-    by it, all trials are expected to train all their epochs.
+    Arguments:
+        folders: where the user's own searcher or scheduler is searched.
+        epochs: the length of a trial that is not pruned.
+        trials: number of trials; None if their number or lengths are unknown: the rungs then have no numbers.
+        workers: number of trials at once.
+        epoch_s: seconds of an epoch. If it is None and a user's own scheduler decides by it, all trials are expected to
+            train all their epochs, as they are if that scheduler fails.
     """
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
@@ -234,7 +244,7 @@ def rehearse_course(
 
 
 def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
-    """Yield the first ``count`` configurations that a searcher suggests; fewer if it has no more."""
+    """Yield the suggestions of a searcher for the first ``count`` trials; fewer if it has no more."""
     for number in range(count):
         params = searcher.suggest(number)
         if params is None:
@@ -245,9 +255,10 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
 def _sample_configurations(
     spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
 ) -> tuple[str, list[Params]]:
-    """Return configurations to be shown in histograms, at least one, and what they are in words.
+    """Return in words what the configurations for a plan's histograms are, and these configurations, at least one.
 
-    They are those to come or, if the method learns, random draws of the space. ``thin``: only few are feasible.
+    They are the first ones that the searcher suggests or, if its suggestions depend on results, random draws of the
+    space. ``thin``: hardly any draw meets the constraints, so that fewer are drawn.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -297,7 +308,10 @@ class Histogram:
 
 
 def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
-    """Return a histogram of every parameter that varies among the configurations, in the order of the file."""
+    """Return a histogram of each parameter that varies among the configurations, in the order of the sweep file.
+
+    A parameter that only some of them have varies too.
+    """
     found = []
     for parameter in space.parameters:
         found.append(_make_histogram(parameter, configurations))
@@ -305,7 +319,7 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 
 
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
-    """Return the histogram of one parameter."""
+    """Return the histogram of one parameter: by value if there are few distinct ones, else by range."""
     values = []
     for params in configurations:
         if parameter.name in params:
@@ -321,7 +335,10 @@ def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> H
 
 
 def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
-    """Yield a bin for each value that occurs."""
+    """Yield a bin for each value that occurs, choices first and numbers in ascending order.
+
+    If there are at most `MOST_VALUES` values, choices that do not occur get a bin with the count 0.
+    """
     counts: dict[str, int] = {}
     numbers = sorted(value for value in values if isinstance(value, int | float))
     order = [*(list_choices(parameter.domain) or ()), *numbers, *values]
@@ -336,7 +353,7 @@ def _count_by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[B
 
 
 def _count_by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
-    """Yield bins of equal width that cover the numbers; of equal ratio if ``log``."""
+    """Yield `BINS` bins of equal width, or of equal ratio if ``log``, from the smallest to the largest number."""
     low = min(numbers)
     high = max(numbers)
     if log:

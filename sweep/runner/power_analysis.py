@@ -46,9 +46,13 @@ class Detectable:
 def detectable(
     spec: Spec, configurations: int | None, known: Known | None, confirming: Confirming | None = None
 ) -> Detectable:
-    """Return the smallest differences that a sweep can tell from noise, given an earlier sweep.
+    """Return the smallest differences of the first metric that a sweep can tell from noise.
 
-    If finalists are confirmed, these are what their fresh seeds can show; ``confirming`` has their number, if known.
+    Arguments:
+        configurations: number of configurations to compare; 2 are assumed if it is None.
+        known: the noise that an earlier sweep has shown; without it, the differences are None.
+        confirming: number of finalists and seeds that the budget of a confirmation allows, if known. With ``confirm``,
+            the differences are those that fresh seeds of the finalists can show.
     """
     seeds = spec.trials_each
     count = configurations or 2
@@ -83,9 +87,10 @@ def detectable(
 
 
 def find_earlier_results(results: Path, spec: Spec) -> Known | None:
-    """Return the noise shown by the most recent sweep of the same trainable and metric, if possible with repeats.
+    """Return the noise shown by the most recent sweep with the same trainable and first metric.
 
-    None if there is no such sweep.
+    Sweeps that show the spread over seeds are preferred to more recent ones. Return None if there is no such sweep
+    among the newest `LOOKED_AT` ones in the folder ``results``.
     """
     if not spec.metrics:
         return None
@@ -102,7 +107,10 @@ def find_earlier_results(results: Path, spec: Spec) -> Known | None:
 
 
 def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
-    """Return the noise that a sweep has shown; None if its trainable or metric is another."""
+    """Return the noise that a sweep has shown; None if its trainable or first metric differ or it ranks no trial.
+
+    Raises `SweepError` if the sweep is damaged.
+    """
     from sweep.store import reading
 
     info = folder.read_info()

@@ -45,7 +45,7 @@ class ExpectedRung:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Measured seconds: of an epoch, of a trial besides its epochs, and of the start of a worker."""
+    """Measured seconds: of an epoch, of a trial besides its epochs, and of a worker's start before its first trial."""
 
     epoch_s: float
     trial_s: float
@@ -97,10 +97,16 @@ def rehearse_scheduler(
     workers: int = 1,
     epoch_s: float = 1.0,
 ) -> Course:
-    """Rehearse a scheduler several times on ``trials`` made-up trials of ``epochs`` epochs of ``epoch_s`` seconds.
+    """Run a scheduler several times on made-up trials, and return how many reach each rung on average.
 
-    Return the mean course: with the configurations of a ``method`` that learns, or else with trials whose scores are
-    random. The scheduler observes only its decision epochs and the last one, or all epochs if ``whole``.
+    The numbers are scaled to ``trials`` trials; if that is None, the rungs are returned without numbers.
+
+    Arguments:
+        build: makes a new scheduler.
+        epochs: length of a trial that is not stopped, with ``epoch_s`` seconds for each epoch.
+        whole: whether the scheduler observes all epochs, instead of its decision epochs and the last one.
+        method: makes the searcher that chooses configurations; None: the losses are random.
+        workers: number of trials at once.
     """
     decisions = build().decision_epochs(epochs)
     if trials is None or not decisions:
@@ -141,9 +147,14 @@ def rehearse_scheduler(
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
-    """Return the cost of the confirmation after a search of ``epochs`` epochs; None without ``confirm``.
+    """Return the largest cost of the confirmation; None without ``confirm`` in the sweep file.
 
     Finalists are dropped until the budget allows enough seeds for each.
+
+    Arguments:
+        configurations: number of configurations of the search; None if unknown.
+        epochs: epochs of the whole search, of which the budget is a share; None if unknown, without a limit then.
+        longest: epochs that each confirming trial is taken to train.
     """
     if spec.confirm is None:
         return None
@@ -166,7 +177,11 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
 
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
-    """Return the cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget."""
+    """Return the expected cost of ``trials`` trials of ``per_trial`` epochs each, at most the sweep's budget.
+
+    ``concurrent`` is the number of trials at once. Without ``timing``, the hours are None; without ``trials``, only the
+    budget determines the cost.
+    """
     budget = spec.budget
     gpus = spec.resources.trial_gpus
     if trials is None:
@@ -207,9 +222,10 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
 
 
 def time_units(spec: Spec, measured: Timing | None) -> Timing:
-    """Return times for trials that end after minutes, counted in the units of `Spec.length` in place of epochs.
+    """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` per "epoch".
 
-    Without measured epochs, those of trials that are bounded by both are taken to fill the minutes.
+    A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch. Without ``measured``, the epochs
+    are taken to fill the minutes, and the other times are 0.
     """
     unit_s = 60 * (spec.minutes or 0.0) / spec.length
     if measured is None:
@@ -220,9 +236,9 @@ def time_units(spec: Spec, measured: Timing | None) -> Timing:
 
 
 def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timing | None, concurrent: int) -> Price:
-    """Return the cost of trials that end after minutes; epochs are None if the time of an epoch is unknown.
+    """Return the expected cost of trials that end after `minutes`, as `price` does for trials that end after epochs.
 
-    ``per_trial`` is in the units of `Spec.length`. Arguments else as those of `price`.
+    ``per_trial`` is in the units of `Spec.length`. The epochs of the result are None if no epoch was measured.
     """
     timing = time_units(spec, measured)
     epochs = None
@@ -238,7 +254,7 @@ def price_units(spec: Spec, trials: int | None, per_trial: float, measured: Timi
 
 
 def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
-    """Return the GPU-hours of all trials of a sweep; None if unknown."""
+    """Return the GPU-hours of all trials of a sweep; None if no times were measured or the trials use no GPU."""
     if timing is None or price.trials is None or price.trained_s is None or not spec.resources.gpus:
         return None
     return (price.trials * timing.trial_s + price.trained_s) * spec.resources.trial_gpus / 3600
@@ -267,7 +283,10 @@ class Offer:
 def list_offers(
     spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
 ) -> list[Offer]:
-    """Return the expected time and cost of a sweep on each machine, if trials keep all its GPUs busy."""
+    """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
+
+    As many trials run at once as its GPUs allow. ``timing`` holds for machines without a time per epoch of their own.
+    """
     found = []
     for machine in machines:
         at_once = max(count_parts(machine.gpus, spec.resources.trial_gpus or 1.0), 1)
@@ -291,9 +310,10 @@ EPOCH_LENGTH = "steps_per_epoch"
 def find_earlier_times(
     results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
 ) -> Timing | None:
-    """Return the times in the most recent sweep of the same trainable, from the start of its log, or None.
+    """Return the times in the most recent sweep of the same trainable in the folder ``results``; None without one.
 
-    Only sweeps with the same number of simulated GPUs count, and only epochs with as many updates as in ``sample``.
+    Only sweeps with the same number of simulated GPUs count, and only epochs whose ``steps_per_epoch`` occurs in
+    ``sample``.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
     for folder in list_begun_sweeps(results):
@@ -310,9 +330,10 @@ def find_earlier_times(
 
 
 def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
-    """Return the times of a sweep, from the start of its log; None if it has trained nothing.
+    """Return median seconds of an epoch and of a trial besides its epochs, by the log; None if no epoch counts.
 
-    With ``lengths``, only epochs with so many updates count. Raises `StoreError` if the log is damaged.
+    The start of a worker is the largest time of a trial besides its epochs, minus the median. With ``lengths``, only
+    epochs count whose ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is damaged.
     """
     events, _ = store_log.read_from(folder.log, 0)
     length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
@@ -333,10 +354,10 @@ def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None 
 def measure_epoch_times(
     spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]
 ) -> Timing:
-    """Train two epochs of the first two configurations in this process and measure them.
+    """Train the first two configurations of ``sample`` in this process, up to two epochs of each phase, and time them.
 
     Raises:
-        TrainableError: if that fails.
+        TrainableError: if the training fails.
     """
     began = time.monotonic()
     terms = Terms(spec)
@@ -358,7 +379,7 @@ def measure_epoch_times(
 
 
 def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
-    """Train up to ``most`` epochs; return their reports."""
+    """Train up to ``most`` epochs with a trainable that has begun a trial; return their reports."""
     reported: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:
@@ -370,10 +391,10 @@ def _train_epochs(trainable: Trainable, most: int) -> list[EpochReported]:
 
 
 def _time_epochs(trainable: Trainable, epochs: int) -> tuple[float, float]:
-    """Train at most two epochs of each phase of a trial, and time them.
+    """Train at most two epochs of each phase of a trial; return (seconds of these epochs, mean seconds of an epoch).
 
-    Each epoch of a phase counts as long as the last one that was trained, because the first may compile. Return the
-    seconds of all epochs that were trained, and the seconds of an epoch on average over the whole trial.
+    The mean is over the whole trial of ``epochs`` epochs. Each epoch of a phase counts with the time of the last one
+    that was trained, because the first may compile.
     """
     phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
     trained_s = total_s = 0.0

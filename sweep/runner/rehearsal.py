@@ -37,7 +37,7 @@ IMPORTANCE = 0.6
 
 
 def agreement(epoch: int, epochs: int) -> float:
-    """Return the rank correlation that is usual between the losses of trials after an epoch and after the last one."""
+    """Return the usual rank correlation, from 0 to 1, between losses after ``epoch`` and after all ``epochs``."""
     return 1.0 - min(EARLY_DISAGREEMENT * (epochs / epoch - 1.0), 1.0)
 
 
@@ -50,7 +50,7 @@ class MadeUpTrial:
     end: float
 
     def loss(self, epoch: int, epochs: int) -> float:
-        """Return the loss after an epoch, of ``epochs`` in all."""
+        """Return the made-up loss after ``epoch`` of ``epochs`` epochs, in standard deviations; lower is better."""
         agrees = agreement(epoch, epochs)
         angle = TURN * math.log(epoch)
         early = math.cos(angle) * self.first + math.sin(angle) * self.soon
@@ -70,11 +70,14 @@ class Landscape:
         self._weights_of = {part: self._weights(part) for part in ("first", "soon", "end")}
 
     def trial(self, params: Params) -> MadeUpTrial:
-        """Return the made-up trial of a configuration."""
+        """Return how good a configuration is in this landscape; the same whenever it is asked."""
         return MadeUpTrial(*(self._compute_height(part, weights, params) for part, weights in self._weights_of.items()))
 
     def _weights(self, part: str) -> Mapping[str, float]:
-        """Return the weight of each parameter in a part of the training; few matter, and the squares add up to 1."""
+        """Return the weights of the parameters in a part of the training: ``first``, ``soon`` or ``end``.
+
+        The order of importance is random, few parameters matter, and the squares of the weights add up to 1.
+        """
         shuffled = random.Random(f"{self._name} {part}").sample(self._parameters, len(self._parameters))
         weights = {}
         for place, one in enumerate(shuffled):
@@ -137,16 +140,19 @@ class Rehearsal:
 
     @property
     def begun(self) -> int:
-        """How many trials have begun: fewer than asked for if the space has no more."""
+        """Number of trials that have begun; fewer than `RehearsalSetting.trials` if the searcher has no more."""
         return len(self._trials)
 
     @property
     def _present_s(self) -> float:
-        """Seconds since the beginning."""
+        """Simulated seconds since the beginning of the sweep."""
         return self._now * self._setting.epoch_s
 
     def run(self, searcher: Searcher | None) -> Counter[int]:
-        """Train all trials and return how many reported each epoch; without a searcher, their losses are random."""
+        """Simulate all trials and return by epoch how many reported it.
+
+        ``searcher`` suggests their configurations; None if the landscapes are a random generator.
+        """
         self._searcher = searcher
         while True:
             while len(self._running) < self._setting.workers:
@@ -161,7 +167,10 @@ class Rehearsal:
                 self._schedule_report(trial)
 
     def _next_trial(self) -> int | None:
-        """Return the next trial for a free worker: a paused one that may go on, a new one, or the last paused one."""
+        """Return the next trial for a free worker: a paused one that may go on, a new one, or that of `Pausing.last`.
+
+        Starts a new trial. Return None if there is none of these now.
+        """
         if self._pausing is not None:
             for trial in self._paused:
                 if self._pausing.holds(trial) is None:
@@ -179,7 +188,7 @@ class Rehearsal:
         return last
 
     def _start(self, number: int) -> bool:
-        """Begin a new trial; return False if the searcher has none."""
+        """Start trial ``number``; return False if the searcher has no configuration for it."""
         params: Params = {}
         if self._searcher is not None:
             suggested = self._searcher.suggest(number)
@@ -195,13 +204,13 @@ class Rehearsal:
         return True
 
     def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
-        """Return how a trial goes in the objective at this position; at random without a searcher."""
+        """Return how good a trial is in the objective at this position, at random without landscapes."""
         if isinstance(self._landscapes, random.Random):
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
     def _schedule_report(self, trial: int) -> None:
-        """Put the next report of a trial on the clock."""
+        """Schedule the next report of a trial, which takes as many epochs as lie before it."""
         reported = self._setting.reported
         done = self._done[trial]
         takes = reported[done] - (reported[done - 1] if done else 0)
@@ -209,7 +218,7 @@ class Rehearsal:
         heapq.heappush(self._running, (self._now + takes, self._stretches, trial))
 
     def _report(self, trial: int) -> bool:
-        """Report the next epoch of a trial to searcher and scheduler; return whether it trains on."""
+        """Report a trial's next epoch to searcher and scheduler, and end or pause it; return whether it continues."""
         epochs = self._setting.epochs
         epoch = self._setting.reported[self._done[trial]]
         self._done[trial] += 1

@@ -79,7 +79,7 @@ def winner(folder: ResultsFolder) -> int:
     """Return the number of the best trial with a checkpoint, among the repeats of the best configuration.
 
     Raises:
-        InputError: if none kept a checkpoint, or there is no single best configuration.
+        InputError: if none of them kept a checkpoint, or there is no single best configuration.
     """
     completed = find_best_configuration(folder)
     for one in completed:
@@ -110,12 +110,13 @@ def find_best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
 
 
 def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "last") -> KeptCheckpoint:
-    """Find a checkpoint of a trial, or of the best trial if ``trial`` is None.
+    """Return a checkpoint of a trial, or of the best trial if ``trial`` is None, with the metrics of its epoch.
 
-    Its scores are those of the trial's last epoch.
+    Checkpoints in an object store are downloaded.
 
     Raises:
-        InputError: if there is no such trial or checkpoint, or it is damaged.
+        InputError: if there is no such trial or checkpoint, or the checkpoint is damaged.
+        StoreError: if the log is missing or damaged.
     """
     if trial is None:
         trial = winner(folder)
@@ -196,11 +197,11 @@ def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
-    """Return the state of a trial according to the log, and its epochs by number.
+    """Return the state of a trial according to the log, and the reports of its epochs by epoch.
 
     Raises:
-        InputError: if the trial is unknown.
-        StoreError: if the log is missing.
+        UnknownNameError: if no trial of this number has started.
+        StoreError: if the log is missing or damaged.
     """
     ledger = Ledger(keep_epochs=False)
     reports: dict[int, EpochReported] = {}
@@ -215,7 +216,11 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
 
 
 def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
-    """Return the epoch of the wanted checkpoint among the ``kept`` ones; None if it is not there."""
+    """Return the epoch of the wanted checkpoint among the ``kept`` ones, which map epochs to paths.
+
+    ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged. Return None
+    if there is no checkpoint of a wanted number.
+    """
     if epoch == "last":
         return max(kept)
     if epoch == "best":
@@ -239,7 +244,7 @@ def _parse_epoch_number(path: Path) -> int:
 
 
 def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
-    """Return the error that a trial has no checkpoint, with the trials that have one."""
+    """Return the error that a trial has no checkpoint; it lists the trials of the sweep that have one."""
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
         have = f"those that did: {_format_numbers(others)}"
@@ -258,7 +263,10 @@ def _format_numbers(numbers: Sequence[int]) -> str:
 
 
 def _describe_code_change(before: Mapping[str, object], source: Source) -> str:
-    """Return in words how the code or its packages have changed since the training; empty if they have not."""
+    """Return in words how the code or the versions of its packages have changed since the training.
+
+    ``before`` is the source that sweep.json recorded. Return "" if nothing has changed, or if nothing was recorded.
+    """
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
@@ -292,7 +300,11 @@ def _make_assignment(kept: KeptCheckpoint) -> tuple[Assignment, str]:
 
 
 def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
-    """Return the trials of the confirmation whose models have to be tested: none before it is over, each once."""
+    """Return the numbers of the confirmation's completed trials whose models are to be evaluated on the test data.
+
+    They are those of the finalists that are left and of the baseline, without trials that are tested already. Return []
+    before the confirmation is over.
+    """
     found = confirmation.find_race(ledger, spec)
     if not found.over:
         return []
@@ -315,13 +327,15 @@ def list_due_tests(ledger: Ledger, spec: Spec) -> list[int]:
 def evaluate_tests(
     folder: ResultsFolder, spec: Spec, given: object = None, is_over: Callable[[], bool] = lambda: False
 ) -> int:
-    """Test the models that are due, log the results and return how many were tested.
+    """Evaluate the models of `list_due_tests` on the test data, log the results and return how many were tested.
 
-    Stops early if ``is_over`` returns True, and leaves the rest to another session. If the trainable has no test data,
-    it is not asked again. A model that cannot be tested is reported and changes nothing else.
+    Also writes the tables again. A model that cannot be restored is reported and left out. Testing stops at the first
+    model for which `test` raises an exception or returns None, or once ``is_over`` returns True; what is left is due in
+    another session.
 
     Raises:
-        StoreError: if the log cannot be written.
+        RefusedError: if another process holds the lock of the sweep.
+        StoreError: if the log cannot be read or written.
     """
     trials = _read_due_tests(folder, spec)
     trainable: Trainable | None = None
@@ -362,7 +376,7 @@ def evaluate_tests(
 
 
 def _read_due_tests(folder: ResultsFolder, spec: Spec) -> list[int]:
-    """Return the result of `list_due_tests` for the log of a sweep."""
+    """Return the numbers of the trials whose models are to be tested (`list_due_tests`), by the log of a sweep."""
     ledger = Ledger(keep_epochs=False)
     for _ in ledger.follow(folder.log):
         pass

@@ -57,7 +57,10 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 
 
 def open_sweep(folder: ResultsFolder) -> ResumableSweep:
-    """Return the sweep in a folder without changes. Raises `StoreError` if its sweep.json is damaged."""
+    """Return the sweep in a folder as its log has changed it so far, with nothing else to change when it is resumed.
+
+    Raises `StoreError` if its sweep.json or its log is damaged.
+    """
     info = folder.read_info()
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
@@ -72,7 +75,7 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
-    """Write a changed spec into sweep.json; the log already has the change."""
+    """Write a changed spec, whose change is in the log already, into sweep.json if that has another one."""
     info = folder.read_info()
     changed = change_info(info, spec)
     if changed.content != info.content:
@@ -80,7 +83,10 @@ def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
 
 
 def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
-    """Return the content of sweep.json with a changed spec, and with the spec before the first change."""
+    """Return the content of sweep.json with ``spec`` as the present spec; the spec before the first change is kept.
+
+    Return ``info`` itself if it has this spec already. Nothing is written.
+    """
     now = spec.to_json_dict()
     if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
         return info
@@ -88,13 +94,15 @@ def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
 
 
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
-    """Return the sweep that a sweep file names, to be resumed with the changes in that file, and a line for each.
+    """Return the sweep with the name in a sweep file, to be resumed with the changes in the file, and a line for each.
 
     Changes made otherwise stay, unless the file's value has changed since the sweep began or was last resumed from the
     file.
 
     Raises:
-        RefusedError: listing all changes that are not possible; otherwise see `reopen`.
+        UnknownNameError: if there is no such sweep.
+        RefusedError: listing all changes that are not possible.
+        StoreError: if its sweep.json is damaged.
     """
     reopened = reopen(results, spec.name)
     known = reopened.folder.read_info().file
@@ -122,7 +130,7 @@ def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None)
 def _list_problems(
     found: Sequence[Difference], sweep: ResumableSweep, simulated_gpus: int | None, file: Path
 ) -> list[Problem]:
-    """Return a problem for each changed key, of the file or the options, that cannot change."""
+    """Return a problem for each key of the file that differs but cannot change, and for ``--simulate-gpus``."""
     differences = list(found)
     if simulated_gpus != sweep.simulated_gpus:
         differences.append(Difference(("--simulate-gpus",), sweep.simulated_gpus, simulated_gpus))
@@ -130,9 +138,9 @@ def _list_problems(
 
 
 def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[str | int, ...], Value]:
-    """Return path and value of the key of a sweep file that must be replaced to apply a difference.
+    """Return the path of keys in a sweep file to replace in order to apply a difference, and the new value.
 
-    Of a parameter or a rule, that is the whole block.
+    For a difference within a parameter or in ``early_terminate``, that is the whole block, from ``now``.
     """
     if one.keys[0] == "early_terminate":
         return ("early_terminate",), now["early_terminate"]
@@ -147,7 +155,10 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
-    """Return a rule with ``min_iter`` 1 if the sweep's rule has that, which was once the default for all methods."""
+    """Return a rule of the file with ``min_iter`` 1 if the sweep's rule ``before`` has that, an earlier default.
+
+    Otherwise return the rule unchanged.
+    """
     if isinstance(rule, dict) and isinstance(before, dict) and before.get("min_iter") == 1 and "min_iter" in rule:
         return {**rule, "min_iter": 1}
     return rule
@@ -159,7 +170,10 @@ def _without_nulls(content: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> Value:
-    """Return a copy of plain data in which the value at a path of keys is replaced."""
+    """Return a copy of nested dicts and lists in which the value at a path of keys is replaced.
+
+    Mappings that are missing on the path are created; a list index that is missing changes nothing.
+    """
     if not keys:
         return value
     first, *rest = keys

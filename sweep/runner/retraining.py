@@ -44,7 +44,11 @@ class RetrainingOptions:
 
 
 def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retraining:
-    """Return the sweep that trains a trial's configuration, or the best one, again. Raises `InputError`."""
+    """Return a new sweep that trains the configuration of a trial, or the best one, again; it is not started.
+
+    Raises:
+        InputError: if the trial is unknown, is a copy in a population, or cannot be trained again as asked.
+    """
     sweep = reopen(folder.path.parent, str(folder.path))
     trial = wanted.trial
     epochs = wanted.epochs
@@ -94,9 +98,9 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
 
 
 def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
-    """Set in a sweep file how long its trials train, by default as long as the trial; return that in words.
+    """Set the length of trials in the keys of a new sweep file; return it in words, such as ``30 epochs``.
 
-    A number of ``epochs`` takes the place of the minutes that the trial had.
+    If ``epochs`` is None, it is the length of the trial with these parameters. Otherwise the key `minutes` is removed.
     """
     if epochs is not None:
         keys.pop("minutes", None)
@@ -109,7 +113,10 @@ def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int 
 
 
 def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> dict[str, Value]:
-    """Return the key of the sweep file that sets the epochs: of the parameter, if there is one."""
+    """Return the top-level key of a sweep file, with its value, that sets the epochs.
+
+    This is ``epochs`` or, if the trial has a parameter of that name, ``parameters`` with a constant in its place.
+    """
     if "epochs" not in params:
         return {"epochs": epochs}
     parameters = keys["parameters"]
@@ -117,7 +124,7 @@ def _make_length_keys(params: Params, epochs: int, keys: dict[str, Value]) -> di
 
 
 def _check_all_data(sweep: ResumableSweep, params: Params, assignments: Sequence[str]) -> None:
-    """Raise `InputError` if a setting needs validation data, since none will be held out."""
+    """Raise `InputError` if `training.patience` or an ``lr_schedule`` of plateau needs validation data."""
     name = sweep.spec.objectives[0].name
     reason = f"it watches {name}, and with --all-data no data is held out"
     is_lifted = any(one.partition("=")[0] == "training.patience" for one in assignments)
@@ -136,7 +143,10 @@ def check_joins(source: Source) -> None:
 
 
 def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression]) -> None:
-    """Change a sweep file to train on all data: its metrics use that data, constraints on held-out data go."""
+    """Change the keys of a sweep file so that its trials train on all data.
+
+    Metrics lose their prefix ``val_``, and constraints over metrics with that prefix are removed.
+    """
     kept: list[Value] = []
     for constraint in constraints:
         if not any(name.startswith("val_") for name in constraint.names):
@@ -149,7 +159,7 @@ def _hold_nothing_out(keys: dict[str, Value], constraints: Sequence[Expression])
 
 
 def _list_metrics(keys: dict[str, Value]) -> list[dict[str, Value]]:
-    """Return the metrics in a sweep file, under whichever key; changing the returned dicts changes the file."""
+    """Return the metrics under the keys `metric` and `metrics` of a sweep file: the dicts themselves, not copies."""
     several = keys.get("metrics")
     found = [keys.get("metric"), *(several if isinstance(several, list) else [])]
     return [metric for metric in found if isinstance(metric, dict)]

@@ -78,12 +78,16 @@ def run_sweep(
 ) -> Outcome:
     """Create a results folder for a new sweep, train the sweep there and return the outcome.
 
+    If it fails before anything is logged, the folder is removed again.
+
     Arguments:
         text: content of the sweep file.
         origin: the sweep and trial that this sweep was made from, recorded in sweep.json.
 
     Raises:
-        InputError: before anything is trained.
+        InputError: before anything is trained, if the sweep cannot be trained as asked.
+        TrainableError: if the first trial shows that the trainable cannot train this sweep.
+        InterruptedByUser: if a signal comes before the first trial.
     """
     spec = training.spec
     folders = training.import_folders
@@ -149,7 +153,7 @@ def resume_sweep(
 
 
 def _check_inline(spec: Spec, options: Options) -> None:
-    """Raise `InputError` if the sweep is to be trained in this process and cannot."""
+    """Raise `InputError` if the options ask for training in this process, and trials need several processes."""
     if options.inline:
         checking.check_inline(spec, "inline" if options.embedded else "--inline")
 
@@ -184,15 +188,16 @@ class Session:
             features.tell_withheld_end(self.spec, self.folder)  # if the confirmation could not begin
 
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
-        """Confirm the finalists if that is left to do, test the best models, and return the outcome.
+        """Confirm the finalists if that is left to do, evaluate the best models on test data, return the outcome.
 
-        It is left to do if a limit has interrupted the search. The confirmation then is a session of its own. After
-        `stop_when.gain`, which lets running trials end, it belongs to the session of the search.
+        The confirmation is left to do if a limit has ended the session of the search; it is then run in a second
+        session. Otherwise, as after `stop_when.gain`, the session of the search has run it. ``outcome`` is that of the
+        first session.
         """
         cut = False  # something is left for a later command, because this one must stop
 
         def is_over() -> bool:
-            """Return whether the next step must not begin."""
+            """Return whether the user has asked to stop, so that no further step begins."""
             nonlocal cut
             cut = self.ending.asked
             return cut
@@ -236,7 +241,10 @@ class Session:
                 _delete_temporary_files(folder.path, job)
 
     def _open_backend(self, job: Job, view: View, connection: ExitStack) -> Backend:
-        """Return the backend that trains the trials, which ``connection`` closes."""
+        """Start the backend that trains the trials and return it; ``connection`` closes it.
+
+        Raises InterruptedByUser if the process is asked to end meanwhile.
+        """
         options = self.options
         try:
             return connection.enter_context(
@@ -246,7 +254,7 @@ class Session:
             raise InterruptedByUser(self.before) from error
 
     def _job(self) -> Job:
-        """Return what all trials of this session have in common."""
+        """Return the `Job`, the settings that all trials of this session have in common, with a new session id."""
         spec = self.spec
         own = backends.shared_data_name(self.folder.path)
         return Job(
@@ -281,9 +289,9 @@ class Session:
         )
 
     def _build_and_train(self, job: Job, view: View, backend: Backend, copy: LogCopy | None) -> Outcome:
-        """Build the coordinator, replay the log in it, train all trials, and return the outcome.
+        """Build the coordinator, replay the log in it, train all trials, write the tables, and return the outcome.
 
-        The log is written by this session only from `_train` on.
+        This session writes nothing into the log before `_train` is called.
         """
         spec = self.spec
         first = self.training.first or spec
@@ -315,7 +323,7 @@ class Session:
     def _make_hooks(
         self, job: Job, folder: ResultsFolder, info: SweepInfo, view: View, backend: Backend, listener: _ChangeListener
     ) -> Hooks:
-        """Return the functions by which the coordinator reaches the rest of the session."""
+        """Return the callbacks by which the coordinator reaches the backend, the view, the checkpoints and signals."""
         first = self.training.first or self.spec
         return Hooks(
             listen=listener.listen,
@@ -346,7 +354,10 @@ class Session:
         return coordinator.close()
 
     def _open(self, coordinator: Coordinator, folder: ResultsFolder, view: View) -> None:
-        """Start the session in the coordinator, and carry out the requests that a killed session has left."""
+        """Start the session in the coordinator, and carry out the requests that persons have made before.
+
+        For a resumed sweep, also write its changes into sweep.json.
+        """
         options = self.options
         again = coordinator.open(
             retry_failed=options.retry_failed, confirming=options.confirming, settings=self.training.settings
@@ -358,7 +369,7 @@ class Session:
         features.carry_out_requests(folder, coordinator.steer)
 
     def _take_over(self, folder: ResultsFolder, backend: Backend, spec: Spec) -> None:
-        """Write a changed sweep file into sweep.json, and limit the backend by it."""
+        """Write a changed sweep into sweep.json, and apply its limit on concurrent trials to the backend."""
         resuming.write_present_spec(folder, spec)
         backend.limit(self.options.limit_concurrent(spec))
 
@@ -368,7 +379,10 @@ class Session:
         return [TableWriter, *notifiers, *self.options.followers]
 
     def _replay(self, coordinator: Coordinator, listener: _ChangeListener) -> Iterator[Event]:
-        """Replay the logged events in the coordinator and yield each, since there may be too many to keep."""
+        """Yield the logged events of earlier sessions, each after replaying it in the coordinator.
+
+        Raises `StoreError` if the log is damaged.
+        """
         with naming(self.folder.log):
             for event in store_log.read(self.folder.log):
                 listener.recall(coordinator.recall(event))
@@ -399,7 +413,7 @@ class Session:
 
 
 def _make_searcher(spec: Spec, job: Job, info: SweepInfo) -> Searcher:
-    """Return the searcher of a sweep without repeats, after it has learned from the warm start."""
+    """Return a new searcher of a sweep that suggests each configuration once, after it has learned the warm start."""
     searcher = methods.searcher(spec, job.import_folders)
     methods.learn_warm_start(searcher, info.warm_start, lambda notice: None, spec)
     return searcher
@@ -416,12 +430,12 @@ class _ChangeListener:
         self._data = _DataComparison(spec.name)
 
     def recall(self, change: Change) -> None:
-        """Note a change of an earlier session, which is replayed."""
+        """Update checkpoints and data to compare with a replayed change of an earlier session."""
         self.keeper.recall(change)
         self._data.compare(change)
 
     def listen(self, change: Change) -> None:
-        """Act on a change that was logged just now."""
+        """Update checkpoints, view and counts with a change that was logged just now, and warn about different data."""
         self.keeper.on(change)
         self._view.on(change.event)
         self.reuses.count(change)
@@ -440,7 +454,7 @@ class _ReuseCounts:
         self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep and by how its result was used
 
     def count(self, change: Change) -> None:
-        """Count a trial that ends with another sweep's result, or was continued from it."""
+        """Count the trial of a change if it has ended and another sweep's result answered it or was continued."""
         match change:
             case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._continued[trial.number] = source.rpartition("/")[0]
@@ -468,7 +482,7 @@ class _DataComparison:
         self._warning = ""
 
     def compare(self, change: Change) -> str:
-        """Return a warning if a trial has loaded other data than earlier ones, only once; otherwise ""."""
+        """Return a warning at the first change that shows that trials have loaded different data; otherwise ""."""
         event = change.event
         if self._warning or not isinstance(event, TrialEnded) or event.facts.data is None:
             return ""
@@ -493,7 +507,10 @@ def _close_followers(followers: ExitStack) -> str | None:
 
 
 def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
-    """Delete temporary files in a sweep's folder, and shared data: of ``job``, or of all sessions if it is None."""
+    """Delete the temporary files in a sweep's folder, and the shared data of ``job`` or, if None, of all sessions.
+
+    Also finish deletions of checkpoints that were begun.
+    """
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
@@ -503,7 +520,7 @@ def _delete_temporary_files(folder: Path, job: Job | None = None) -> None:
 
 
 def describe_source(source: Source) -> dict[str, object]:
-    """Return the description of a trainable's code that sweep.json keeps."""
+    """Return the description of a trainable's code that sweep.json keeps: its modules, digest and packages."""
     return {
         "trainable": source.trainable,
         "modules": sorted(source.files),
@@ -514,7 +531,10 @@ def describe_source(source: Source) -> dict[str, object]:
 
 
 def note_source(folder: ResultsFolder, training: SweepSource, say: Callable[[str], None]) -> None:
-    """Record in sweep.json if the code or the versions of packages have changed since the sweep began."""
+    """Record in sweep.json, and tell the user, that the code or versions of packages have changed since the start.
+
+    Do nothing if they have not. The trials of such a sweep are not reused by other sweeps.
+    """
     info = folder.read_info()
     now = info.changed(source=describe_source(training.source))
     if folder.log.exists():
@@ -536,7 +556,10 @@ def note_submission(folder: ResultsFolder) -> None:
 
 
 def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | None) -> None:
-    """Record in sweep.json a changed sweep file, whose change is in the log; ``file`` is that of `SweepSource`."""
+    """Write the present spec of a resumed sweep, whose changes are in the log, into sweep.json if it differs.
+
+    ``file`` is the resolved sweep file from which the sweep is resumed, if any.
+    """
     info = folder.read_info()
     now = resuming.change_info(info, spec)
     if file is not None and file != info.file:
@@ -546,12 +569,12 @@ def note_spec(folder: ResultsFolder, spec: Spec, file: Mapping[str, Value] | Non
 
 
 def note_other_code(folder: ResultsFolder) -> None:
-    """Record in sweep.json that some trials were trained with other code."""
+    """Record in sweep.json that some trials were trained with other code, so that other sweeps do not reuse them."""
     info = folder.read_info()
     if not info.is_mixed:
         folder.write_info(info.changed(source={**info.source, "changed": True}))
 
 
 def _write_configurations(folder: ResultsFolder) -> None:
-    """Write the table of configurations as they are ranked now."""
+    """Write ``configurations.parquet``, the table of configurations with their present ranks."""
     tables.write_configurations(folder, ranking.make_columns(ranking.rank([analysis.read_sweep(folder)])))

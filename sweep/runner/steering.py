@@ -87,12 +87,12 @@ class Request(Struct, frozen=True):
 
 
 def make_request(act: Act) -> Request:
-    """Return a new request for an act, in the name of the present user."""
+    """Return a request for an act, with a new id and the name of the present user."""
     return Request(make_id(), find_user(), act)
 
 
 def make_id() -> str:
-    """Return a new id for a request."""
+    """Return a new random id for a request: 12 hexadecimal digits."""
     return uuid.uuid4().hex[:12]
 
 
@@ -108,9 +108,9 @@ def make_event(request: Request, sweep: Position) -> SteeringEvent:
     """Check a request against the state of the sweep, and return the event that carries it out.
 
     Raises:
-        InputError: with all mistakes.
+        InputError: with all mistakes in added configurations or changed keys.
         UnknownNameError: if the request is about a trial that has not started.
-        RefusedError: if the sweep cannot do it.
+        RefusedError: if the request is valid, but this sweep cannot carry it out.
     """
     now = time.time()
     match request.act:
@@ -129,7 +129,18 @@ def make_event(request: Request, sweep: Position) -> SteeringEvent:
 
 
 def make_change(after: Spec, sweep: Position, where: str, request: str, by: str) -> SweepChanged:
-    """Return the event that changes a sweep to ``after``. Raises `RefusedError` with all that cannot change."""
+    """Return the event that changes a sweep to ``after``.
+
+    The event also removes the added configurations that wait and are not in the new space.
+
+    Arguments:
+        where: prefix of the key in each message, such as ``--set ``.
+        request: id of the request.
+        by: name of the user.
+
+    Raises:
+        RefusedError: with all keys that cannot change, or if nothing would change.
+    """
     before = sweep.present.spec
     changes.check_change(before, after, where, searcher_changes=sweep.searcher_changes)
     if sweep.began is not None:
@@ -146,9 +157,9 @@ def make_change(after: Spec, sweep: Position, where: str, request: str, by: str)
 
 
 def _list_used_seeds(after: Spec, sweep: Position, where: str) -> Iterator[Problem]:
-    """Yield a problem if more repeats would need seeds that finalists were already confirmed with.
+    """Yield a problem if the raised `repeats` would need seeds that finalists were already confirmed with.
 
-    Only seeds that no trial of the search has can confirm what the search has found.
+    A confirmation needs seeds that no trial of the search has used. ``where`` is the prefix of the key in the message.
     """
     if after.repeats <= sweep.present.spec.repeats:
         return
@@ -179,7 +190,7 @@ def list_dropped(event: SteeringEvent) -> tuple[Params, ...]:
 
 
 def _check_trial(trial: int | None, sweep: Position) -> None:
-    """Raise `UnknownNameError` if there is no such trial."""
+    """Raise `UnknownNameError` if no trial of this number has started; do nothing for None, the whole sweep."""
     trials = sweep.ledger.trials
     if trial is None or trial in trials:
         return
@@ -190,7 +201,12 @@ def _check_trial(trial: int | None, sweep: Position) -> None:
 
 
 def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tuple[Params, ...]:
-    """Return added configurations in the form of a searcher's. Raises `InputError` or `RefusedError`."""
+    """Return the configurations that a request adds, checked and complete, as a searcher suggests them.
+
+    Raises:
+        InputError: with all mistakes in them.
+        RefusedError: if they are known already, are too many, or the sweep trains a population.
+    """
     spec = sweep.present.spec
     if spec.population is not None:
         what = f"method {spec.method} trains one population, to which nothing can be added"
@@ -210,7 +226,7 @@ def _read_additions(given: tuple[Any, ...], source: str, sweep: Position) -> tup
 
 
 def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Problem]:
-    """Yield a problem for each reason why configurations cannot be added."""
+    """Yield a problem for each configuration that was tried or added already, and one if there are too many."""
     present = sweep.present
     trials = {}
     for trial in reversed(sweep.ledger.trials.values()):
@@ -235,7 +251,10 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
 
 
 def _count_room(sweep: Position) -> int | None:
-    """Return how many configurations can still be added within the limits; None if there are no limits."""
+    """Return how many configurations can be added until `run_cap` or `budget.trials` is reached; None without these.
+
+    Configurations that have started or wait count.
+    """
     caps = sweep.present.spec.caps
     if not caps:
         return None

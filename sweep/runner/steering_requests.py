@@ -40,10 +40,13 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Carry out an act, here or by the process that runs the sweep; return its event.
+    """Carry out a person's act on a sweep and return its event, which is in the log.
+
+    If a process runs the sweep, leave a request for it and wait, without a time limit, until it has answered. Otherwise
+    append the event to the log here.
 
     Raises:
-        InputError: if it is refused.
+        InputError: if the act is refused.
         StoreError: if the log cannot be read or written.
     """
     request = make_request(act)
@@ -71,14 +74,15 @@ def steer(folder: ResultsFolder, act: Act) -> SteeringEvent:
 
 
 class _Taken(Exception):
-    """Another process has begun to run the sweep meanwhile."""
+    """Raised if another process has begun to run the sweep, which must carry out the request then."""
 
 
 def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
-    """Append the event of a request to the log of a sweep that no process runs.
+    """Append the event of a request to the log of a sweep that no process runs, and return the event.
 
     Raises:
-        _Taken: if a process runs it after all.
+        _Taken: if a process runs the sweep after all.
+        InputError: if the request is refused.
     """
     try:
         with folder.lock(brief=True) as copy:
@@ -90,7 +94,10 @@ def _carry_out_here(folder: ResultsFolder, request: Request) -> SteeringEvent:
 
 
 def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> SteeringEvent:
-    """Check a request, append its event to the log, and update sweep.json; return the event."""
+    """Check a request, append its event to the log, and update sweep.json; return the event.
+
+    If the log has the event already, return that and change nothing. ``copy`` uploads the log to the object store.
+    """
     position, done = _read_position(folder, request)
     if done is not None:
         return done
@@ -103,14 +110,17 @@ def _append(folder: ResultsFolder, request: Request, copy: LogCopy | None) -> St
 
 
 def check_act(folder: ResultsFolder, act: Act) -> None:
-    """Check an act against the log so far, without carrying it out; raises what `steer` would raise."""
+    """Check whether `steer` could carry out an act, by the log so far. Raises the errors that `steer` would raise."""
     request = make_request(act)
     position, _ = _read_position(folder, request)
     make_event(request, position)
 
 
 def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, SteeringEvent | None]:
-    """Return the state of a sweep for a request, and its event if a process carried it out and has ended since."""
+    """Return the state of a sweep by its log, by which a request is checked, and the request's event.
+
+    The event is None unless the log has it already, because a process has carried out the request and ended since.
+    """
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
     present = PresentSpec(sweep.first)
@@ -150,7 +160,7 @@ class _WatchedLog:
 
 
 def _file_name(request: Request) -> str:
-    """Return the name of the file of a request."""
+    """Return the name of the file by which a request is passed on, with its id."""
     return f"{_REQUESTS}{request.id}.json"
 
 
@@ -182,7 +192,7 @@ def _is_pending(folder: ResultsFolder, request: Request) -> bool:
 
 
 def withdraw_request(folder: ResultsFolder, request: Request) -> None:
-    """Delete a request and the answer to it."""
+    """Delete the files of a request and its answer, in the folder and the object store; errors are ignored."""
     for name in (_file_name(request), f"{_ANSWERS}{request.id}.json"):
         with suppress(OSError):
             (folder.requests / name).unlink()
@@ -195,7 +205,10 @@ _ERRORS: dict[int, type[InputError]] = {kind.exit_code: kind for kind in (InputE
 
 
 def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
-    """Return the refusal of a request as an error; None if there is none, or not yet."""
+    """Return the error with which a request was refused; None if no answer is there, at least not yet.
+
+    An answer in the object store is deleted when it is read.
+    """
     name = f"{_ANSWERS}{request.id}.json"
     content: bytes | None = None
     with suppress(OSError):
@@ -213,9 +226,10 @@ def _find_answer(folder: ResultsFolder, request: Request) -> InputError | None:
 
 
 def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) -> None:
-    """Call ``steer`` for each pending request, and answer those for which it raises `InputError`.
+    """Call ``steer`` for each pending request in the folder, and delete the request.
 
-    If it returns False, the log cannot be written, and the requests stay for the next session.
+    If ``steer`` raises a `SweepError`, the request is refused: the error is written as the answer. If it returns False,
+    the log cannot be written; this request and the later ones then stay for the next session.
     """
     for path in _list_files(folder, _REQUESTS):
         request = _read(path)
@@ -231,14 +245,14 @@ def carry_out_requests(folder: ResultsFolder, steer: Callable[[Request], bool]) 
 
 
 def forget_answers(folder: ResultsFolder) -> None:
-    """Delete all answers that are left: no command waits for those of an earlier session."""
+    """Delete the answers in a folder, which earlier sessions have left and no command waits for."""
     for path in _list_files(folder, _ANSWERS):
         with suppress(OSError):
             path.unlink()
 
 
 def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
-    """Yield the files of requests or answers, the oldest first."""
+    """Yield the paths of the requests or answers, by ``prefix`` of their names, the oldest first."""
     found: list[tuple[int, str, Path]] = []
     with suppress(OSError):  # no request was ever made
         for path in folder.requests.iterdir():
@@ -250,7 +264,7 @@ def _list_files(folder: ResultsFolder, prefix: str) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Request | None:
-    """Return the request in a file; None if the file is gone, or if it is unreadable and was deleted."""
+    """Return the request in a file; None if the file is gone or is no valid request, which is then deleted."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Request)
     except OSError:
@@ -262,7 +276,10 @@ def _read(path: Path) -> Request | None:
 
 
 def _answer(folder: ResultsFolder, request: Request, error: SweepError) -> None:
-    """Write the refusal of a request into a file, for the command that waits."""
+    """Write the error that refuses a request into a file of the folder and the store, for the command that waits.
+
+    Raises `StoreError` if the file cannot be written.
+    """
     if isinstance(error, InputError):
         problems = error.problems
     else:

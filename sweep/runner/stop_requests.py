@@ -50,7 +50,7 @@ class Ending:
     def heeded(self, before: str) -> Iterator[None]:
         """Handle signals inside the block.
 
-        Raises `Interrupted` with the message ``before`` if one came before the block.
+        Raises `InterruptedByUser` with the message ``before`` if a signal came before the block.
         """
         with interruption.handle_signals(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
@@ -65,7 +65,7 @@ class Ending:
 
     @contextmanager
     def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
-        """Use this view for messages and this file to stop workers inside the block."""
+        """Show messages in this view, and stop workers by this file, inside the block."""
         self._view, self._stop_file = view, stop_file
         try:
             yield
@@ -73,21 +73,21 @@ class Ending:
             self._view = self._stop_file = None
 
     def first(self) -> None:
-        """Request that the sweep stops after the running epochs. Called at the first signal."""
+        """Make workers stop after the running epochs, and tell the user. Called at the first signal."""
         if self._stop_file is not None:
             touch(self._stop_file)
         if self._view is not None:
             self._view.say("stopping after the running epochs; once more to stop at once")
 
     def second(self) -> None:
-        """Request that the sweep stops at once. Called at the second signal."""
+        """Stop the sweep at once, by `leave`. Called at the second signal and each later one."""
         self.leave("stopped at once")
 
     def leave(self, why: str) -> None:
-        """End this process now, or the session if the process is the user's own.
+        """End this process at once with the message ``why``, or the session if the process is the user's own.
 
-        All reported epochs are logged, and a local Ray dies with its driver. In a user's own process, the driver's
-        thread ends the session when it next calls `look`.
+        All reported epochs are logged, and a local Ray dies with its driver. In a user's own process, return; the
+        driver's thread raises `StoppedAtOnce` when it next calls `obey`. Later calls have no effect.
         """
         if self.lost:
             return
@@ -107,20 +107,25 @@ class Ending:
             self._view.close()
 
     def check(self, before: str) -> None:
-        """Raise `Interrupted` with the message ``before`` if a signal came before the session began."""
+        """Raise `InterruptedByUser` with the message ``before`` if a signal came before the session began.
+
+        Also handles signals here again, since Ray replaces the handlers when it starts.
+        """
         self._signals.restore()  # Ray replaces our handler when it starts
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:
-        """Make the coordinator start no more trials if a signal has come."""
+        """Stop the coordinator as interrupted if a signal has come; running trials end after their present epoch."""
         if self._signals.asked:
             coordinator.stop("interrupted", asked=True)
 
     def obey(self, coordinator: Coordinator) -> None:
-        """Carry out the requests of other processes: to stop the sweep or a trial.
+        """Carry out the requests of other processes: to stop the sweep or a trial, and those of `steering`.
+
+        A request to stop the sweep at once ends this process.
 
         Raises:
-            StoppedAtOnce: if the session must end at once in a process that must survive.
+            StoppedAtOnce: instead, if the process is the user's own and must survive.
         """
         for request in take_requests(self._folder):
             if request.trial is not None:
@@ -145,16 +150,20 @@ class Ending:
 
 
 def touch(stop_file: Path) -> None:
-    """Create the file that makes workers interrupt their trials."""
+    """Create the file that makes workers interrupt their trials after the present epoch; errors are ignored."""
     with suppress(OSError):  # a full disk: each trial is stopped at its next report
         stop_file.touch()
 
 
 def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
-    """Stop a sweep or one of its trials, wait until that has happened, and return the result in words.
+    """Ask the process that runs a sweep to stop it or one of its trials; return the result in words.
+
+    Waits, without a time limit, until that has happened. ``now``: at once instead of after the present epoch.
 
     Raises:
-        RefusedError: if there is nothing to stop.
+        UnknownNameError: if there is no such sweep or trial.
+        RefusedError: if no process runs the sweep, or the trial has ended already.
+        StoreError: if the request cannot be written.
     """
     folder = ResultsFolder.open(results, sweep)
     if not folder.is_running():
@@ -182,9 +191,10 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 
 @contextmanager
 def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
-    """Yield a function that leaves the request, again from time to time; withdraw the request after the block.
+    """Yield a function to call in a loop: it leaves the request, then waits a moment and looks at the folder again.
 
-    A session that begins meanwhile deletes earlier requests.
+    It leaves the request again every `_AGAIN_S` seconds, because a session that begins deletes earlier requests. The
+    request is withdrawn after the block.
     """
     asked_at: float | None = None
 
@@ -204,11 +214,11 @@ def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[
 
 
 def _read_trial_states(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
-    """Return the state of all trials, and the byte at which the log ends.
+    """Return the state of all trials, and the byte at which the log ends, if ``trial`` can be stopped.
 
     Raises:
-        UnknownNameError: if there is no such trial.
-        RefusedError: if it has ended.
+        UnknownNameError: if ``trial`` is above the highest number that has started.
+        RefusedError: if the trial has ended.
     """
     ledger = Ledger(keep_epochs=False)
     offset = 0
@@ -251,7 +261,7 @@ def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Delete a request, if no process has received it yet."""
+    """Delete a request in the folder and the object store if no process has taken it yet; errors are ignored."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
     with suppress(StoreError):
@@ -259,7 +269,7 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """Return the pending requests to stop, and delete them."""
+    """Return the pending requests in the folder to stop the sweep or a trial, and delete their files."""
     found: list[StopRequest] = []
     try:
         paths = sorted(folder.requests.iterdir())

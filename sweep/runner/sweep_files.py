@@ -12,7 +12,7 @@ from sweep.spec import Spec, yaml_reader
 
 
 def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
-    """Read a sweep file and apply changes such as ``epochs=3``; return the sweep and the file's text.
+    """Read a sweep file and apply changes such as ``epochs=3``; return the sweep and the file's unchanged text.
 
     Raises InputError with all mistakes in the file and the changes; if there are any, also with those of its trainable
     that can be found without the rest of the file.
@@ -22,7 +22,10 @@ def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
 
 
 def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
-    """Parse the text of a sweep file and apply changes; return the sweep. Raises like `load_file`."""
+    """Parse the text of a sweep file, apply changes and those of the variable ``SWEEP_SET``; return the sweep.
+
+    ``path`` is used in messages and to find the trainable. Raises InputError like `load_file`.
+    """
     environment = os.environ.get(yaml_reader.VARIABLE, "")
     try:
         return specs.parse_spec(text, str(path), changes, environment)
@@ -38,7 +41,7 @@ def import_folders(path: Path) -> tuple[Path, ...]:
 
 
 def _find_trainable_mistakes(trainable: str, path: Path) -> tuple[Problem, ...]:
-    """Return a problem if the trainable in a sweep file cannot be found; () if it can, or none is named."""
+    """Return the problems that prevent the trainable from being found; () if it is found, or none is named."""
     from sweep.inspection import inspect
 
     if not trainable:

@@ -42,7 +42,7 @@ class SettingsCombination:
     replicas: int
 
     def params(self, others: Params) -> dict[str, Value]:
-        """Return the hyperparameters of a trial with these settings and short epochs; ``others`` are its other ones."""
+        """Return the hyperparameters of a trial with these settings and short epochs; the rest is from ``others``."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
         return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
@@ -59,7 +59,7 @@ class Measured:
 
     @property
     def fits(self) -> bool:
-        """True if it trained without error."""
+        """Whether the combination trained without error."""
         return not self.failed
 
 
@@ -72,7 +72,7 @@ class Throughput:
 
     @property
     def times(self) -> float:
-        """How many times as fast the fastest combination is as that of the sweep file."""
+        """The throughput of the fastest combination divided by that of the sweep file's."""
         return self.fastest.examples_per_s / self.tried[0].examples_per_s
 
 
@@ -82,7 +82,9 @@ Measure = Callable[[SettingsCombination], Measured]
 def measure_throughput(
     spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int
 ) -> Throughput:
-    """Measure the throughput of a configuration with various settings, on up to ``most_replicas`` devices.
+    """Measure the throughput of the configuration ``params`` with various settings, and find the fastest ones.
+
+    The settings are precision, batch size, micro-batches and replicas, of which there are up to ``most_replicas``.
 
     Raises:
         TrainableError: if the settings of the sweep file fail.
@@ -90,7 +92,7 @@ def measure_throughput(
     assignment = Terms(spec).trial(0, dict(params), devices)
 
     def measure(way: SettingsCombination) -> Measured:
-        """Measure a combination in a process of its own."""
+        """Measure the throughput of a combination of settings in a new process."""
         if way.replicas > 1:
             gpus = max(devices.gpus, float(way.replicas))
         else:
@@ -119,7 +121,7 @@ def measure_throughput(
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
-    """Return the precisions that are worth measuring on these devices."""
+    """Return the precisions that are worth measuring on these devices; float16 only on real GPUs."""
     half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
@@ -127,9 +129,10 @@ def precisions(devices: Devices) -> tuple[str, ...]:
 def find_fastest(
     first: SettingsCombination, precisions: Sequence[str], most_replicas: int, measure: Measure
 ) -> Throughput:
-    """Change one setting at a time, keep each change that is faster, and return all that was measured.
+    """Change one setting at a time from ``first``, keep each change that is faster, and return all measurements.
 
-    Raises `TrainableError` if the first combination fails.
+    After the precisions, the batch size is doubled until that is not faster or does not fit into memory, where twice
+    the micro-batches are tried; then the replicas are doubled. Raises `TrainableError` if ``first`` itself fails.
     """
     tried = [measure(first)]
     best = tried[0]
@@ -137,7 +140,7 @@ def find_fastest(
         raise TrainableError(f"the throughput cannot be measured: {best.failed}")
 
     def look(way: SettingsCombination) -> Measured:
-        """Measure a combination and keep the result."""
+        """Measure a combination of settings, and add the result to ``tried``."""
         tried.append(measure(way))
         return tried[-1]
 
@@ -164,7 +167,7 @@ def find_fastest(
 
 
 def _choose_faster(known: Measured, found: Measured) -> Measured:
-    """Return the new measurement if it is clearly faster than the known one, else the known one."""
+    """Return ``found`` if it trained and is more than `FASTER` times as fast as ``known``, else ``known``."""
     if found.fits and found.examples_per_s > FASTER * known.examples_per_s:
         return found
     return known
@@ -181,7 +184,7 @@ def _list_doublings(first: int, most: int) -> Iterator[int]:
 def _measure_in_process(
     way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
 ) -> Measured:
-    """Measure a combination in a process of its own."""
+    """Measure a combination of settings in a new process; if that is killed, return that as the failure."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         try:
             return process.submit(_measure_here, way, trainable, tuple(folders), assignment).result()
@@ -192,7 +195,10 @@ def _measure_in_process(
 def _measure_here(
     way: SettingsCombination, trainable: str, folders: Sequence[Path], assignment: Assignment
 ) -> Measured:
-    """Measure a combination in this process by training a few short epochs."""
+    """Measure a combination of settings in this process by training a few short epochs; the first one does not count.
+
+    An error of the user's code, or a trainable that reports no ``examples_per_s``, is returned as the failure.
+    """
     heard: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:

@@ -12,7 +12,7 @@ PROBE_S = 300.0
 
 
 def find_problems() -> Iterator[Problem]:
-    """Yield a problem for each reason why a sweep with ``training.strategy: tpu`` would fail here."""
+    """Yield a problem if TensorFlow cannot use TPUs on this machine, or does not answer within `PROBE_S` seconds."""
     found = probes.probe_tpu(run_command, PROBE_S)
     if isinstance(found, probes.ProbeFailure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"

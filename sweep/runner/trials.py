@@ -93,11 +93,11 @@ class OpenTrial:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """Return the event that ends this trial now with a status."""
+        """Return the event, to be logged, that ends or interrupts this trial now with a status and a reason."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
     def make_requested_end(self) -> TrialEnded:
-        """Return the event that prunes this trial now because a user has asked for that."""
+        """Return the event, to be logged, that prunes this trial now because a user has asked for that."""
         return structs.replace(self.end(Status.PRUNED, ON_REQUEST, Facts()), asked=True)
 
     @property
@@ -113,7 +113,7 @@ class OpenTrial:
         return passes_any(self.decisions, self.units_before, self.units_after)
 
     def note_epoch(self) -> None:
-        """Update `units_before` and `units_after` for the latest epoch, after it was added to `state`."""
+        """Update `units_before` and `units_after` after the latest epoch; call it once `state` has that epoch."""
         self.units_before = self.units_after
         self.units_after = self.units
 
@@ -126,7 +126,10 @@ class OpenTrial:
             before = after
 
     def make_due_end(self) -> TrialEnded | None:
-        """Return the end that the last epoch calls for: diverged, completed or pruned; None if the trial continues."""
+        """Return the event that ends the trial after its last epoch; None if it continues.
+
+        The trial has diverged, trained all its epochs, reached the target, or is pruned by the scheduler.
+        """
         early = self.early_end
         diverged = early is not None and early.status is Status.DIVERGED
         if self.units >= self.epochs and not diverged:
@@ -165,8 +168,10 @@ class Terms:
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
         """Return the order by which a worker trains a trial.
 
+        Trials of the baseline and the confirmation are ordered to train whole, without decision epochs.
+
         Arguments:
-            to_beat: see `Order`.
+            to_beat: passed on in the `Order`; only trials of the search get it.
             known_data: fingerprint of the data for which an earlier sweep has the result; None if it has none.
         """
         started = trial.started
@@ -185,7 +190,7 @@ class Terms:
         )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
-        """Return the assignment of a trial, which its trainable gets."""
+        """Return the assignment that a trial's trainable gets: its parameters, seed, length, devices and settings."""
         spec = self._spec
         return Assignment(
             trial=started.trial,
@@ -203,7 +208,7 @@ class Terms:
         )
 
     def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
-        """Return an assignment for a trial that is not part of the sweep, with its first seed and its first fold."""
+        """Return an assignment for a trial that is not logged, as for a timing, with the first seed and fold."""
         return self.assignment(self.start(0, params, number), devices)
 
     def start(
@@ -218,8 +223,9 @@ class Terms:
         """Return the event that starts a trial now.
 
         Arguments:
-            within: number of the trial within its configuration.
-            place: of a trial of the search; by default ``number``.
+            within: number of the trial among those of its configuration, from 0; it determines repeat, seed and fold.
+            number: number of the trial in the log.
+            place: number of the trial within the search, if it differs from ``number``.
             parent: the trial and epoch that it is a copy of.
         """
         repeat, fold = divmod(within, self._spec.folds or 1)
@@ -256,7 +262,10 @@ class Terms:
         return EarlyEnd(Status.PRUNED, verdict)
 
     def decide_about_target(self, trial: OpenTrial) -> None:
-        """Decide again, with the changed target, whether an open trial of the search has reached it, and so ends."""
+        """Decide by the present target whether an open trial of the search has reached it, and set its `early_end`.
+
+        A trial that diverged or is pruned keeps that end.
+        """
         early = trial.early_end
         if trial.state.place is None or (early is not None and early.status is not Status.COMPLETED):
             return
@@ -267,7 +276,10 @@ class Terms:
             trial.early_end = None
 
     def apply_retries(self, end: TrialEnded, retries: int) -> TrialEnded:
-        """Return the end of a trial; if it failed and has retries left, an interruption in its place."""
+        """Return ``end`` or, if the trial failed and has retries left, an interruption after which it is tried again.
+
+        ``retries`` is the number of retries that the trial has had.
+        """
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
             return end
@@ -275,7 +287,10 @@ class Terms:
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def apply_constraints(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
-        """Return the end of a trial; infeasible if it completed with metrics that violate a constraint."""
+        """Return ``end`` with the status infeasible if the trial completed with metrics that violate a constraint.
+
+        Otherwise return it unchanged. ``metrics`` are those of the last epoch.
+        """
         if end.status is Status.COMPLETED:
             wrong = self._objective.list_violated(metrics)
         else:
@@ -289,7 +304,7 @@ class Terms:
     def fresh(
         self, trial: OpenTrial, epochs: Sequence[EpochReported], facts: Facts
     ) -> tuple[Sequence[EpochReported], TrialEnded | None]:
-        """Return the epochs that the log does not have yet and, if one lacks a required metric, the trial's failure.
+        """Return the epochs that the log does not have yet and, if one lacks a required metric, the end as failed.
 
         Required are the objectives and all metrics that constraints name. Epochs from the incomplete one on are left
         out.
@@ -315,7 +330,10 @@ class Terms:
         return epochs, None
 
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
-        """Return a hint if a constraint must write a metric such as ``val/loss`` in backquotes; else empty."""
+        """Return a hint if a constraint must write a metric such as ``val/loss`` in backquotes; else "".
+
+        ``name`` is the name that the constraint was read to have and that the epoch does not report.
+        """
         texts = []
         for one in self._spec.constraints:
             if name in one.names:
@@ -327,7 +345,7 @@ class Terms:
 
 
 class AuxiliaryTrials:
-    """Makes the starts of trials with their numbers, and chooses those of the baseline and the confirmation."""
+    """Makes the events that start trials, with their numbers, and chooses the trials of baseline and confirmation."""
 
     def __init__(self, spec: Spec, terms: Terms, ledger: Ledger, numbering: Numbering) -> None:
         self._spec = spec
@@ -354,7 +372,7 @@ class AuxiliaryTrials:
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
-        """Return the start of the search's trial at ``place``, possibly as a copy of ``parent``."""
+        """Return the event that starts the trial with number ``place`` within the search, or a copy of ``parent``."""
         if self._confirmed:
             number = self._highest + 1
         else:
@@ -363,7 +381,7 @@ class AuxiliaryTrials:
         return self._terms.start(within, params, number, place=place, parent=parent)
 
     def start_baseline_trial(self) -> TrialStarted | None:
-        """Return the start of the next baseline trial; None if all have begun."""
+        """Return the event that starts the next baseline trial; None if all have begun or there is no baseline."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
         if self._confirmed:
@@ -373,7 +391,10 @@ class AuxiliaryTrials:
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def start_confirmation_trial(self) -> TrialStarted | None:
-        """Return the start of the next confirmation trial; None if it is over or must wait for running trials."""
+        """Return the event that starts the next trial of the confirmation; None if there is none to start now.
+
+        The confirmation is then over, or waits for running trials.
+        """
         wanted = self.race().wanted
         if not wanted:
             return None
@@ -382,7 +403,7 @@ class AuxiliaryTrials:
         return self._terms.start(within, params, self._highest + 1, Role.CONFIRM)
 
     def change(self, spec: Spec, terms: Terms, numbering: Numbering) -> None:
-        """Use a changed sweep file from now on."""
+        """Use a changed sweep file, with its terms and its numbering of trials, from now on."""
         self._spec, self._terms, self._numbering = spec, terms, numbering
         self._race = None
 
@@ -417,10 +438,11 @@ LOOK_AHEAD = 64
 
 
 class Upcoming:
-    """Chooses which trial of the search starts next. Trial n has the same parameters whenever it starts.
+    """Chooses which trial of the search starts next; trials have their numbers within the search.
 
-    If suggestions depend on events, trials start in order. Otherwise a worker gets the first of the next trials whose
-    structure it holds, else the first whose structure no other worker holds, else the first.
+    Trial n has the same parameters whenever it starts. If suggestions depend on events, trials start in order.
+    Otherwise a worker gets the first of the next trials whose compiled structure it holds, else the first whose
+    structure no other worker holds, else the first.
     """
 
     def __init__(
@@ -438,7 +460,7 @@ class Upcoming:
         self._held: dict[str, list[str]] = {}  # structures by worker, the most recently used last
 
     def change(self, cap: int | None) -> None:
-        """Replace the limit on the number of trials."""
+        """Replace the limit on trials by ``cap``, the first number that must not start; None for no limit."""
         self._cap = cap
 
     def forget(self) -> None:
@@ -484,7 +506,7 @@ class Upcoming:
         self._running.pop(trial, None)
 
     def forget_lost_worker(self, trial: int) -> None:
-        """Forget a running trial and its worker, which is lost, with the compiled structures that the worker held.
+        """Forget a running trial and the structures of its worker, which is lost or must not be used again.
 
         Does nothing for a trial that is not running.
         """
@@ -492,11 +514,14 @@ class Upcoming:
         self._held.pop(worker, None)
 
     def find_next(self) -> tuple[int, Params] | None:
-        """Return (place, parameters) of the first trial that has not started; None if there is none to start."""
+        """Return (number, parameters) of the first trial that has not started; None if there is none to start."""
         return next(self._iterate_waiting(), None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """Return (place, parameters) of the next trial for a worker; None if there is none to start."""
+        """Return (number, parameters) of the next trial for a worker; None if there is none to start.
+
+        It is the first one, or one whose compiled structure suits the worker better, as the class describes.
+        """
         first = self.find_next()
         if first is None or not self._held or not self._searcher.foresees or self._is_added(first[1]):
             return first
@@ -511,7 +536,10 @@ class Upcoming:
         return unheld or first
 
     def _iterate_waiting(self) -> Iterator[tuple[int, Params]]:
-        """Yield the trials that have not started, up to the limit and at most `LOOK_AHEAD` beyond the first."""
+        """Yield (number, parameters) of the trials that have not started, in order.
+
+        Ends at the limit on trials, `LOOK_AHEAD` beyond the first one, or if the searcher has no further trial now.
+        """
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
                 return
@@ -539,13 +567,16 @@ class Upcoming:
 
 
 def fits_structure(params: Params, structure: str) -> bool:
-    """Return whether a trial with these parameters would build this structure."""
+    """Return whether a trial with these parameters would compile this structure.
+
+    ``structure`` is the JSON text of the hyperparameters that the model's code has read, with their values.
+    """
     return Hyperparameters(params).matches_reads(_parse_reads(structure))
 
 
 @lru_cache(maxsize=1024)
 def _parse_reads(structure: str) -> Reads:
-    """Return the reads of hyperparameters that a structure consists of."""
+    """Return the hyperparameters, with their values, that the JSON text of a structure contains."""
     return from_json(structure)
 
 
@@ -571,11 +602,11 @@ class Pauses:
         self._positions: dict[int, int] = {}  # of paused trials in the order of their pauses, from 1
 
     def open(self, state: TrialState, epochs: int) -> OpenTrial:
-        """Return an open trial of the search, with the epochs at which its rule decides."""
+        """Return an open trial of the search of ``epochs`` epochs, with the epochs at which its rule decides."""
         return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), may_pause=self._rule is not None)
 
     def explain_pause(self, trial: OpenTrial) -> str | None:
-        """Return why a trial must pause after its last epoch; None if it may continue."""
+        """Return why a trial must pause after its last epoch; None if it may continue or is not of the search."""
         place = trial.state.place
         if self._rule is None or place is None or not trial.decided:
             return None
@@ -590,7 +621,7 @@ class Pauses:
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
     def record(self, trial: int, *, paused: bool) -> None:
-        """Record that a trial pauses, or that it does not any more."""
+        """Record that a trial pauses, after all that pause already, or that it does not any more."""
         if paused:
             self._count += 1
             self._positions[trial] = self._count
@@ -602,7 +633,7 @@ class Pauses:
         return self._positions.get(trial, 0)
 
     def find_ready(self, again: Iterable[int]) -> int | None:
-        """Return the first of these trials that need not pause any longer; None if all must."""
+        """Return the first of the trials ``again`` that its rule does not hold any longer; None if it holds all."""
         return next((trial for trial in again if not self.explain_pause(self._trials[trial])), None)
 
     def find_last(self) -> int | None:
@@ -616,7 +647,7 @@ class Pauses:
         return next((number for number, one in self._trials.items() if one.state.place == place), None)
 
     def list_given_up(self, *, rest: bool) -> list[TrialEnded]:
-        """Return the ends of the paused trials that their rule gives up.
+        """Return the events, to be logged, that end the paused trials that their rule gives up, as pruned.
 
         ``rest``: nothing is running and `find_last` returned None, so that no paused trial can resume (see `Pausing`).
         """

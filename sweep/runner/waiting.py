@@ -25,7 +25,9 @@ class Waited:
 
 
 def wait_until(sweep: ResumableSweep, condition: Condition, *, timeout_s: float | None, interval_s: float) -> Waited:
-    """Wait until the condition is met, no process runs the sweep any more, or the time is over.
+    """Wait until the condition is met, no process runs the sweep any more, or ``timeout_s`` has passed.
+
+    Looks every ``interval_s`` seconds. A ``timeout_s`` of None is no limit.
 
     Raises `StoreError` if the log is damaged.
     """
@@ -64,7 +66,7 @@ class _Watch:
         self._judged: tuple[int, bool] | None = None  # number of ended trials, and whether they gave a verdict
 
     def read_on(self) -> None:
-        """Update the state with the new events of the log."""
+        """Update the state with the new events of the log. Raises `StoreError` if the log is damaged."""
         with naming(self._folder.log):
             while (events := self._reader.more()) != []:
                 if events is None:  # the log was replaced
@@ -74,7 +76,7 @@ class _Watch:
                     self._standing.observe(event)
 
     def holds(self, condition: Condition) -> bool:
-        """Return whether a condition is met now."""
+        """Return whether a condition is met in the state that `read_on` has read."""
         if condition.kind != "verdict":
             return conditions.is_met(condition, self._standing, self._read_ranking)
         ended = self._standing.finished

@@ -22,7 +22,10 @@ def list_changed_settings(spec: Spec) -> tuple[str, ...]:
 
 
 def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each setting that the trainable certainly does not read; not for a `KerasTrainable`."""
+    """Yield a problem for `folds` and each changed key of `training` that the trainable certainly does not read.
+
+    Yield nothing for a `KerasTrainable`.
+    """
     if source.derives_from(KERAS_TRAINABLE):
         return
     if source.is_function:
@@ -49,7 +52,10 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 
 
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each standard hyperparameter without effect with the author's own methods or model."""
+    """Yield a problem for each standard hyperparameter without effect because of the author's own methods or model.
+
+    ``where`` is the sweep file in messages.
+    """
     why = source.find_idle_hyperparameters()
     for name in spec.space.names:
         if name in why:
@@ -78,7 +84,7 @@ PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:
-    """Return whether ``lr_schedule`` may be ``plateau`` in a trial."""
+    """Return whether the search space has ``lr_schedule`` and it may be ``plateau`` in a trial."""
     domains = []
     for one in spec.space.parameters:
         if one.name == "lr_schedule":
@@ -87,7 +93,10 @@ def _may_be_a_plateau(spec: Spec) -> bool:
 
 
 def find_other_backend(where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem if Keras would use another backend than TensorFlow for a `KerasTrainable`."""
+    """Yield a problem if Keras would use another backend than TensorFlow for a `KerasTrainable`.
+
+    The backend is that of ``KERAS_BACKEND``, as the source or the environment sets it, or of Keras's own settings.
+    """
     if not source.derives_from(KERAS_TRAINABLE):
         return
     try:

@@ -16,10 +16,13 @@ class Scheduler(Protocol):
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """Return the epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
+        """Return the epochs at which a trial of ``epochs`` epochs can be stopped, in ascending order."""
 
     def observe(self, event: Event) -> str | None:
-        """Update the state by an event; return the reason to prune the trial after a reported epoch, else None."""
+        """Update the state by an event; return why its trial must be pruned, in one line, or None.
+
+        Only an event that reports an epoch can have a reason.
+        """
 
 
 @runtime_checkable
@@ -31,7 +34,7 @@ class Pausing(Protocol):
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """Return the epochs at which a trial of ``epochs`` epochs is saved and may pause, ascending."""
+        """Return the epochs at which a trial of ``epochs`` epochs is saved and may pause, in ascending order."""
 
     def holds(self, trial: int) -> str | None:
         """Return why a trial must pause at its present epoch, in one line; None if it may continue."""
@@ -40,9 +43,9 @@ class Pausing(Protocol):
         """Return the paused trial to resume when no other is running or left to start; None if there is none."""
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the paused trials that will never continue, with the reasons.
+        """Return the paused trials that will never continue, each with the reason in one line.
 
-        With ``rest``, no trial is running and `last` has returned None.
+        ``rest`` tells that no trial is running and `last` has returned None, so that all paused trials are to end.
         """
 
 
@@ -67,7 +70,11 @@ def describe_reason(rule: str, objective: Objective, loss: float, epoch: int, cu
 
 
 def describe_standing(rule: str, objective: Objective, loss: float, epoch: int) -> str:
-    """Return rule, value and epoch of a trial as text, such as ``pasha: val_accuracy 0.61 at epoch 3``."""
+    """Return a rule and a trial's value at an epoch as text, such as ``pasha: val_accuracy 0.61 at epoch 3``.
+
+    ``loss`` is the loss, of which lower is better; the text has the metric's value, or says that the constraints are
+    not met.
+    """
     if loss >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     return f"{rule}: {objective.name} {objective.from_loss(loss):.6g} at epoch {epoch}"

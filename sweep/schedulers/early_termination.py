@@ -31,9 +31,10 @@ from sweep.space.objectives import Objective
 
 
 class RankHeaps:
-    """Numbers divided at a rank into two heaps. Adding a number takes logarithmic time, reading constant time.
+    """Numbers divided at a rank, such as the median, into the lower and the higher ones.
 
-    ``below`` returns how many of n numbers lie below the rank; it must not decrease with n.
+    ``below`` returns how many of n numbers lie below the rank; it must not decrease with n. Adding a number takes
+    logarithmic time, and reading the two numbers next to the rank constant time.
     """
 
     def __init__(self, below: Callable[[int], int]) -> None:
@@ -45,7 +46,7 @@ class RankHeaps:
         return len(self._low) + len(self._high)
 
     def add(self, number: float) -> None:
-        """Add a number."""
+        """Add a number, and move numbers over the rank so that as many lie below it as ``below`` says."""
         if self._low and number < -self._low[0]:
             heappush(self._low, -number)
         else:
@@ -58,12 +59,12 @@ class RankHeaps:
 
     @property
     def largest_below(self) -> float | None:
-        """The largest number below the rank; None if none lies there."""
+        """The largest of the numbers below the rank; None if there are none."""
         return -self._low[0] if self._low else None
 
     @property
     def smallest_above(self) -> float | None:
-        """The smallest number that does not lie below the rank; None without numbers."""
+        """The smallest of the numbers that are not below the rank; None if there are none."""
         return self._high[0] if self._high else None
 
 
@@ -126,16 +127,16 @@ class AshaScheduler(_Stopping[Asha]):
         return describe_reason(self._rule.type, self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
-        """Return the bracket of a trial, drawn with its number as the seed."""
+        """Return the index of a trial's bracket, from 0: drawn at random with the trial's number as the seed."""
         if len(self._rungs) == 1:
             return 0
         return _draw_bracket(trial, self._shares)
 
 
 class _Rung:
-    """The scores that trials had at one rung (larger is better), and the quantile at which trials stop.
+    """The scores that trials had at one rung (larger is better), and their quantile 1 - 1/eta, the cutoff.
 
-    The quantile is interpolated like NumPy's percentile.
+    The quantile is interpolated linearly, like NumPy's percentile; it is None before the first score.
     """
 
     def __init__(self, eta: float) -> None:
@@ -160,7 +161,7 @@ def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
 
 
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
-    """Return the probability of each bracket, which increases with its number of rungs.
+    """Return the probability of each bracket, which is proportional to the exponential of its number of rungs.
 
     A rung at the last epoch counts, although nothing is decided there.
     """
@@ -282,7 +283,8 @@ def _compute_median(means: RankHeaps) -> float | None:
 def build_scheduler(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
     """Return the scheduler of a rule, for trials of ``epochs`` epochs that are compared by an objective.
 
-    ``own`` is the callable that a user's own rule names. Raises ValueError if it is missing.
+    ``own`` is the callable that a user's own rule (`Own`) names. Raises ValueError if it is missing, or if there are
+    several objectives and the rule compares trials by one only.
     """
     if isinstance(rule, Own):
         if own is None:

@@ -57,7 +57,7 @@ class NonDominatedOrder:
         return len(self._losses)
 
     def add(self, trial: int, losses: Losses) -> None:
-        """Add a trial with its loss for each objective."""
+        """Add a trial with its loss in each objective, and move the trials that it dominates to later fronts."""
         self._losses[trial] = losses
         place = 0
         while place < len(self._fronts) and find_dominating(self._get_losses(self._fronts[place]), losses).any():
@@ -80,7 +80,7 @@ class NonDominatedOrder:
             place += 1
 
     def get_front(self, trial: int) -> int:
-        """Return the number of the front that contains a trial, from 1."""
+        """Return the number of the front that contains a trial; the first front, the best one, is 1."""
         return next(place for place, front in enumerate(self._fronts, start=1) if trial in front)
 
     def list_best(self, count: int) -> list[int]:
@@ -98,9 +98,10 @@ class NonDominatedOrder:
         return np.array([self._losses[trial] for trial in trials])
 
     def _select_spread(self, front: Sequence[int], count: int) -> list[int]:
-        """Return ``count`` trials of a front that are far from each other.
+        """Return ``count`` trials of a front that are far from each other, or all if there are fewer.
 
-        They are the best in the first objective, then always the one that is farthest from those chosen before.
+        The first is the best in the first objective; each of the others is the one that is farthest from those chosen
+        before it, by losses scaled to the range from 0 to 1.
         """
         rest = sorted(front, key=lambda trial: (self._losses[trial], trial))
         points = self._scale_losses(rest)
@@ -114,7 +115,10 @@ class NonDominatedOrder:
         return [rest[place] for place in chosen]
 
     def _scale_losses(self, trials: Sequence[int]) -> Points:
-        """Return losses scaled to the range from 0 to 1 in each objective, of shape (trials, objectives)."""
+        """Return the losses of trials, scaled to the range from 0 to 1 in each objective.
+
+        Shape (trials, objectives). All are 0 if any loss is infinite.
+        """
         losses = self._get_losses(trials)
         if not np.isfinite(losses).all():  # trials that violate the constraints by an infinite loss are all alike
             return np.zeros_like(losses)
@@ -124,7 +128,10 @@ class NonDominatedOrder:
 
 
 def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int) -> str:
-    """Return rule, losses and epoch of a trial as text, such as ``asha: val_loss 0.61 and size 120 at epoch 3``."""
+    """Return a rule and a trial's values at an epoch as text: ``asha: val_loss 0.61 and size 120 at epoch 3``.
+
+    ``losses`` are in the order of ``objective`` and its `others`, lower is better; the text has the metrics' values.
+    """
     if max(losses) >= INFEASIBLE:
         return f"{rule}: constraints not met at epoch {epoch}"
     both = zip((objective, *objective.others), losses, strict=True)
@@ -133,14 +140,18 @@ def describe_losses(rule: str, objective: Objective, losses: Losses, epoch: int)
 
 
 def describe_rank(order: NonDominatedOrder, trial: int, room: int) -> str:
-    """Return a trial's rank as text, such as ``in front 4, and not among the best 3 of 9 by non-dominated rank``."""
+    """Return the rank of a trial that is not among the best ``room``, as text for the reason why it ends.
+
+    For example: ``in front 4, and not among the best 3 of 9 by non-dominated rank``.
+    """
     return f"in front {order.get_front(trial)}, and not among the best {room} of {len(order)} by non-dominated rank"
 
 
 class NonDominatedAshaScheduler(AshaScheduler):
     """The rule `asha` with several objectives.
 
-    A trial stops at a rung unless it is among the best 1/eta there by non-dominated rank.
+    A trial stops at a rung unless it is among the best 1/eta, rounded up, of the trials that have reached the rung so
+    far, itself included, by non-dominated rank.
     """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
@@ -228,12 +239,12 @@ class NonDominatedPromotionScheduler(PausingScheduler):
                 self._promoted[epoch] += 1
 
     def _is_eligible(self, trial: int, epoch: int) -> bool:
-        """Return whether a trial is paused at a rung and meets the constraints."""
+        """Return whether a trial is paused at the rung of this epoch and meets the constraints."""
         pause = self._paused.get(trial)
         return pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE
 
     def _explain_end(self, trial: int, epoch: int) -> str:
-        """Return the reason for which a paused trial never continued."""
+        """Return why a trial that was paused at the rung of this epoch never continued, in one line."""
         order = self._orders[epoch]
         where = describe_losses(self._kind, self._objective, self._last_losses[trial], epoch)
         room = count_parts(len(order), self._eta)

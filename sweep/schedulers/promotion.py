@@ -1,4 +1,4 @@
-"""Rules that pause trials at rungs and promote them later: ASHA that promotes, PASHA and freeze-thaw.
+"""Schedulers that pause trials at rungs and resume the best later: ASHA with promotion, PASHA and freeze-thaw.
 
 Decisions are made when an event is observed, not when a worker becomes free, so that a sweep that was killed decides
 the same. As a report frees one worker and mostly resumes at most one trial, this hardly changes the algorithms. Several
@@ -100,18 +100,18 @@ class PausingScheduler:
         return dropped
 
     def _process_epoch(self, trial: int, epoch: int, loss: float) -> None:
-        """Decide after a reported epoch whether the trial pauses and which paused trials resume."""
-        raise NotImplementedError  # each rule has its own
+        """Decide after a reported epoch whether the trial pauses and which paused trials may resume."""
+        raise NotImplementedError  # each subclass implements it
 
     def _process_end(self, trial: int) -> None:
-        """Decide after the end of a trial, whose worker is free now, which paused trials resume."""
+        """Decide after the end of a trial which paused trials may resume; by default, none."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
         self._paused[trial] = _Pause(epoch, loss, describe_standing(self._kind, self._objective, loss, epoch))
 
     def _describe_pause(self, pause: _Pause) -> str:
-        """Return the reason for which a paused trial never continued."""
-        raise NotImplementedError  # each rule has its own
+        """Return why a paused trial never continued, in one line for the user."""
+        raise NotImplementedError  # each subclass implements it
 
 
 class PromotionScheduler(PausingScheduler):
@@ -147,15 +147,19 @@ class PromotionScheduler(PausingScheduler):
             self._promote(epoch, place)
 
     def _allows_promotion(self, epoch: int) -> bool:
-        """Return whether trials may continue beyond a rung."""
+        """Return whether the rule lets trials continue beyond the rung at this epoch."""
         return True
 
     def _count_promotable(self, epoch: int) -> int:
-        """Return how many of the trials that reached a rung may continue."""
+        """Return how many trials may continue from the rung at this epoch: 1/eta of those that reached it."""
         return count_parts(len(self._scores[epoch]), self._eta)
 
     def _promote(self, epoch: int, rank: int) -> None:
-        """Resume the trial with this rank (from 0) at a rung, if it is paused there and may continue."""
+        """Let the trial with this rank (from 0) at a rung resume, if it is paused there and may continue.
+
+        Do nothing if the rank is not among the best 1/eta, if the rule is capped and as many have continued already, or
+        if the trial does not meet the constraints.
+        """
         if not 0 <= rank < self._count_promotable(epoch) or (
             self._capped and self._promoted[epoch] >= self._count_promotable(epoch)
         ):
@@ -227,7 +231,10 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90))
 
     def _compare(self, trial: int) -> None:
-        """Record the noise of this trial's learning curve against each trial of the highest rung (`_measure_noise`)."""
+        """Record the noise (`_measure_noise`) between a trial's curve and those of the best at the highest rung.
+
+        These are at most `COMPARED` trials.
+        """
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _measure_noise(mine, np.array(self._curves[other]))
@@ -290,7 +297,10 @@ class FreezeThawScheduler(PausingScheduler):
         self._thaw()
 
     def _thaw(self) -> None:
-        """Resume the paused trial with the best prediction if its epochs to the next rung fit into the share."""
+        """Let the paused trial with the best prediction resume if the epochs to its next rung fit into the share.
+
+        The share is the fraction ``share`` of the rule, of the epochs that new trials have trained.
+        """
         trial = self._choose_best(OPTIMISM)
         if trial is None:
             return
@@ -321,7 +331,10 @@ class FreezeThawScheduler(PausingScheduler):
         return min(found)[1] if found else None
 
     def _predict_gains(self, optimism: float) -> dict[int, float]:
-        """Return for each rung how much a trial is predicted to gain from there to the end of its training."""
+        """Return by rung how much the loss of a trial is predicted to fall from there to the end of its training.
+
+        ``optimism`` is the number of standard deviations that are added to the mean gain between two rungs.
+        """
         steps = list[float]()
         before = 0.0
         for rung in self._rungs:
@@ -348,9 +361,9 @@ class _Gains:
         self.squares += before * (gain - self.mean)
 
     def predict(self, optimism: float, unknown: float) -> float:
-        """Return the mean gain, at least 0, plus ``optimism`` standard deviations; ``unknown`` without any gain.
+        """Return the mean gain, at least 0, plus ``optimism`` standard deviations.
 
-        With a single gain, its size is used as the standard deviation.
+        Return ``unknown`` if no gain was added. With a single gain, its size is used as the standard deviation.
         """
         if not self.count:
             return unknown

@@ -118,7 +118,8 @@ class CmaesSearcher:
     def _add_to_generation(self, record: TrialState) -> None:
         """Add the result of a trial to the present generation; update the distribution when the generation is full.
 
-        If the distribution has converged, start a new one with twice the population.
+        If the distribution has converged, start a new one with twice the population. A trial that does not count is
+        ignored.
         """
         loss = self._get_loss(record)
         optimizer = self._get_distribution()

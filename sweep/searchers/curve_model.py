@@ -129,7 +129,10 @@ def _fit_slope(lower: Array, upper: Array) -> float:
 
 
 def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
-    """Return the indices of at most ``most`` values: half of them of the smallest, half evenly spaced over the rest."""
+    """Return the ascending indices of at most ``most`` values.
+
+    One half are the indices of the smallest values, the other half are evenly spaced among the remaining indices.
+    """
     if len(values) <= most:
         return np.arange(len(values))
     order = np.argsort(values, kind="stable")
@@ -140,9 +143,9 @@ def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
 
 
 def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
-    """Fit a Gaussian process to each rung that the model uses; return their parameters.
+    """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
-    ``features`` has a row for each trial, ``owners`` the parameter to which each column belongs.
+    ``features`` has a row for each trial, ``owners`` the index of the hyperparameter to which each column belongs.
     """
     found = []
     for level in _split_rungs(rungs):
@@ -223,7 +226,8 @@ class CurveModel:
     def expected_gain_of_groups(self, features: Array, count: int) -> float:
         """Return the mean expected improvement of the best of ``count`` configurations on the best trial.
 
-        The mean is over consecutive groups of ``count`` rows of ``features``.
+        The mean is over consecutive groups of ``count`` rows of ``features``; an incomplete last group is left out
+        unless it is the only one. The result is in the unit of the given losses. ``features`` must not be empty.
         """
         mean, deviation = self._predict(self._processes, features)
         starts = range(0, max(len(features) - count, 0) + 1, count)
@@ -257,7 +261,7 @@ class CurveModel:
 
 
 def _log_improvements(gains: Array, deviations: Array) -> Array:
-    """Return the logarithms of the expected positive parts of normal variables with these means and deviations."""
+    """Return the logarithm of the expected value of max(x, 0), for normal x with these means and deviations."""
     z = gains / deviations
     log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
     near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
@@ -268,7 +272,7 @@ def _log_improvements(gains: Array, deviations: Array) -> Array:
 def expected_maximum(means: Array, deviations: Array) -> float:
     """Return the expected value of the largest of independent normal variables, where negative values count as 0.
 
-    It is the integral over x > 0 of the probability that one of them is larger than x.
+    It is the integral over x > 0 of the probability that one of them is larger than x. At least one is required.
     """
     most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:

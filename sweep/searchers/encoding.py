@@ -55,7 +55,10 @@ class Encoding:
         return len(self._axes)
 
     def encode(self, params: Params) -> NDArray[np.float64]:
-        """Return the row of a configuration."""
+        """Return the row of a configuration, of shape (columns,), with NaN for parameters that it lacks.
+
+        Raises ValueError if a value is not among the choices of its parameter.
+        """
         row = np.full(self.size, math.nan)
         for column, axis in enumerate(self._axes):
             if axis.name in params:
@@ -169,7 +172,7 @@ class _Axis:
 
     @property
     def step(self) -> float:
-        """The distance of neighboring values; 0 if the parameter is continuous."""
+        """About the distance of neighboring values: 1 / their number; 0 if the parameter is continuous."""
         if self.values is None or len(self.values) < 2:
             return 0.0
         return 1.0 / len(self.values)
@@ -192,7 +195,7 @@ class _Axis:
         return self.values[bisect_right(self.middles, unit)]
 
     def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Move numbers from 0 to 1 to the nearest that stands for a value; unchanged if the parameter is continuous."""
+        """Return numbers from 0 to 1 moved to that of the nearest value; unchanged if the parameter is continuous."""
         if self.values is None:
             return numbers
         return self.units[self._find_nearest(numbers)]

@@ -34,7 +34,11 @@ def matern(squares: Array) -> Array:
 
 
 def matern_slope(squares: Array) -> Array:
-    """Return the kernel's derivative by a log scale, divided by the hyperparameter's own squared distance."""
+    """Return a factor of the kernel's derivatives by the logarithms of the scales, at these squared distances.
+
+    The derivative by the log scale of one hyperparameter is this factor times the hyperparameter's share of the squared
+    distance.
+    """
     distances = ROOT5 * np.sqrt(squares)
     return np.asarray((5.0 / 3.0) * (1.0 + distances) * np.exp(-distances))
 
@@ -101,7 +105,10 @@ class GaussianProcess:
 
 
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
-    """Return the parameters with the largest posterior probability, given values with mean 0 and deviation 1."""
+    """Return the kernel parameters with the largest posterior probability that is found from two fixed starts.
+
+    ``values`` must have mean 0 and deviation 1; ``owners`` has the hyperparameter of each column of ``features``.
+    """
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)
     # a vector has the logarithms of the length scale of each parameter, of the noise and of the signal

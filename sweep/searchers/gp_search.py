@@ -186,8 +186,8 @@ class GaussianProcessSearcher:
         """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
         With ``chosen``, the next ones are the most promising of ``upcoming`` or, if it is empty, of the whole space.
-        Otherwise they are taken from ``upcoming`` in any order. Returns None before three trials have trained to the
-        end, or if there is nothing left to try.
+        Otherwise they are consecutive groups of ``upcoming``, over which the mean is taken. Returns None if there are
+        too few results for a model: before three trials have trained to the end, or with too few results at a rung.
         """
         whole = sum(result.rung == END for result in self.results)
         if self._is_starting or whole < FEWEST:
@@ -272,7 +272,7 @@ class GaussianProcessSearcher:
         return [_combine_results(several) for several in found.values() if several]
 
     def _list_pending(self) -> list[list[int]]:
-        """Return for each rung the running trials of which it is the next one."""
+        """Return for each rung the places in `_known` of the running trials whose next result is expected there."""
         pending: dict[Rung, list[int]] = {}
         for rung in self._rungs:
             pending[rung] = []
@@ -301,7 +301,7 @@ class GaussianProcessSearcher:
         return True
 
     def _count_stop(self, record: TrialState) -> bool:
-        """Count the epoch at which a trial was pruned or is paused; return False if it is neither."""
+        """Count the epoch at which a trial was pruned or is paused; return whether it was pruned or is paused."""
         stopped = record.paused or record.status is Status.PRUNED
         if stopped and record.epoch:
             self._stops[record.epoch] += 1

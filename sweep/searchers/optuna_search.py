@@ -338,7 +338,7 @@ class OptunaSearcher:
         return point
 
     def _encode_past_trial(self, params: Params) -> _AskedPoint:
-        """Return another sweep's trial's parameters in Optuna's representation; for nsga2, in generation 0."""
+        """Return a trial of another sweep in Optuna's representation; for nsga2, it is in generation 0."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -386,7 +386,11 @@ class OptunaSearcher:
         return self._impute_outcome(record, penalties)  # diverged, out of memory, or without usable values
 
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
-        """Return Optuna's state, values and epochs for a trial without usable final values."""
+        """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
+
+        With tpe and without imputed losses, it is pruned without values. Otherwise it is completed with the imputed
+        values, or the ``penalties`` where none is imputed.
+        """
         imputed = []
         for objective in self._objectives:
             imputed.append(objective.impute_loss(record.epochs.values()))
@@ -449,7 +453,10 @@ class _Range:
         self._empty = True
 
     def widen(self, record: Record) -> bool:
-        """Extend the range to the loss of a finished trial; return whether it changed."""
+        """Extend the range to the loss of a finished trial; return whether the range changed.
+
+        Trials without a finite loss, or whose metrics violate a constraint, do not change it.
+        """
         loss = self._objective.loss(record.last)
         if loss is None or self._objective.list_violated(record.last):
             return False

@@ -128,7 +128,10 @@ def create_frozen_trial(
     by_epoch: dict[int, float],
     span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
-    """Return an Optuna trial without a number; ``span`` has the times of its start and its end, or None."""
+    """Return an Optuna trial whose number is not set yet (-1), with ``by_epoch`` as its intermediate values.
+
+    ``span`` has the times of its start and its end, None where unknown.
+    """
     return FrozenTrial(
         number=-1,
         trial_id=-1,

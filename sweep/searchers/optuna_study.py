@@ -71,7 +71,10 @@ class Axis:
     _known: Mapping[str, Any] = field(default_factory=dict)  # Optuna's choices, by the key of the value
 
     def encode(self, value: Value) -> Any:
-        """Return a value in Optuna's representation, as JSON text if Optuna does not support its type."""
+        """Return a value in Optuna's representation, as JSON text if Optuna does not support its type.
+
+        Raises KeyError if the value is not among the choices of the axis.
+        """
         match self.distribution:
             case IntDistribution():
                 return int(value)  # type: ignore[arg-type]  # `make_axis` has checked that all are whole
@@ -106,7 +109,10 @@ def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTria
 
 
 def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
-    """Return the axis of a domain, extended so that it can represent all values in ``seen``."""
+    """Return the axis of a domain, extended so that it can represent all values in ``seen``.
+
+    If the domain is None, the axis is made from the values alone, of which there must be at least one.
+    """
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
         if len(numbers) == len(seen):
@@ -240,7 +246,10 @@ def _label_choice(value: Value) -> str:
 
 
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
-    """Return the key of a value in ``possible``; a whole number may be an int there and a float in tables."""
+    """Return the key under which ``possible`` has a value, or the value's own key if it has none.
+
+    A whole number is found also if it is an int in ``possible`` and a float here, or the reverse.
+    """
     same = [key(value)]
     if is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]

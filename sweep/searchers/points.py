@@ -180,7 +180,7 @@ class PointStream:
         return self._free
 
     def _reclaim_unstarted(self) -> list[Params]:
-        """Remove and return the points assigned to trials that have not started, in the order of the trials."""
+        """Take the points away from all trials that have not started, and return them in the order of the trials."""
         waiting = []
         for trial in sorted(self._assigned):
             if trial not in self._started:

@@ -148,7 +148,10 @@ class Population:
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the replaced members that have not ended yet, with the reasons for their replacement."""
+        """Return the replaced members that have not ended yet, with the reasons for their replacement, by trial.
+
+        ``rest`` is part of the protocol and has no effect.
+        """
         dropped = {}
         for trial, why in self._losers.items():
             if _is_unfinished(self._members[trial]):
@@ -198,7 +201,7 @@ class Population:
         return self._objective.constrained_loss(metrics)
 
     def _replace_members(self, end: int, there: list[int]) -> None:
-        """Choose parents for the copies that replace the worst members, and those lost since the last generation.
+        """Record the parents of the copies that replace the worst members, and those lost since the last generation.
 
         ``there`` are the members that have reached epoch ``end``.
         """
@@ -355,7 +358,10 @@ class _Guide:
         return self._model[1]
 
     def _compute_start(self, generation: int, trial: int) -> tuple[int, float]:
-        """Return the first generation of a copy of a trial, and the copy's standing at its start."""
+        """Return the number of the next generation, and the standing at its start of a copy of this trial.
+
+        The standing is from 0 (best) to 1, as in `compute_standing`.
+        """
         trained = self._trained[generation]
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
 

@@ -43,7 +43,11 @@ class MemberResult:
 
 
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
-    """Return the fraction of a generation's members with a lower loss, which does not depend on the scale of losses."""
+    """Return the fraction of a generation's other members with a lower loss, from 0 (best) to 1.
+
+    Unlike the loss, it does not depend on a scale. It is 0.5 without a loss, or with fewer than two members that have
+    one.
+    """
     losses = []
     for one in generation:
         if one.after is not None:
@@ -167,7 +171,10 @@ def compute_distances(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
-    """Return the kernel with the largest marginal likelihood for values observed at points."""
+    """Return the kernel with the largest marginal likelihood that is found from two starts, for values at points.
+
+    The parameters are rounded to three decimals before the exponential of the length is taken.
+    """
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
     distances = compute_distances(points, points)

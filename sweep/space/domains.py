@@ -266,7 +266,7 @@ def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
     """Return whether numbers are best shown on a logarithmic scale; ``domain`` is theirs, or None if it is unknown.
 
     They are if the domain is logarithmic. If it is a list, tied or unknown, they are if they span a factor of ten and
-    most of them lie at the low end. Numbers that are not all positive never are.
+    most of them lie at the low end. Numbers that are not all positive never are. Raises ValueError without numbers.
     """
     low = min(numbers)
     high = max(numbers)

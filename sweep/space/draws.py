@@ -44,7 +44,7 @@ _TINY = 2.0**-53  # keeps inverse CDFs finite: 8.2 standard deviations of a norm
 def from_unit(domain: Domain, u: float) -> Value:
     """Map a number ``u`` in [0, 1) to a value of the domain, by the inverse of its cumulative distribution.
 
-    The value is always within the domain's bounds and on its quantum.
+    The value is always within the domain's bounds and on its quantum. Raises TypeError for a tied domain.
     """
     match domain:
         case Constant(value):
@@ -71,7 +71,7 @@ def to_unit(domain: Domain, value: Value) -> float:
     """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it.
 
     Values far in the tails of a normal distribution are mapped to the nearest such number. Raises TypeError if nothing
-    is drawn from the domain, as from a constant.
+    is drawn from the domain, as from a constant, and ValueError if the value is not among a domain's choices.
     """
     match domain:
         case Categorical(values):
@@ -90,8 +90,8 @@ def to_unit(domain: Domain, value: Value) -> float:
 def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     """Return at most ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
 
-    Uniform and log-uniform domains include both bounds; distributions with a shape use the midpoints of ``count`` equal
-    probabilities.
+    Uniform and log-uniform domains include both bounds, or have only the middle if ``count`` is 1. Normal, log-normal
+    and beta distributions use the midpoints of ``count`` intervals of equal probability.
     """
     middles = [(i + 0.5) / count for i in range(count)]
     ends = middles

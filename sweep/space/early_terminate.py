@@ -27,7 +27,7 @@ class PopulationRules:
 
     @property
     def replaced(self) -> int:
-        """The number of members that a generation replaces."""
+        """The number of members that are replaced after each generation: at least 1, at most half of them."""
         return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
 
     @property
@@ -36,7 +36,7 @@ class PopulationRules:
         return self.size + self.replaced * len(self.list_generation_ends())
 
     def list_generation_ends(self) -> tuple[int, ...]:
-        """Return the last epoch of each generation but the last one."""
+        """Return the last epoch of each generation except the last generation, after which nothing is replaced."""
         return tuple(range(self.interval, self.epochs, self.interval))
 
 
@@ -341,6 +341,7 @@ def list_brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...],
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
     """Return ceil(epochs / eta**2), the first epoch at which ranks predict those at the last epoch.
 
+    It is at least 1, and before the last epoch if there are several. The default of ``eta`` is 3.
     A method that learns from earlier ranks fills the first rung with configurations that start quickly, and the rule
     stops those that would end best. ``docs/search.md`` has the measurements.
     """

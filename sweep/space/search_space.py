@@ -69,7 +69,10 @@ class Space:
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """The names of the parameters that vary and are not numbers at every point; code may branch on their values."""
+        """The names of the parameters that are conditional or have a choice other than numbers, except constant ones.
+
+        Code may branch on their values. Tied parameters without a condition are not among them.
+        """
         numbers = set()
         for one in self.parameters:
             if not one.when and all(map(is_number, list_choices(one.domain) or ())):
@@ -94,7 +97,7 @@ class Space:
         """Return a point with a value for every parameter that applies.
 
         ``draw`` chooses the values of drawn parameters; tied ones are computed. Raises `UndefinedError` if a tied value
-        has no result.
+        has no result, and `ExpressionError` if its expression does not accept the type of a value.
         """
         params: dict[str, Value] = {}
         for parameter in self._order:
@@ -119,7 +122,8 @@ class Space:
     def list_violated(self, params: Params) -> list[str]:
         """Return the texts of the constraints that a point violates.
 
-        A constraint on an absent parameter does not apply; one without a result is violated.
+        A constraint on an absent parameter does not apply; one without a result is violated. Raises `ExpressionError`
+        if a constraint does not accept the type of a value.
         """
         violated = []
         for c in self.constraints:
@@ -132,7 +136,10 @@ class Space:
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
     def fix(self, values: Params) -> Space:
-        """Return a copy of the space in which these parameters are constants with these values."""
+        """Return a copy of the space in which these parameters are constants with these values.
+
+        Values are not checked, names that are no parameters are ignored, and conditions stay.
+        """
         domains = {}
         for name, value in values.items():
             domains[name] = Constant(value)
@@ -167,9 +174,10 @@ class Space:
         return adopted is not None and key(adopted) == key(params)
 
     def grid(self) -> Iterator[dict[str, Value]]:
-        """Return all different points of the grid that meet the constraints; the first parameter varies slowest.
+        """Return an iterator over the different points of the grid that meet the constraints.
 
-        Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
+        The first parameter varies slowest. Iterating raises ``ValueError`` if a domain is continuous and its parameter
+        has no ``grid_count``.
         """
         return self._feasible_points(grid_values)
 
@@ -185,7 +193,10 @@ class Space:
         return size
 
     def points(self) -> Iterator[dict[str, Value]]:
-        """Return all points of a finite space that meet the constraints, in the order of a grid."""
+        """Return an iterator over all points of a finite space that meet the constraints, in the order of a grid.
+
+        Iterating raises ``ValueError`` if a domain is continuous or has too many values.
+        """
         return self._feasible_points(_all_values)
 
     @cached_property
@@ -228,7 +239,11 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """Return the values of a parameter that a grid contains. Raises ``ValueError`` if they are infinitely many."""
+    """Return the values of a parameter that a grid contains.
+
+    Raises ``ValueError`` if the parameter has no ``grid_count`` and its domain is continuous, tied, or has more than
+    `MAX_CHOICES` values.
+    """
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
         return space_out_values(parameter.domain, parameter.grid_count)
     return _all_values(parameter)

@@ -211,7 +211,7 @@ def start_seeding(number: int) -> Callable[[], None]:
 
 
 def treat_as_author_package(module: str) -> None:
-    """Treat the top-level package of this module as the author's code, even if it is an installed package."""
+    """Treat the top-level package of a module as the author's code from now on, even if it is an installed package."""
     _finder.author_packages.add(module.partition(".")[0])
 
 
@@ -238,7 +238,10 @@ def _release_finder() -> None:
 
 
 def explain_import_difference(number: int) -> str:
-    """Return why an imported module may differ from one imported under the seed ``number``; empty if none may."""
+    """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
+
+    That is the case if it drew from the machine's entropy at its import, or drew numbers under another seed.
+    """
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:
             return f"{line} draws from the machine when {name} is imported"

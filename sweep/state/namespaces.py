@@ -53,7 +53,7 @@ class Namespace:
             setattr(self.owner, name, value)
 
     def remove(self, name: str) -> None:
-        """Delete a name."""
+        """Delete a name; do nothing if it does not exist."""
         if isinstance(self.owner, MutableMapping):
             self.owner.pop(name, None)
         elif name in vars(self.owner):
@@ -112,7 +112,10 @@ class _ExaminedModules:
     others: list[tuple[str, object]] = field(default_factory=list)
 
     def update(self, depends_on: Hashable) -> None:
-        """Look through the modules again if they have changed, and forget which are foreign if that may have."""
+        """Update `others`, the loaded modules that are not known to be foreign, by name.
+
+        If ``depends_on`` has changed since the last call, all modules must be examined again.
+        """
         if self.depends_on != depends_on:
             self.depends_on, self.loaded, self.foreign = depends_on, {}, {}
         loaded: dict[str, object] = dict(sys.modules)
@@ -128,7 +131,7 @@ _examined = _ExaminedModules()
 def list_author_modules(
     is_author: Callable[[str, str], bool], depends_on: Hashable
 ) -> list[tuple[str, types.ModuleType]]:
-    """Return the loaded modules for which ``is_author(name, file)`` is true, by name, except ``__main__``.
+    """Return the names and the loaded modules for which ``is_author(name, file)`` is true, except ``__main__``.
 
     A module that is not the author's is asked about only once. ``depends_on`` is what the answers depend on, besides
     the search path and the trainable's package.

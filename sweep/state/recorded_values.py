@@ -19,7 +19,10 @@ SHOWN = 3  # names in a line
 
 
 def describe_stale_names(names: Iterable[str]) -> str:
-    """Return a line for users about names that a trial changed and that cannot be restored; empty without names."""
+    """Return a line for users about names that a trial changed and that cannot be restored; empty without names.
+
+    It shows the first three in alphabetical order.
+    """
     shown = ", ".join(sorted(names)[:SHOWN])
     if not shown:
         return ""
@@ -60,7 +63,8 @@ class SelfChangingNames:
     def remove_from(self, names: set[str], namespaces: Sequence[Namespace]) -> set[str]:
         """Return ``names`` without those whose values change by themselves.
 
-        A name is one of these if two digests of its value, taken in succession, differ.
+        A name is one of these if two digests of its value, taken in succession, differ. It is then also added to the
+        attribute `names`, and left out from now on.
         """
         if names:
             self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
@@ -167,7 +171,11 @@ class RecordedValues:
                         self._after[full] = None
 
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
-        """Return a function that returns this value with its present content, even after the name is restored."""
+        """Return a function that gives this value the content back that it has now, and returns it.
+
+        This is for a value in place of which an earlier content will be restored. If the name was not recorded with
+        this object, or the value is a random generator, the function returns the value as it is then.
+        """
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
             return lambda: value
@@ -273,7 +281,10 @@ def _make_copier(value: Any) -> Callable[[], Any] | None:
 
 
 def _refer_to(owner: Any) -> Callable[[], object]:
-    """Return a function that returns ``owner``, kept by a weak reference if its type allows one."""
+    """Return a function that returns ``owner``, or None once it was deleted; it keeps only a weak reference.
+
+    If the type of ``owner`` allows no weak references, the function keeps the object alive.
+    """
     try:
         return weakref.ref(owner)
     except TypeError:  # the globals of a notebook

@@ -213,7 +213,7 @@ def find_changed_settings(before: Values, after: Values) -> Values:
 
 
 def apply_settings(values: Values) -> list[str]:
-    """Set these settings to these values; return a message for each that cannot be set.
+    """Set those of these settings that have other values now; return a message for each that cannot be set.
 
     For example, a hard limit of the system that was lowered cannot be raised again.
     """
@@ -262,9 +262,9 @@ class SavedSettings:
             self._start[name] = _merge_library_change(self._start[name], before[name], value)
 
     def find_changed(self) -> Values:
-        """Return the settings that the present trial has changed."""
+        """Return the settings that differ from the initial ones, with their present values."""
         return find_changed_settings(self._start, read_settings())
 
     def restore(self) -> list[str]:
-        """Restore all initial settings; return those that cannot be restored."""
+        """Restore all initial settings; return a message for each that cannot be restored."""
         return apply_settings(self._start)

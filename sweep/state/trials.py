@@ -89,7 +89,10 @@ def record_changes() -> None:
 
 
 def restore_names() -> None:
-    """End the present trial: restore all names that it has changed in the author's modules and classes."""
+    """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
+
+    Names that cannot be restored are added to `resisting`; `take_messages` returns the messages about restored ones.
+    """
     record_changes()
     while _present:
         trial = _present.pop()

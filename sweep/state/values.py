@@ -110,7 +110,7 @@ def get_generator_state(value: object) -> Any:
 
 
 def restore_generator(value: Any, state: Any) -> None:
-    """Restore a generator to a state returned by `get_generator_state`."""
+    """Restore a random number generator in place to a state that `get_generator_state` returned for it."""
     match value:
         case random.Random():
             value.setstate(state)

@@ -62,6 +62,7 @@ class Equality:
 def check_equality(scores: Floats) -> Equality:
     """Test whether all configurations are equally good, from (seeds, configurations) with NaN for missing scores.
 
+    Larger scores are better.
     The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
     change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
     The variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom;

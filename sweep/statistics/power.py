@@ -17,6 +17,8 @@ MOST = 1000  # maximum number of further seeds that `estimate_more_seeds` tries
 def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
     """Return how many further seeds would make a difference significant about half the time.
 
+    ``differences`` are the paired differences so far, ``comparisons`` the number of configurations compared with the
+    best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
     The difference and its spread are taken as measured. With fewer than two differences the spread is unknown; then the
     number of seeds that any verdict needs is returned. A difference that is significant already gives the smallest
     number that can be returned, 1 from five differences on. Return None if there is no difference, or if a thousand
@@ -35,7 +37,7 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
-        """Return whether the difference would be significant with this number of seeds."""
+        """Return whether the difference would be significant with this number of seeds in all."""
         return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
@@ -58,8 +60,9 @@ def compute_critical_value(configurations: int, seeds: int) -> float:
 
 
 def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference between two means that becomes significant about half the time.
+    """Return the difference between two means over ``seeds`` seeds each that becomes significant about half the time.
 
+    ``configurations`` is the number of configurations that are compared with each other.
     ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
     correlated, smaller differences are detectable.
     """
@@ -67,7 +70,10 @@ def compute_detectable_difference(spread: float, seeds: int, configurations: int
 
 
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
-    """Return the standard deviation over seeds, pooled over configurations; None if none has more than one score."""
+    """Return the root of the mean variance over seeds of the configurations; None if none has more than one score.
+
+    ``scores`` has the scores of each configuration. All configurations weigh the same, whatever their number of seeds.
+    """
     variances = []
     for values in scores:
         if len(values) > 1:

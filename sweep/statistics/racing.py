@@ -38,7 +38,7 @@ class RaceState:
 
 
 def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: bool = False) -> RaceState:
-    """Return the state of a race after some of its seeds: the leader, and who drops out.
+    """Return the state of a race after some of its seeds: the leader, and the configurations that drop out.
 
     Arguments:
         losses: of shape (configurations left, seeds so far).

@@ -207,7 +207,7 @@ def _align_scores(scored: Table[K]) -> Floats:
 
 
 def compute_differences(scores: Scores, others: Scores) -> list[float]:
-    """Return the differences between two configurations' scores over their common seeds."""
+    """Return ``scores`` minus ``others`` for each seed that both have, in the order of ``scores``."""
     differences = []
     for seed, score in scores.items():
         if seed in others:
@@ -237,7 +237,10 @@ def _add_verdict(comparison: Compared, test: _Test) -> Compared:
 
 
 def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
-    """Return the entry of the best configuration, by the comparisons of all others with it."""
+    """Return the entry of the best configuration, from the comparisons of all others with it.
+
+    The verdict is best if at least one of these has a verdict, otherwise undecided.
+    """
     verdicts = [one.verdict for one in others]
     if not verdicts:
         return Compared(Verdict.UNDECIDED, seeds, undecided="nothing to compare with")
@@ -249,7 +252,7 @@ def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
 def compare_fronts(
     tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration, from one table of scores for each objective.
+    """Return the verdict on each configuration that has scores in all objectives; ``tables`` has one per objective.
 
     Those of the Pareto ``front`` are best, since no other has better means in all objectives. Another one is worse if
     one of the front has better means in all of them and each difference is significant. Its p-value is the largest one
@@ -294,8 +297,9 @@ def compare_fronts(
 
 
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """Return the p-value of the second configuration being better than the first in all objectives.
+    """Return the p-value for the second configuration of each pair being better than the first in all objectives.
 
+    ``scores`` has a pair for each objective. The p-value is the largest of the objectives' p-values.
     It is 1 unless all means of the second are better.
     """
     values = []

@@ -40,7 +40,7 @@ class Numbers:
         self._valid = bytearray()
 
     def set(self, row: int, value: float | None) -> None:
-        """Set the value of a row; rows before it that are not set are null."""
+        """Set the value of a row, or make it null if ``value`` is None; earlier rows that were not set are null."""
         missing = row + 1 - len(self._valid)
         if missing > 0:
             self._values.frombytes(bytes(8 * missing))
@@ -50,18 +50,18 @@ class Numbers:
             self._values[row] = value
 
     def get(self, row: int) -> float | None:
-        """Return the value of a row; None if it was not set."""
+        """Return the value of a row; None if it is null."""
         if row < len(self._valid) and self._valid[row]:
             return self._values[row]
         return None
 
     @property
     def any(self) -> bool:
-        """True if any row has a number."""
+        """True if any row is not null."""
         return any(self._valid)
 
     def copy_rows(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """Return copies of the first ``rows`` rows, as (values, is null); rows that were not set have the value 0."""
+        """Return copies of the first ``rows`` rows, as (values, is null); the value of a null row has no meaning."""
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
         null = np.ones(rows, dtype=np.bool_)
         known = min(rows, len(self._valid))
@@ -129,18 +129,22 @@ def column_of_measure(name: str) -> str:
 class EventTime:
     """Time of an event in seconds, without the time between sessions."""
 
-    by_driver_s: float | None  # by the drivers' monotonic clocks; None in logs of earlier versions
-    by_times_s: float  # by the times of events
-    session_s: float  # start of its session
+    by_driver_s: float | None  # seconds of all sessions until then, by the drivers' clocks; None in early logs
+    by_times_s: float  # timestamp of the event, minus the pauses between sessions before it
+    session_s: float  # seconds of the sessions before that of the event
 
     def since(self, earlier: EventTime) -> float:
-        """Return the seconds between an earlier event and this one."""
+        """Return the seconds from an earlier event to this one, at least 0, without the time between sessions.
+
+        They are measured by the drivers' monotonic clocks if both events have such a time, otherwise by the events'
+        timestamps.
+        """
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
         return max(self.by_times_s - earlier.by_times_s, 0.0)
 
     def after(self, seconds: float) -> EventTime:
-        """Return the time that is ``seconds`` later."""
+        """Return a copy that is ``seconds`` later."""
         if self.by_driver_s is None:
             by_driver_s = None
         else:
@@ -162,7 +166,11 @@ class ActiveTime:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Add the time until this event. The time between two sessions does not count."""
+        """Extend the total to the time of this event, which follows those observed before.
+
+        The time between two sessions does not count. Events of a person and of the evaluation on test data change
+        nothing.
+        """
         if isinstance(event, SteeringEvent | ModelTested):
             return
         if isinstance(event, SessionStarted):
@@ -209,7 +217,7 @@ class TrialRows:
         self.earlier_s = 0.0  # total seconds of earlier sessions
 
     def add_trial(self, event: TrialStarted) -> None:
-        """Add the row of a trial that starts."""
+        """Add the row of a trial that starts, with the status ``running`` and 0 epochs."""
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
         self.texts["role"].set(row, event.role.value)
@@ -234,7 +242,11 @@ class TrialRows:
         self.null_params.set(row, names_of_nulls(event.params))
 
     def add_epoch(self, trial: TrialState, event: EpochReported) -> int:
-        """Update a trial's row with an epoch that it reported; return the row's number."""
+        """Update a trial's row with an epoch that it reported; return the row's index.
+
+        If the trial had been interrupted, it has resumed: its status is ``running`` again, and the times of its end
+        are null.
+        """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
@@ -259,7 +271,7 @@ class TrialRows:
         return row
 
     def set_end(self, event: TrialEnded) -> None:
-        """Update a trial's row with its end or interruption."""
+        """Update a trial's row with its end or interruption: status, error, times, and the facts of its worker."""
         row = self.row[event.trial]
         moment = self._make_event_time(event)
         self._charge_others(row, moment)
@@ -351,7 +363,11 @@ class TrialRows:
         self._heard.set(row, moment)
 
     def _set_metric(self, row: int, name: str, value: float) -> None:
-        """Set the last value of a metric in a trial's row, and the best one if this value is better."""
+        """Set the last value of a metric in a trial's row, and the best one if this value is better.
+
+        There is no best value if it is unknown which direction is better; values that are not finite are never the
+        best.
+        """
         last = self.last.setdefault(name, Numbers("d"))
         last.set(row, value)
         if name not in self._maximizes:
@@ -372,7 +388,10 @@ class TrialRows:
         return measured
 
     def overhead_s(self, row: int) -> float | None:
-        """Return a trial's seconds outside of epochs, without those charged to others; None if it has not ended."""
+        """Return the seconds of a trial that were not spent on epochs, at least 0; None if it has not ended.
+
+        Time that is charged to trials that were trained together with it does not count.
+        """
         duration_s = self.floats["duration_s"].get(row)
         if duration_s is None:
             return None

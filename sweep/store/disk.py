@@ -30,7 +30,11 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path. After the block, the file there replaces ``path``, which is complete at any time."""
+    """Yield a temporary path, and replace ``path`` by the file written there when the block ends.
+
+    If the block raises, ``path`` is unchanged; readers never see an incomplete file. Raises `StoreError` for an
+    `OSError`.
+    """
     aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
         try:
@@ -42,9 +46,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def link(source: str | Path, target: str | Path) -> None:
-    """Make a file available at another path by a hard link, or by a copy if the file system has no links.
+    """Make a file available at another path by a hard link, or by a copy if no link can be made.
 
-    Neither file may be modified afterwards.
+    Neither file may be modified afterwards. Raises `OSError` if it cannot be copied either.
     """
     try:
         os.link(source, target)
@@ -63,7 +67,7 @@ def removed_if_it_fails(folder: Path) -> Iterator[None]:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush the entries of a folder, so that they survive a loss of power if the file system supports that."""
+    """Flush the entries of a folder to disk, so that they survive a loss of power. Errors are ignored."""
     with suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:

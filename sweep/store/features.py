@@ -33,9 +33,10 @@ def is_url(text: object) -> bool:
 
 
 def find_local_folder(results: str | Path, where: str = "--results") -> Path:
-    """Return the folder on this machine that holds all results, or their copy if ``results`` is a URL.
+    """Return the folder on this machine that holds all results, or the local copy if ``results`` is a URL.
 
-    ``where`` is the option or argument that gives it. Raises InputError for a URL of an unknown kind of store.
+    The folder of a copy is created if necessary. ``where`` names the option or argument in error messages. Raises
+    InputError for an invalid URL or one of an unknown kind of store.
     """
     if not is_url(results):
         return Path(results)
@@ -68,14 +69,21 @@ class LogCopy(Protocol):
     """Uploads a log to an object store while it is written."""
 
     def check(self) -> None:
-        """Raise `StoreError` if nothing more may be written."""
+        """Raise `StoreError` if nothing more may be written, as when another process has taken over the sweep."""
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Note that the log is complete up to byte ``end``; ``wait`` until that is stored. Raises `StoreError`."""
+        """Note that the log is complete up to byte ``end``, so that it is uploaded that far.
+
+        With ``wait``, return only when it is uploaded. Raises `StoreError` if that fails.
+        """
 
 
 def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> AbstractContextManager[LogCopy | None]:
-    """Upload a sweep's log inside the block, at most ``sync_s`` seconds late; yields None without a store."""
+    """Return a context manager that uploads a sweep's log inside its block, at most ``sync_s`` seconds late.
+
+    It holds the sweep's lease in the store and raises RefusedError if another process has it. Without a store, it
+    yields None and does nothing.
+    """
     if store is None:
         return nullcontext()
     from sweep.store import remote
@@ -84,7 +92,10 @@ def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> Abstr
 
 
 def update_copy(folder: Path, store: ObjectStore | None) -> bool:
-    """Update the copy of a sweep; return whether the store has such a sweep, False without a store."""
+    """Update the local copy of a sweep; return whether the store has such a sweep, False without a store.
+
+    Raises `StoreError`.
+    """
     if store is None:
         return False
     from sweep.store import remote
@@ -93,7 +104,10 @@ def update_copy(folder: Path, store: ObjectStore | None) -> bool:
 
 
 def update_copies(results_dir: Path) -> None:
-    """Update the copies of all sweeps, if the folder with all results is the copy of a place in a store."""
+    """Update the local copies of all sweeps in ``results_dir``; do nothing if it is an ordinary folder.
+
+    Copies of sweeps that the store no longer has are renamed. Raises `StoreError`.
+    """
     store = store_of(results_dir)
     if store is None:
         return
@@ -116,7 +130,7 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
 
 
 def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
-    """Delete a sweep from its store, if it has one, unless it is running or has trained anything."""
+    """Delete a sweep from its object store, unless it is running or its log has events; do nothing without a store."""
     if store is None:
         return
     from sweep.store import remote
@@ -125,7 +139,7 @@ def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
 
 
 def is_leased(store: ObjectStore | None) -> bool:
-    """Return whether a process on any machine runs the sweep in this place of a store."""
+    """Return whether a process on any machine runs the sweep at this place of a store; False without a store."""
     if store is None:
         return False
     from sweep.store import object_store
@@ -144,7 +158,7 @@ def send_request(store: ObjectStore | None, request: str) -> bool:
 
 
 def withdraw_stored_request(store: ObjectStore | None, request: str) -> None:
-    """Delete a request that was not taken from the store, if there is one."""
+    """Delete a request from the store, unless a process has received it already; do nothing without a store."""
     if store is None:
         return
     from sweep.store import remote

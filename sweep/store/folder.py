@@ -211,25 +211,27 @@ class ResultsFolder:
             store.put(self.info.name, self.info.read_bytes())
 
     def remove(self) -> None:
-        """Delete a sweep in which nothing was trained, so that its name is free again."""
+        """Delete the folder with all results without any check, so that its name is free again.
+
+        The caller makes sure that nothing was trained. In an object store, the sweep is deleted only if its log has
+        no events.
+        """
         features.withdraw_sweep(self.path, self.store)
         shutil.rmtree(self.path)
 
     def refresh(self) -> None:
-        """Update the local copy of a sweep in an object store, as `open` does; otherwise do nothing."""
+        """Update this folder from the object store that it is a copy of; do nothing for an ordinary folder."""
         features.update_copy(self.path, self.store)
 
     @contextmanager
     def lock(self, sync_s: float = 2.0, *, brief: bool = False) -> Iterator[LogCopy | None]:
-        """Hold the lock of the sweep inside the block, so that no other process runs it. It ends with the process.
+        """Hold the lock of the sweep inside the block, so that no other process runs it.
 
-        Yield what uploads the log to the object store, at most ``sync_s`` seconds late; None without a
-        store. ``brief``: the block only appends to the log. Other processes then wait for the lock instead of giving
-        up.
+        The lock ends with the process. Yields the object that uploads the log to the object store, at most ``sync_s``
+        seconds late; None without a store. ``brief`` says that the block only appends to the log, so other processes
+        wait up to a minute instead of giving up.
 
-        Raises:
-            RefusedError: naming the process that holds the lock.
-            InputError: on a system without locks.
+        Raises RefusedError naming the process that holds the lock, and InputError on a system without locks.
         """
         require_locks()
         with storing(self.path / "lock"):
@@ -248,10 +250,9 @@ class ResultsFolder:
             os.close(file)
 
     def _await_lock(self, file: int) -> None:
-        """Lock the open lock file, waiting for a process that only appends to the log.
+        """Lock the open lock file, waiting up to a minute for a process that only appends to the log.
 
-        Raises:
-            RefusedError: naming the process that runs the sweep.
+        Raises RefusedError naming the process that has the lock, after three attempts if that process runs the sweep.
         """
         since = time.monotonic()
         attempts = 0
@@ -280,12 +281,12 @@ class ResultsFolder:
         return is_locked(self.path / "lock")
 
     def _owner(self) -> str:
-        """Return the text of the lock file, which names the process that holds the lock."""
+        """Return the text of the lock file, which names the holder of the lock; ``another process`` if it is empty."""
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
 
 
 def require_locks() -> None:
-    """Raise `InputError` on systems that cannot run sweeps."""
+    """Raise `InputError` on systems without file locks, such as Windows, where sweeps cannot be run."""
     if not HAS_LOCKS:
         raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
 
@@ -312,9 +313,9 @@ def folders(results_dir: Path) -> list[ResultsFolder]:
 
 
 def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
-    """Return sweeps by a name that is unique among them: their own, or their location if several have the same name.
+    """Return sweeps by unique names: the sweep's name, or its path or URL if several have that name.
 
-    A sweep that was given several times, or by several paths, occurs once.
+    A sweep that occurs several times in ``found``, or by several paths, occurs once in the result.
     """
     folders = {folder.path.resolve(): folder for folder in found}.values()
     counts = Counter(folder.name for folder in folders)
@@ -343,7 +344,7 @@ def _check_folder_name(name: str) -> None:
 
 
 def list_begun_sweeps(results_dir: Path) -> list[ResultsFolder]:
-    """Return the sweeps in a folder that have a log, the most recently written one first."""
+    """Return the sweeps in a folder that have a log, sorted by the time of its last change, latest first."""
     logged = []
     for folder in folders(results_dir):
         if folder.log.exists() and folder.info.exists():

@@ -82,7 +82,7 @@ class TrialState:
 
     @property
     def place(self) -> int | None:
-        """Number of the trial in the search; None if the searcher did not choose it."""
+        """Number of the trial within the search; None if the searcher did not choose it."""
         if self.start.role is not Role.SEARCH:
             return None
         if self.start.index is None:
@@ -200,9 +200,9 @@ class Ledger:
     def __init__(self, *, keep_epochs: bool = True) -> None:
         self.trials: dict[int, TrialState] = {}
         self.requests: set[str] = set()
-        """Those that were carried out."""
+        """Identifiers of the requests of persons that were carried out."""
         self.note = ""
-        """On the sweep, by a person."""
+        """The note on the sweep that a person has written; "" without one."""
         self.queue: dict[str, Queued] = {}
         """Configurations that a person has added and that have not started, first come first."""
         self.changes: list[Mapping[str, Any]] = []
@@ -212,8 +212,8 @@ class Ledger:
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
         """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        Raises:
-            StoreError: naming the log, if it is damaged or impossible.
+        Nothing is yielded if there is no log. Raises StoreError naming the log if it is damaged or its events are out
+        of order.
         """
         with naming(path):
             for event, end in log.read_with_ends(path, offset) if path.exists() else ():
@@ -299,7 +299,10 @@ class Ledger:
         return Ended(trial, event)
 
     def _steer(self, event: SteeringEvent) -> Steered:
-        """Apply a person's note, star, added configurations or changes. Raises `OutOfOrder` if that was done before."""
+        """Apply what a person did: a note, a star, added configurations, or changes of the sweep file.
+
+        Raises `OutOfOrder` if the same request was carried out before, or names a trial that was never started.
+        """
         if event.request in self.requests:
             raise OutOfOrder(f"request {event.request} was carried out before")
         match event:
@@ -347,7 +350,10 @@ def renumber_for_search(change: Change) -> Event | None:
 
 
 def list_ended_trials(events: Iterable[Event]) -> list[TrialState]:
-    """Return the trials of a log that have ended, in the order of their starts."""
+    """Return the trials that have ended permanently according to all events of a log, in the order of their starts.
+
+    Raises `OutOfOrder` if an event cannot follow the earlier ones.
+    """
     ledger = Ledger()
     for event in events:
         ledger.observe(event)

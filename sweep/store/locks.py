@@ -36,7 +36,7 @@ def lock(file: int, *, shared: bool = False) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a living process holds the lock of a file."""
+    """Return whether a living process holds the lock of a file; False without the file or on systems without locks."""
     if not HAS_LOCKS:
         return False
     try:
@@ -51,7 +51,10 @@ def is_locked(path: Path) -> bool:
 
 @contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock of a file, and hold it inside the block."""
+    """Wait until no other process holds the lock of a file, and hold it inside the block.
+
+    The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError`.
+    """
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

@@ -63,7 +63,10 @@ class Log(Closing):
             flush_folder(path.parent.parent)
 
     def append(self, events: Sequence[Event]) -> None:
-        """Write all events, or none and raise `StoreError`. Written events survive the death of this process."""
+        """Write all events, or none and raise `StoreError`. Written events survive the death of this process.
+
+        If only the upload to the object store fails, `StoreError` is raised too, but the events stay in the log.
+        """
         data = b"".join(map(encode, events))
         if self._copy is not None:
             self._copy.check()
@@ -92,13 +95,20 @@ class Log(Closing):
 
 
 def read(path: Path) -> Iterator[Event]:
-    """Yield all events of a log in order. Raises `StoreError` naming file and line."""
+    """Yield all events of a log in order; an incomplete last record is ignored.
+
+    Raises `StoreError` with the file and the line of a damaged record.
+    """
     for event, _ in read_with_ends(path):
         yield event
 
 
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
-    """Yield the events of a log after byte ``offset``, each with the byte at which it ends."""
+    """Yield the events of a log after byte ``offset``, each with the byte of the file at which it ends.
+
+    An incomplete last record is ignored. Raises `StoreError` with the file and the line of a damaged record, or if
+    the log is shorter than ``offset``.
+    """
     damage: StoreError | None = None
     with storing(path), path.open("rb") as file:
         if os.fstat(file.fileno()).st_size < offset:
@@ -127,7 +137,7 @@ _SESSION_ENDED = b'{"event":"session_ended"'
 
 
 def is_steered(path: Path) -> bool:
-    """Return whether a person has changed the sweep file or added configurations, according to a log."""
+    """Return whether a person has changed the sweep file or added configurations, according to an existing log."""
     if not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -135,7 +145,10 @@ def is_steered(path: Path) -> bool:
 
 
 def is_steered_after_end(path: Path) -> bool:
-    """Return whether a person has changed or added anything since the sweep's last session ended."""
+    """Return whether a person changed the sweep file or added configurations after the last session ended.
+
+    False without a log, and while the last session has not ended, even if its process was killed.
+    """
     if not path.exists() or not path.stat().st_size:
         return False
     with storing(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -158,7 +171,7 @@ def read_additions(path: Path) -> Iterator[ConfigurationsEnqueued]:
 
 
 def read_output(path: Path, trial: int) -> str:
-    """Return what a trial has printed according to a log, without decoding the other events."""
+    """Return all that a trial has printed according to a log, ``""`` if nothing; the other events are not decoded."""
     output = ""
     for event in _read_beginning_with(path, b'{"event":"output_printed","trial":%d,' % trial):
         if isinstance(event, OutputPrinted):
@@ -202,7 +215,7 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 
 
 def mark(path: Path, end: int) -> str:
-    """Return a digest of the last bytes before ``end``, by which a log is recognized that was replaced by another."""
+    """Return a digest of the 4096 bytes of a log before byte ``end``, to tell later whether the log was replaced."""
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
@@ -231,7 +244,7 @@ def _locate_error(path: Path, offset: int, error: StoreError) -> str:
 
 
 def _read_blocks(file: int, size: int) -> Iterator[bytes]:
-    """Yield the next ``size`` bytes of an open file in blocks."""
+    """Yield the next ``size`` bytes of an open file, or up to its end, in blocks of at most 1 MiB."""
     while size > 0 and (block := os.read(file, min(size, 1 << 20))):
         size -= len(block)
         yield block

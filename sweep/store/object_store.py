@@ -36,12 +36,12 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 
 T = TypeVar("T")
 
-_THREADS = 16
-_AGAIN_S = 1.0
-_RETRIES = 3
+_THREADS = 16  # concurrent requests of one call
+_AGAIN_S = 1.0  # pause of `call_patiently` between two attempts
+_RETRIES = 3  # of obstore, within `_RETRY_S` seconds
 _RETRY_S = 10.0
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
-_BLOCK = 4 << 20
+_BLOCK = 4 << 20  # bytes of a download held in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class ObjectStore:
     backend: Backend | None = None  # used instead of the one for that bucket
 
     def below(self, name: str) -> ObjectStore:
-        """Return the part of the store with keys that begin with ``name/``."""
+        """Return the part of the store with the keys that begin with ``name/``; keys are then relative to it."""
         return ObjectStore(f"{self.url}/{name}", self.backend)
 
     def get(self, key: str) -> tuple[bytes, str] | None:
@@ -93,10 +93,10 @@ class ObjectStore:
             obstore.put(self._client, self._full_key(key), data)
 
     def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
-        """Write an object if the present one has the tag ``tag`` or, if that is None, if there is none.
+        """Write an object only if it still has the tag ``tag``, or only if there is none if that is None.
 
-        Return the new tag, or None if the condition does not hold. ``data`` must differ from what others write, because
-        a refusal may be caused by our own earlier attempt.
+        Returns the new tag, or None if the condition does not hold. An object that already has the content ``data``
+        counts as written by an earlier attempt of this call, so ``data`` must differ from what other processes write.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -123,7 +123,7 @@ class ObjectStore:
             )
 
     def folder(self, prefix: str = "") -> tuple[list[str], list[StoredObject]]:
-        """Return the names of the folders in a folder, and its objects."""
+        """Return the names of the folders directly below ``prefix``, and the objects directly below it."""
         import obstore
 
         with self._raising_store_away(prefix):
@@ -147,7 +147,7 @@ class ObjectStore:
                             obstore.delete(self._client, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Upload each file to its key."""
+        """Upload each file to its key, several at a time, replacing earlier objects. Raises OSError if unreadable."""
         import obstore
 
         def one(given: tuple[Path, str]) -> None:
@@ -159,7 +159,10 @@ class ObjectStore:
             list(pool.map(one, files))
 
     def download(self, keys: Iterable[tuple[str, Path]]) -> None:
-        """Download each key to its file. Raises FileNotFoundError if an object is missing."""
+        """Download each object to its path, several at a time; folders are created and existing files overwritten.
+
+        Raises FileNotFoundError if an object is missing; other files may have been written by then.
+        """
         import obstore
 
         def one(given: tuple[str, Path]) -> None:
@@ -202,7 +205,7 @@ class ObjectStore:
 
 
 def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
-    """Return ``ask()``; if the store is unavailable, try again for at most ``patience_s`` seconds.
+    """Return ``ask()``; if it raises `StoreAway`, try again every second for at most ``patience_s`` seconds.
 
     ``look`` is called before each attempt; an exception that it raises ends the attempts. Raises `StoreAway` when the
     time is over.
@@ -219,7 +222,11 @@ def call_patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], o
 
 
 def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
-    """Call ``turn`` every ``every_s`` seconds in a thread with this name; return a function that stops the thread."""
+    """Call ``turn`` every ``every_s`` seconds in a thread with this name; return a function that stops the thread.
+
+    The first call comes after ``every_s`` seconds. The returned function waits for a call that is in progress. An
+    exception of ``turn`` ends the thread.
+    """
     over = threading.Event()
 
     def run() -> None:
@@ -242,7 +249,11 @@ def unquote_tag(tag: str) -> str:
 
 
 def check_url(where: str, url: str) -> str:
-    """Return a URL in its normal form. Raises `InputError` if it is of an unknown kind of store."""
+    """Return the URL of a place in a store in its normal form: a lowercase scheme and no empty parts of the path.
+
+    Raises `InputError`, which names ``where``, for an unknown kind of store or a URL without a bucket, with ``..`` or
+    ``?``.
+    """
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
@@ -365,12 +376,16 @@ class Lease:
 
     @property
     def is_own(self) -> bool:
-        """True if this process got it in an earlier session; a process runs only one session of a sweep at a time."""
+        """True if this process took the lease, perhaps in an earlier session of the sweep."""
         return self.space == _space() and self.process == os.getpid()
 
 
 def find_valid_lease(store: ObjectStore) -> Lease | None:
-    """Return the lease of the process that runs a sweep, on any machine; None if no lease is renewed any more."""
+    """Return the lease of the process that runs a sweep, on any machine; None if there is none or it was released.
+
+    Also None if its process is known to have ended, or has not renewed it for 60 s. Raises `StoreError` if it is
+    unreadable.
+    """
     found = store.get(LEASE)
     if found is None:
         lease = None

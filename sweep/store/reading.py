@@ -161,7 +161,7 @@ _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 
 def total(table: pa.Table, name: str) -> float | None:
-    """Return the sum of a column of numbers; None if the table has no such column."""
+    """Return the sum of a column of numbers, in which nulls count as 0; None if the table has no such column."""
     if name not in table.column_names:
         return None
     return float(numbers(table, name).sum())
@@ -368,7 +368,7 @@ class TableWriter(Follower):
         super().__init__("tables", first_s)
 
     def update(self) -> None:
-        """Write both table files again, if the log has anything new."""
+        """Write both table files again if the log has anything new. Raises `StoreError`, as for a damaged log."""
         stored, builder = self._parts = self._parts or self._open_stored()
         try:
             if builder.follow(self._folder.log) == self._written:

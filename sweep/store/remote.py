@@ -43,11 +43,11 @@ from sweep.store.object_store import (
 SEGMENTS_PER_PART = 64
 """Number of segments that one part replaces while a session runs."""
 
-_RENEW_S = 5.0
+_RENEW_S = 5.0  # between renewals of the lease
 _LOOK_S = 2.0  # between checks for requests
-_TRIES = 20
-_CLOSE_S = 60.0
-_SYNC_S = 2.0
+_TRIES = 20  # attempts of `pull` to read a sweep that changes meanwhile
+_CLOSE_S = 60.0  # for the last upload of the log when a session ends
+_SYNC_S = 2.0  # between uploads of the log
 _AT_ONCE = 64  # objects read at once
 _SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
 _FIRST = "log/00000000"
@@ -57,10 +57,9 @@ _FOLDERS = ("tensorboard", "profile")  # folders that are uploaded too
 
 
 def local(results: str | Path, where: str = "--results") -> Path:
-    """Return the folder on this machine that holds all results, or their copy if ``results`` is a URL.
+    """Return the folder on this machine that holds all results, or the local copy if ``results`` is a URL.
 
-    Raises:
-        InputError: for a URL of an unknown kind of store.
+    The folder of a copy is created if necessary. Raises InputError, which names ``where``, for an invalid URL.
     """
     if not is_url(results):
         return Path(results)
@@ -74,7 +73,10 @@ def local(results: str | Path, where: str = "--results") -> Path:
 
 
 def _cache() -> Path:
-    """Return the folder for local copies of results: ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder."""
+    """Return the folder for local copies of results: ``SWEEP_CACHE``, or ``sweep`` in the user's cache folder.
+
+    Raises InputError if neither is known.
+    """
     if given := os.environ.get("SWEEP_CACHE"):
         return Path(given)
     try:
@@ -140,7 +142,10 @@ class _Replaced(Exception):
 
 
 def pull_all(results: Path, store: ObjectStore) -> None:
-    """Update the copies of all sweeps in a store, and set aside copies of sweeps that are no longer there."""
+    """Update the local copies of all sweeps in a store, and rename copies of sweeps that are no longer there.
+
+    Raises `StoreError`.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     names, _ = store.folder()
@@ -229,13 +234,16 @@ def _parsed(data: bytes) -> tuple[int, bytes]:
 
 
 def _set_copy_aside(folder: Path) -> None:
-    """Move away the copy of a sweep that the store no longer has, as it may contain results that were never sent."""
+    """Rename the copy of a sweep that the store no longer has; it may contain results that were never uploaded."""
     if (folder / _KNOWN).exists():
         folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
 
 
 def claim(folder: Path, store: ObjectStore) -> bool:
-    """Create a new sweep in the store; return whether its name was free."""
+    """Create a new sweep in the store from its local folder; return False if its name is taken there.
+
+    Only ``sweep.json`` and ``spec.yaml`` are uploaded.
+    """
     known = _CopyState()
     info = (folder / "sweep.json").read_bytes()
     tag = store.swap("sweep.json", info, None)
@@ -263,7 +271,7 @@ def publish_sweep(aside: Path, folder: Path, store: ObjectStore) -> None:
 
 
 def withdraw(folder: Path, store: ObjectStore) -> None:
-    """Delete a sweep from the store, unless it is running or its log has events."""
+    """Delete a sweep from the store, unless it is running, its log has events, or the store is unavailable."""
     writer = Writer(folder, store)
     with suppress(InputError, StoreAway), writer.held():
         segments = store.get_all([entry.key for entry in store.entries("log")])
@@ -352,7 +360,10 @@ class Writer:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease inside the block. Raises `RefusedError` that names the process that has it."""
+        """Hold the sweep's lease inside the block, waiting up to 20 s for a lease that is not renewed to expire.
+
+        Raises `RefusedError` that names the process that renews the lease.
+        """
         self._take()
         try:
             yield
@@ -378,7 +389,10 @@ class Writer:
             self._send_surely()
 
     def _guarded(self, turn: Callable[[], None]) -> None:
-        """Call ``turn`` and record a fault if it fails; an unavailable store counts only after `AWAY_S` seconds."""
+        """Call ``turn`` and record its error as a fault, after which nothing more is written; nothing is raised.
+
+        An unavailable store counts as a fault only after `AWAY_S` seconds.
+        """
         try:
             turn()
             self._away_since = None
@@ -404,7 +418,10 @@ class Writer:
             raise
 
     def send(self) -> None:
-        """Upload the complete records of the log that are not in the store yet."""
+        """Upload the records of the log that are not in the store yet, up to the byte passed to `appended`.
+
+        Raises `StoreError` if another process has taken over the sweep.
+        """
         with self._busy:
             while (end := self._end) > self._known.bytes:
                 with (self._folder / _LOG).open("rb") as file:
@@ -434,7 +451,7 @@ class Writer:
         known.bytes += len(content)
 
     def _merge_segments(self) -> None:
-        """Replace the segments written by this session since the last part by one part."""
+        """Replace all segments that this session has written since its last part by a single part."""
         known, first = self._known, self._loose
         last = known.segments - 1
         if last <= first:
@@ -524,7 +541,7 @@ class Writer:
             return True
 
     def _hear_requests(self) -> None:
-        """Move the requests in the store into the folder, where the driver looks for them."""
+        """Move the requests in the store into the local folder ``requests``, where the driver looks for them."""
         for entry in self._store.entries("requests"):
             found = self._store.get(entry.key)
             if found is None:  # withdrawn
@@ -557,7 +574,7 @@ class Writer:
                 self._known.write(self._folder)
 
     def _send_files(self) -> None:
-        """Upload the tables and other files of the folder."""
+        """Upload the tables and the other files of the folder, but not the log, checkpoints and hidden files."""
         top = []
         for path in self._folder.iterdir():
             if path.is_file() and path.name[0] != ".":

@@ -30,12 +30,10 @@ class Repaired:
 
 
 def repair_log(folder: ResultsFolder) -> Repaired:
-    """Repair a sweep's log and rebuild its tables.
+    """Repair a sweep's log and rebuild its tables; an intact log is left unchanged.
 
-    Raises:
-        RefusedError: while the sweep runs.
-        InputError: if it is in an object store.
-        StoreError: if the log is unreadable or has an unknown format.
+    The damaged log is kept as ``log.jsonl.damaged-N``. Raises RefusedError while the sweep runs, InputError if it is
+    in an object store, and StoreError if the log is missing or has an unknown format.
     """
     if folder.store is not None:
         what = "is in an object store, which never holds a damaged log"
@@ -56,7 +54,10 @@ def repair_log(folder: ResultsFolder) -> Repaired:
 
 
 def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
-    """Return the readable records that can follow each other, and each loss in words."""
+    """Return the readable records that can follow each other, and each loss in words.
+
+    Raises StoreError with the line of a record of an unknown format.
+    """
     records: list[bytes] = []
     losses: list[str] = []
     ledger = Ledger(keep_epochs=False)
@@ -116,7 +117,10 @@ def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
 
 
 def _list_lost_trials(ledger: Ledger) -> list[str]:
-    """Return a line for each trial whose records are all lost; `resume` trains it."""
+    """Return a message for each number below the highest trial number of which no record is left.
+
+    `resume` trains these trials.
+    """
     known = range(max(ledger.trials, default=-1) + 1)
     losses = []
     for trial in known:
@@ -126,7 +130,7 @@ def _list_lost_trials(ledger: Ledger) -> list[str]:
 
 
 def _set_log_aside(log: Path) -> Path:
-    """Keep the damaged log under a free name next to it, too; return that path."""
+    """Keep the damaged log under a second, free name ``log.jsonl.damaged-N`` as well; return that path."""
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

@@ -28,11 +28,11 @@ Objectives: TypeAlias = tuple[tuple[str, str], ...]
 LOWER_IS_BETTER = ("loss", "err", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape")
 HIGHER_IS_BETTER = ("accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2", "bleu", "reward", "score")
 SHARES = ("acc", "accuracy", "error_rate")
-"""Words in the names of metrics that tell which direction is better; metrics with the last are shares of examples."""
+"""The three tuples are words in names of metrics; metrics with a word of `SHARES` are shares of examples, 0 to 1."""
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric contains one of these words as a whole word."""
+    """Return whether the name of a metric contains one of these words, with no letter directly before or after it."""
     return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
 
 
@@ -115,7 +115,11 @@ FIRST_RACE = 1
 
 
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
-    """Return a resolved sweep file without null keys, with the former defaults of keys whose default has changed."""
+    """Return a resolved sweep file without null keys, as it was understood when the sweep began.
+
+    A missing ``early_terminate.min_iter`` (of the rules in `FIRST_RUNG_WAS_1`) or ``confirm.race`` becomes 1, because
+    their defaults have changed since.
+    """
     found = {}
     for key, value in resolved.items():
         if value is not None:
@@ -185,7 +189,7 @@ class SweepInfo:
 
     @property
     def file(self) -> Mapping[str, object]:
-        """The resolved sweep file before the changes of `resume --set`, without null keys."""
+        """The sweep file as last given, before the changes of `resume --set`, resolved and without null keys."""
         content = self.content.get("file")
         return _as_begun(content if isinstance(content, Mapping) else self.spec)
 
@@ -196,7 +200,7 @@ class SweepInfo:
 
     @property
     def first_spec(self) -> Mapping[str, object]:
-        """The resolved sweep file before the changes in the log."""
+        """The resolved sweep file with which the sweep began, before any change in the log."""
         first = self.content.get("first_spec")
         if isinstance(first, Mapping):
             return first
@@ -204,7 +208,7 @@ class SweepInfo:
 
     @property
     def first_spec_text(self) -> str:
-        """The resolved sweep file before the changes in the log, as text."""
+        """The resolved sweep file with which the sweep began, as JSON text."""
         return json.dumps(_as_begun(self.first_spec))
 
     @property
@@ -229,7 +233,7 @@ class SweepInfo:
 
     @property
     def first_repeats(self) -> int:
-        """Number of seeds of each configuration before the changes in the log."""
+        """Number of seeds of each configuration when the sweep began, before any change in the log."""
         return _parse_whole_number(self.first_spec.get("repeats")) or 1
 
     @property
@@ -344,7 +348,11 @@ class SweepInfo:
 
 
 def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
-    """Return in words in what the identities of sweeps differ; empty if one of them is unknown."""
+    """Return the names of the properties in which the `identity` of sweeps differs, in words.
+
+    Empty if they agree or the identity of one is unknown. Properties that a sweep's release did not record are not
+    compared.
+    """
     known = [sweep.identity for sweep in sweeps]
     identities = []
     for identity in known:
@@ -427,7 +435,10 @@ def get_package_version(package: str) -> str | None:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Return name, memory and driver of each GPU that CUDA shows to this process; empty without a driver."""
+    """Return name, memory and driver of each GPU that CUDA shows to this process, according to ``nvidia-smi``.
+
+    Empty if that program is missing or fails.
+    """
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     answer = _run_command("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader") or ""
@@ -450,8 +461,9 @@ def gpus() -> list[dict[str, str]]:
 def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
     """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order.
 
-    ``gpus`` are UUIDs by index; None: the variable is not set. The list ends at the first invalid entry (CUDA C++
-    programming guide, environment variables).
+    ``gpus`` has the UUIDs by index, ``mig_devices`` the index of the GPU of each MIG instance. If ``setting`` is
+    None, the variable is not set and all are shown. The list ends at the first invalid entry, as in the CUDA C++
+    programming guide.
     """
     if setting is None:
         return list(gpus)
@@ -500,7 +512,7 @@ def _git(folder: Path) -> dict[str, object] | None:
 
 
 def _run_command(*command: str) -> str | None:
-    """Return the output of a program; None if it is missing, fails or takes too long."""
+    """Return the stripped output of a program; None if it is missing, fails or takes more than 10 s."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")
     except (OSError, subprocess.SubprocessError):

@@ -129,7 +129,7 @@ class TableBuilder:
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
     def observe(self, event: Event, place: int = 0) -> None:
-        """Process an event that begins at byte ``place`` of the log."""
+        """Process an event that begins at byte ``place`` of the log. Raises `OutOfOrder` if it is impossible there."""
         match self._ledger.observe(event):
             case Reported(trial, report):
                 self._epochs.add_epoch(self._trials.add_epoch(trial, report), report)
@@ -158,7 +158,10 @@ class TableBuilder:
         self._last = event.time if self._last is None else max(self._last, event.time)
 
     def follow(self, path: Path) -> int:
-        """Process the new events of a log; return the byte up to which it has been read."""
+        """Process the events added to a log since the last call; return the byte up to which it has been read.
+
+        Raises `StoreError` if the log is damaged or its events are out of order.
+        """
         with ledger.naming(path):
             for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
                 self.observe(event, self._log_bytes)
@@ -187,7 +190,7 @@ class TableBuilder:
         self._active = ActiveTime(earlier_s, history.session_s, history.began)
 
     def history(self) -> History:
-        """Return the position in the log and the course of the sessions so far."""
+        """Return how far the log has been read and what is needed to continue the tables from there."""
         trials = self._ledger.trials
         unfinished = []
         for number, place in self._begun.items():
@@ -284,7 +287,7 @@ class TableBuilder:
         return table.sort_by("trial")  # trials may start out of order
 
     def _make_sums(self, count: int) -> dict[str, pa.Array]:
-        """Return the measures that are summed over the epochs of each trial, and the CO2 by their energy."""
+        """Return the columns of measures that are summed over each trial's epochs, and CO2 in grams by the energy."""
         sums = self._trials.added_up
         columns = {}
         for name in ADDED_UP:
@@ -338,7 +341,10 @@ def build_tables(folder: ResultsFolder) -> Tables:
 
 
 def write(folder: ResultsFolder, tables: Tables) -> None:
-    """Replace both Parquet files of a sweep; each is complete at any time. Raises `StoreError`."""
+    """Replace both Parquet files of a sweep, whose metadata says up to which byte of the log they were made.
+
+    Each file is complete at any time. Raises `StoreError`.
+    """
     history = tables.history
     if folder.log.exists():
         mark = log.mark(folder.log, history.log_bytes)
@@ -399,7 +405,7 @@ def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return encoded texts as an Arrow array."""
+    """Return UTF-8 texts as an Arrow array of strings. Raises ArrowCapacityError for more than 2 GiB."""
     offsets = np.cumsum([0, *map(len, texts)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
@@ -447,7 +453,7 @@ def _make_number_arrays(columns: Mapping[str, Numbers], rows: int, prefix: str =
 
 
 def _times(column: Numbers, rows: int) -> pa.Array:
-    """Return a column of seconds since 1970 as an Arrow array of timestamps."""
+    """Return a column of seconds since 1970 as an Arrow array of timestamps in UTC, rounded to microseconds."""
     values, null = column.copy_rows(rows)
     return make_numeric_array(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
 

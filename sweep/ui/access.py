@@ -55,7 +55,7 @@ class Access:
 
 @dataclass(slots=True)
 class Frames:
-    """The addresses at which notebooks show the page in a frame, as the requests with a pass have given them."""
+    """Which notebooks may show the page in a frame: the used passes, and the addresses that came with them."""
 
     used: set[str] = field(default_factory=set)  # passes
     hosts: set[str] = field(default_factory=set)  # in requests that a proxy hands on
@@ -71,7 +71,7 @@ class Frames:
 
 
 def make_pass(token: str) -> str:
-    """Return a new pass for the server with this token."""
+    """Return a new pass for the server with this token; one browser may open the page in a frame with it."""
     number = secrets.token_urlsafe(18)
     return f"{number}.{_sign(token, number)}"
 
@@ -83,7 +83,7 @@ def is_pass(given: str, token: str) -> bool:
 
 
 def _sign(token: str, number: str) -> str:
-    """Return the signature of a pass."""
+    """Return the signature (HMAC-SHA-256, hexadecimal) that the pass with this number has."""
     return hmac.new(token.encode(), number.encode("utf-8", "replace"), "sha256").hexdigest()
 
 
@@ -154,7 +154,10 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 
 
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
-    """Return a refusal if a request lacks the cookie or comes from another page; None if it may be answered."""
+    """Return a refusal if a request lacks the cookie; for POST also if it comes from another page or is not JSON.
+
+    None if it may be answered.
+    """
     if not is_same(asked.cookie, access.cookie):
         return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")
     if asked.method != "POST":
@@ -180,5 +183,5 @@ def strip_port(host: str) -> str:
 
 
 def is_same(given: str, secret: str) -> bool:
-    """Compare a text with a secret, in a time that does not show how much of it is right."""
+    """Return whether a text is the secret, compared in a time that does not show how much of it is right."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())

@@ -261,7 +261,10 @@ ACTS: tuple[Act, ...] = (
 
 
 def list_offered_acts(commands: Commands) -> dict[str, Act]:
-    """Return the acts whose commands and options this installation has, by name."""
+    """Return by name the acts whose command and options this installation has.
+
+    ``commands`` maps commands to options.
+    """
     return {act.name: act for act in ACTS if _is_offered(act, commands)}
 
 
@@ -280,7 +283,7 @@ def find_act(offered: Mapping[str, Act], name: str) -> Act:
 
 
 def name_act(act: Act, given: Given) -> str:
-    """Return the label of an act with the names of what it applies to."""
+    """Return the label of an act with the names of the sweep and the trial that it applies to."""
     return act.label.replace("{sweep}", given.get("sweep", "")).replace("{trial}", given.get("trial", ""))
 
 
@@ -314,12 +317,15 @@ def make_arguments(act: Act, given: Given, place: str, submission: Submission | 
 
 
 def show_command(arguments: Sequence[str]) -> str:
-    """Format a command line as a person would type it."""
+    """Return a command line of sweep as a person would type it, quoted for a shell.
+
+    ``arguments`` follow ``-m sweep``.
+    """
     return shlex.join(["python", "-m", "sweep", *arguments])
 
 
 def _find_mistakes(act: Act, given: Given) -> list[Problem]:
-    """Return the mistakes in the values of an act's fields."""
+    """Return the mistakes in the values of an act's fields, and in the number of the trial that it applies to."""
     problems = []
     for field in act.fields:
         text = given.get(field.name, "")
@@ -337,7 +343,11 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
 
 
 def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return a word of a command line; ``{field}`` becomes the text of the field, or its lines that are not empty."""
+    """Return the words that a template word stands for: itself, or for ``{field}`` the text of the field.
+
+    A field of several lines has a word for each line that is not empty, an empty field none. ``kinds`` are the kinds of
+    the fields by name.
+    """
     if not word.startswith("{"):
         return [word]
     name = word.strip("{}")
@@ -353,7 +363,7 @@ def list_lines(text: str) -> list[str]:
 
 
 def _fill_group(group: Sequence[str], given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words of an option, repeated for each value of its field."""
+    """Return the words of an option, repeated for each value of its field; [] if the field is empty."""
     option, *values = group
     if not values:
         return [option]

@@ -20,9 +20,9 @@ TRIED = 20  # ports, where the first is not free
 
 
 def listen(port: int, *, or_next: bool) -> socket.socket:
-    """Return a socket that listens on this machine; port 0 chooses a free port.
+    """Return a socket that listens on 127.0.0.1 at this port; port 0 chooses a free one.
 
-    With ``or_next``, one of the next ports is used if this one is not free. Raises `InputError`.
+    With ``or_next``, one of the next 19 ports is used if this one is not free. Raises `InputError` if none is.
     """
     problem = ""
     for candidate in range(port, port + (TRIED if or_next and port else 1)):
@@ -46,9 +46,9 @@ def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> 
 
 
 def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
-    """Start the page in a process that Ctrl-C here does not end; return the process and its address with the token.
+    """Start the page in a process that Ctrl-C here does not end; wait until it has printed its address with the token.
 
-    The address is "" if the process has ended at once.
+    Return the process and the address, which is "" if the process has ended at once.
     """
     started = subprocess.Popen(
         [sys.executable, "-m", "sweep", "ui", "--no-open", "--json", *options],

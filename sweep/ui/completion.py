@@ -68,7 +68,7 @@ LENGTHS = {"epochs": "How long a trial trains; it takes the place of the key epo
 
 
 def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = False) -> Completion:
-    """Return the completions at an offset of a text."""
+    """Return the completions at an offset of the text of a sweep file; ``asked`` as in `propose_in`."""
     return propose_in(read_outline(text, cursor), known, asked=asked)
 
 
@@ -99,9 +99,9 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
 
 
 def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
-    """Return the proposals that begin with the typed text, then those that contain it.
+    """Return the proposals whose labels begin with the typed text, then those that contain it, without regard to case.
 
-    A single proposal that is typed already is left out.
+    Each label occurs once. A single proposal that is typed already is left out.
     """
     word = typed.strip().lower()
     once = {one.label: one for one in reversed(found)}
@@ -146,7 +146,10 @@ def _get_schema() -> Json:
 
 
 def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
-    """Return the schemas of a value at a path, given the other values of the text."""
+    """Return the schemas that apply to the value at a path, given the other values of the text.
+
+    Returns [] if there are none.
+    """
     found = [_get_schema()]
     for depth, part in enumerate(path):
         outer = _list_alternatives(found, path[:depth], outline)
@@ -155,7 +158,7 @@ def _find_schemas(path: KeyPath, outline: Outline) -> list[Json]:
 
 
 def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
-    """Yield the schema of an item of a list, or of the value of a key, if there is one."""
+    """Yield the schema of the items of a list, or of the value of the key ``part``, if ``node`` has one."""
     if isinstance(part, int):
         inner = node.get("items")
     else:
@@ -165,7 +168,7 @@ def _get_inner_schemas(node: Json, part: str | int) -> Iterator[Json]:
 
 
 def _list_alternatives(nodes: Iterable[Json], path: KeyPath, outline: Outline) -> list[Json]:
-    """Return all alternatives of the schemas, without those that the values in the text exclude."""
+    """Return all alternatives of the schemas, without those whose fixed values differ from the values at the path."""
     found = []
     for node in nodes:
         for part in _expand_alternatives(node):
@@ -196,7 +199,10 @@ def _find_constants(node: Json) -> dict[str, str]:
 
 
 def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
-    """Return whether a mapping with the keys ``given`` may also have the key ``key``."""
+    """Return whether a mapping at a path with the keys ``given`` may also have the key ``key``.
+
+    The rules are those of the schema ``node``.
+    """
     exclusive = node.get("not", {}).get("required", ())
     if key in exclusive and given & set(exclusive):
         return False
@@ -209,7 +215,7 @@ def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outl
 
 
 def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
-    """Return whether the ``if`` of a schema's rule is true for a mapping with the keys ``given``."""
+    """Return whether the ``if`` of a schema's rule is true for the mapping at a path, which has the keys ``given``."""
     if not set(condition.get("required", ())) <= given:
         return False
     if "not" in condition and _is_condition_met(condition["not"], given, path, outline):
@@ -252,7 +258,7 @@ def _propose_schema_keys(path: KeyPath, given: frozenset[str], outline: Outline)
 
 
 def _get_description(node: Json) -> str:
-    """Return the description of a schema, shortened."""
+    """Return the description of a schema on one line, at most 240 characters."""
     return " ".join(str(node.get("description", "")).split())[:ABOUT]
 
 
@@ -263,7 +269,7 @@ def _describe_constants(nodes: Sequence[Json], key: str) -> str:
 
 
 def _find_default(node: Json) -> str:
-    """Return the default of a scalar; "" if there is none."""
+    """Return the default of a schema as it is written in a file; "" for none, and for a list or mapping."""
     default = node.get("default")
     return "" if default is None or isinstance(default, dict | list) else flow(default)
 
@@ -281,7 +287,10 @@ def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterat
 
 
 def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
-    """Propose the hyperparameters that the trainable reads, then the standard ones, within the group ``group``."""
+    """Propose hyperparameters within the group ``group``: those that the trainable reads, then its standard ones.
+
+    If it is not known what the trainable reads, all standard hyperparameters are proposed.
+    """
     names = list(STANDARD)
     if known.parameters is not None:
         own = sorted(known.parameters - STANDARD.keys())
@@ -306,7 +315,7 @@ def _make_parameter_proposal(name: str, inner: str) -> Proposal:
 
 
 def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Proposal]:
-    """Propose the names of the parameters in the file, except ``but``."""
+    """Propose the names of the parameters in the file, except ``but`` and the groups that contain it."""
     for name in _find_parameters(outline):
         if name != but and not but.startswith(f"{name}."):
             yield Proposal(label=name, insert=f"{name}: ", about="A parameter of this file.")
@@ -354,7 +363,7 @@ def _propose_values(outline: Outline, known: Known) -> list[Proposal]:
 
 
 def _propose_first_items(outline: Outline, known: Known) -> list[Proposal]:
-    """Propose the items that can begin a new line, if the block at the cursor is a list."""
+    """Propose the items, with their dash, that can begin a list at the cursor; [] if no list can be there."""
     place = outline.place
     if place is None or place.in_flow:
         return []
@@ -384,7 +393,7 @@ def _propose_schema_values(path: KeyPath, schemas: Sequence[Json], outline: Outl
 
 
 def _propose_enumerated(node: Json, default: str) -> Iterator[Proposal]:
-    """Propose the values that a schema lists."""
+    """Propose the values that a schema lists, and true and false for a boolean."""
     values = [*node.get("enum", ()), *([node["const"]] if "const" in node else ())]
     if node.get("type") == "boolean":
         values = [True, False]
@@ -490,7 +499,10 @@ def _propose_scalars(name: str) -> Iterator[Proposal]:
 
 
 def _list_words(name: str) -> list[str | bool]:
-    """Return the known words that a hyperparameter can be; [] for numbers and others."""
+    """Return the words that a hyperparameter can be, or True and False for a flag.
+
+    Returns [] for numbers and unknown parameters.
+    """
     if not is_standard(name):
         is_activation = name.rpartition(".")[2].rpartition("_")[2] == "activation"
         return list(ACTIVATIONS) if is_activation else []
@@ -505,14 +517,14 @@ def _list_words(name: str) -> list[str | bool]:
 
 
 def _describe_words(name: str) -> str:
-    """Return a sentence that says whether the known words are all words."""
+    """Return a sentence that says whether the words of `_list_words` are all that this hyperparameter can be."""
     if is_standard(name) and not isinstance(get_standard_bounds(name), Names):
         return "All that this hyperparameter may be."
     return "All that Keras has by name."
 
 
 def _propose_choices(name: str, outline: Outline) -> Iterator[Proposal]:
-    """Propose the values that a parameter has in the file."""
+    """Propose the values that the file gives for a parameter, as ``value`` or in ``values``; none for a range."""
     path = _find_parameters(outline).get(name)
     if path is None:
         return
@@ -559,7 +571,7 @@ def _complete_expression(outline: Outline, known: Known) -> Completion | None:
 
 
 def _list_metrics(outline: Outline, known: Known) -> list[str]:
-    """Return the names of the metrics in the file, then those that the trainable reports."""
+    """Return the names of the metrics that the file has, then those that the trainable reports."""
     named = [
         text for path, text in outline.values.items() if path[-1:] == ("name",) and path[0] in ("metric", "metrics")
     ]
@@ -567,6 +579,9 @@ def _list_metrics(outline: Outline, known: Known) -> list[str]:
 
 
 def _make_name_proposal(name: str, *, space: bool) -> Proposal:
-    """Make the proposal of a name in an expression, in backquotes if it needs them."""
+    """Make the proposal of a name in an expression, in backquotes if it is no identifier.
+
+    ``space`` puts a space before it.
+    """
     written = name if name.replace(".", "_").isidentifier() else f"`{name}`"
     return Proposal(label=name, insert=f" {written}" if space else written, about="A name in this expression.")

@@ -39,7 +39,10 @@ run_cap: 12
 
 
 def write_template(trainables: KnownTrainables, file: str) -> str:
-    """Return a sweep file without mistakes to begin with, for a trainable of the folder if one fits; takes seconds."""
+    """Return the text of a sweep file to begin with, without mistakes; takes seconds.
+
+    It names one of the folder's trainables for which it has no mistakes, or else an example of sweep.
+    """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
         trainables.read(trainable, file)
@@ -89,9 +92,10 @@ class DraftProposals:
 def complete_draft(
     before: str, after: str, trainables: KnownTrainables, results: Path, *, asked: bool = False
 ) -> DraftProposals:
-    """Return the completions at the cursor, which is between two parts of a text.
+    """Return the completions at the cursor, which is between the texts ``before`` and ``after``.
 
-    It returns at once, from what is known so far.
+    It returns at once, from what is known so far, and reads no source. ``asked`` is True if the user has asked for
+    them.
     """
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
@@ -112,7 +116,7 @@ def complete_draft(
 
 
 def prepare_proposals() -> None:
-    """Compute what all completions need, so that the first one does not take longer."""
+    """Compute and cache what all completions need, so that the first one does not take longer."""
     propose("", 0)
 
 
@@ -122,7 +126,7 @@ def _count_utf16_units(text: str) -> int:
 
 
 def check_draft(text: str, file: str) -> DraftFacts:
-    """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or what it would train."""
+    """Check the text of a sweep file as `run` and `plan` do; return its mistakes, or a line on what it would train."""
     try:
         spec = sweep_files.parse_file(text, Path(file), ())
         checking.check_trainable(spec, file, sweep_files.import_folders(Path(file)))
@@ -136,7 +140,7 @@ def check_draft(text: str, file: str) -> DraftFacts:
 
 
 def _place_mistake(mistake: Mistake, text: str) -> DraftMistake:
-    """Add the line, the column and the path to a mistake."""
+    """Return a mistake with its line, column and path in the draft; line 0 if it has no place there."""
     place = _PLACE.match(mistake.where)
     if place is None:
         path = mistake.where.partition(": ")[2] or mistake.where
@@ -163,7 +167,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 def _is_sweep_file(path: Path) -> bool:
-    """Return whether a file has what makes a sweep file, even if it has mistakes."""
+    """Return whether a file has a line with the key ``parameters`` or ``trainable``; False above 1,000,000 bytes."""
     if path.stat().st_size > LARGEST:
         return False
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -214,6 +218,9 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 
 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
-    """Return whether a file with this name exists and has another text. Raises `InputError` like `save_draft`."""
+    """Return whether a file with this name exists and has another text.
+
+    Raises `InputError` if ``file`` is no plain name.
+    """
     path = _find_file(folder, file)
     return path.exists() and path.read_bytes() != text.encode()

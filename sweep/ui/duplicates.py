@@ -86,7 +86,10 @@ def _find_changed_keys(folder: ResultsFolder, before: Spec, present: Spec) -> li
 
 
 def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], list[Params]]:
-    """Return the configurations that people have added: first those in the present space, then all others."""
+    """Return the configurations that people have added: those to start with in the present space, and those outside it.
+
+    The first list leaves out configurations that ``start_with`` already has.
+    """
     found: dict[str, Params] = {}
     for event in log.read_additions(folder.log):
         for params in event.configurations:
@@ -105,7 +108,10 @@ def _split_added(folder: ResultsFolder, present: Spec) -> tuple[list[Value], lis
 
 
 def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], name: str) -> str:
-    """Return a text with new values of top-level keys; keys without a value are removed."""
+    """Return a text in which the top-level ``keys`` have new values, each under a comment.
+
+    Keys without a value are removed. ``name`` is the sweep that the comment names.
+    """
     for key in keys:
         names = ("metric", "metrics") if key == "metrics" else (key,)
         block = ""
@@ -129,7 +135,10 @@ def _replace_block(text: str, names: Sequence[str], block: str) -> str:
 
 
 def _find_end(lines: Sequence[str], start: int) -> int:
-    """Return the line after the block that begins in a line, without comments and empty lines at its end."""
+    """Return the index of the line after the block that begins at line ``start``.
+
+    Comments and empty lines at its end do not belong to it.
+    """
     end = start + 1
     for at in range(start + 1, len(lines)):
         line = lines[at]

@@ -88,7 +88,7 @@ class FailureFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkFacts:
-    """The star and the note of a trial."""
+    """The star and the note of a trial that has one of them."""
 
     trial: int
     starred: bool
@@ -167,8 +167,9 @@ def describe_standing(
 ) -> LiveFacts:
     """Return the state of a sweep as the page shows it.
 
-    ``running`` says whether a process runs the sweep, and ``driven_since`` since when one on this machine does.
-    ``to_resume`` is the command line that resumes the sweep.
+    ``now`` and ``driven_since`` are in seconds since 1970. ``running`` says whether a process runs the sweep, and
+    ``driven_since`` since when one on this machine does. ``read`` is the share of the log that has been read, ``line``
+    its last line. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
@@ -229,7 +230,10 @@ def _find_quiet_s(standing: Standing, *, is_starting: bool) -> float:
 
 
 def _name_state(standing: Standing, *, running: bool, read: float) -> str:
-    """Return "running", "reading", "killed" or "ended"; ``read`` is the share of the log that has been read."""
+    """Return "running", "reading", "killed" or "ended".
+
+    ``read`` is the share of the log that has been read; below 1, it is not known yet whether the sweep was killed.
+    """
     if running:
         return "running"
     if read < 1:  # whether it was killed is not known before its end
@@ -274,7 +278,10 @@ def _describe_best(standing: Standing) -> BestFacts | None:
 
 
 def _describe_leader(standing: Standing) -> LeaderFacts | None:
-    """Return the running trial with the best score; None if the best completed configuration is as good."""
+    """Return the running trial with the best score, if it is ahead of the best completed configuration.
+
+    None otherwise.
+    """
     objective = standing.outline.objective
     best = standing.best
     least = math.inf if best is None else objective.to_loss(best.value)
@@ -304,7 +311,7 @@ def _list_workers(standing: Standing) -> Iterator[WorkerFacts]:
 
 
 def _list_rungs(standing: Standing) -> Iterator[RungFacts]:
-    """Yield the rungs that a trial has reached."""
+    """Yield each rung that a trial has reached, with numbers of trials: reached, pruned and waiting there."""
     waiting: dict[int, list[int]] = {}
     for number, trial in standing.open.items():
         if _is_paused(trial):
@@ -327,7 +334,7 @@ def _is_paused(trial: Open) -> bool:
 
 
 def _list_failures(standing: Standing) -> Iterator[FailureFacts]:
-    """Yield the kinds of failures, errors first."""
+    """Yield the kinds of failures with their counts: errors before other failures, then the most frequent first."""
     found = sorted(standing.failures.items(), key=lambda one: (one[0][0] not in ERRORED, -one[1].count))
     for (status, kind), failure in found:
         yield FailureFacts(
@@ -344,9 +351,10 @@ def _list_marks(standing: Standing) -> Iterator[MarkFacts]:
 def describe_event(
     event: Event | Record, line: int, standing: Standing, differences: Sequence[Difference] = ()
 ) -> EventFacts:
-    """Return an event with its description; ``standing`` must have observed it already.
+    """Return an event with its description in words; ``standing`` must have observed it already.
 
-    ``differences`` are those of a changed sweep file, as far as the file is known.
+    ``line`` is its line in the log. ``differences`` are the changed keys for a change of the sweep file, if it is
+    known.
     """
     trial = getattr(event, "trial", None)
     status = event.status.value if isinstance(event, TrialEnded) else ""

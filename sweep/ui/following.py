@@ -61,16 +61,16 @@ class LineIndex:
             self._marks.append((byte, lines))
 
     def find_line(self, byte: int) -> int:
-        """Return the number of lines that end at or before a position."""
+        """Return the number of lines that end at or before the byte offset ``byte``."""
         start, lines = next(mark for mark in reversed(self._marks) if mark[0] <= byte)
         with self._path.open("rb") as file:
             file.seek(start)
             return lines + file.read(byte - start).count(b"\n")
 
     def read(self, after: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield the lines after the first ``after`` ones, about a megabyte at a time.
+        """Yield (number of the last line, lines) for the lines after the first ``after`` ones, a megabyte at a time.
 
-        Each part comes with the number of its last line.
+        Lines are bytes without their line feed; only lines that were counted are read.
         """
         start, lines = next(mark for mark in reversed(self._marks) if mark[1] <= after)
         with self._path.open("rb") as file:
@@ -86,7 +86,7 @@ class LineIndex:
 
 
 class FollowedSweep:
-    """A sweep whose log is read step by step, and its state so far."""
+    """A sweep whose log is read in parts by `read_on`, and the state that follows from the parts read so far."""
 
     def __init__(self, folder: ResultsFolder) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class FollowedSweep:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Start at the beginning of the log."""
+        """Forget what was read, and start at the beginning of the log."""
         self.lines = LineIndex(self.folder.log)
         self.standing = Standing(self.outline)
         self._reader = LogReader(self.folder)
@@ -140,7 +140,7 @@ class FollowedSweep:
                 kept.append(facts)
 
     def _follow_change(self, event: SweepChanged) -> list[changes.Difference]:
-        """Apply a change to the sweep file as it was; return how it differs, or nothing without the file."""
+        """Apply a change to the recorded sweep file; return the keys that differ, or [] if the file is unknown."""
         if self._spec is None:
             return []
         before = self._spec
@@ -153,7 +153,7 @@ class FollowedSweep:
         return self._reader.share < 1
 
     def list_events(self, trial: int) -> tuple[EventFacts, ...]:
-        """Return the events of a trial other than its epochs, in the order of the log."""
+        """Return the first 100 events of a trial other than epochs and output, in the order of the log."""
         return tuple(self._of_trials.get(trial, ()))
 
     def describe(self) -> LiveFacts:

@@ -57,7 +57,10 @@ class Job:
     is_dismissed: bool = False  # no page shows it any more
 
     def describe(self) -> JobFacts:
-        """Return the job's present state and output."""
+        """Return the job's present state and the end of its output.
+
+        Records the time of its end when it is first seen.
+        """
         code = self.process.poll()
         if code is not None and self.ended is None:
             self.ended = time.monotonic()
@@ -73,7 +76,7 @@ class Job:
         )
 
     def _read_output(self) -> str:
-        """Return the end of the job's output."""
+        """Return the last 100,000 bytes of the job's output as text."""
         size = os.fstat(self.output.fileno()).st_size
         start = max(size - SHOWN_BYTES, 0)
         return os.pread(self.output.fileno(), size - start, start).decode("utf-8", "replace")
@@ -90,9 +93,10 @@ class Jobs:
     def start(
         self, subject: Subject, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None
     ) -> Job:
-        """Run ``python -m sweep`` with these arguments and ``text`` as standard input; return the job.
+        """Start ``python -m sweep`` with these arguments and ``text`` as standard input, and return the job at once.
 
-        ``shown`` are the arguments in the command line that is shown, by default the same.
+        The process goes on if the page's server ends. ``shown`` are the arguments in the command line that is shown, by
+        default the same.
         """
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
         with tempfile.TemporaryFile() as given:
@@ -121,9 +125,9 @@ class Jobs:
         return self._jobs.get(number)
 
     def list_shown(self, subject: Subject) -> list[Job]:
-        """Return the jobs that a page shows, oldest first.
+        """Return the jobs that the page of ``subject`` shows, oldest first, without those that were dismissed.
 
-        The page of a sweep shows those of its trials, too; other pages only their own.
+        The page of a sweep also shows the jobs of its trials; other pages show only the jobs of their subject.
         """
         found = []
         for job in self._jobs.values():

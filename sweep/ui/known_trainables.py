@@ -34,7 +34,10 @@ class _Read:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the author's files have not changed since."""
+        """Whether the author's files have not changed since.
+
+        Without files, whether it was read less than 5 seconds ago.
+        """
         if not self.stamps:
             return time.monotonic() - self.at < AGAIN_S
         return all(_get_change_time(path) == stamp for path, stamp in self.stamps.items())
@@ -66,11 +69,14 @@ class KnownTrainables:
         return found.known, not found.is_fresh
 
     def search_folder(self, folder: Path) -> None:
-        """Search a folder and this package for trainables; may take seconds."""
+        """Search a folder and sweep's own package for trainables and store them in `found`; may take seconds."""
         self.found = self._seeker.list_trainables(folder)
 
     def read(self, trainable: str, file: str) -> None:
-        """Read the source of the trainable that a file names, unless another thread is reading it; may take seconds."""
+        """Read the source of ``trainable``, which the sweep file ``file`` names, and keep its facts; may take seconds.
+
+        Returns at once if another thread is reading it. The facts of at most 20 trainables are kept.
+        """
         if trainable in self._reading:
             return
         self._reading.add(trainable)

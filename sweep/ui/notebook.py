@@ -57,7 +57,10 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 
 
 def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
-    """Return the results folder (or its URL) and the name of a sweep."""
+    """Return the results folder (or its URL) and the name of a sweep; the name is "" if none is given.
+
+    Raises `InputError` if there is no such sweep.
+    """
     if not str(name):
         return str(results), ""
     folder = ResultsFolder.open(find_local_folder(results, "sweep.show"), name)
@@ -68,7 +71,10 @@ def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
 
 
 def find_server(results: str) -> Server:
-    """Return the server of a results folder, after starting it if none is running."""
+    """Return the server of a results folder, after starting a process for it if none is running.
+
+    Raises `InputError` if the process does not start.
+    """
     key = results if is_url(results) else str(Path(results).resolve())
     known = servers.get(key)
     if known is not None and known.process.poll() is None:
@@ -85,9 +91,9 @@ def find_server(results: str) -> Server:
 
 @atexit.register
 def _end_servers() -> None:
-    """End the servers that this kernel has started.
+    """End the server processes that this kernel has started, and wait for each up to 5 seconds before killing it.
 
-    If the kernel is killed instead, each of them notices that its parent is gone, and ends.
+    If the kernel is killed instead, each server notices that its parent is gone, and ends.
     """
     for server in servers.values():
         server.process.terminate()
@@ -99,7 +105,7 @@ def _end_servers() -> None:
 
 
 def draw_cell(server: Server, sweep: str, height: int) -> str:
-    """Return the HTML for the output of a cell; its script opens the frame."""
+    """Return the HTML for the output of a cell, whose script opens the page in a frame; it holds new access passes."""
     script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
     return shells.draw_cell(
         script,

@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(slots=True)
 class Outline:
-    """The keys and values of a text, and the place of the cursor.
+    """The keys and values of the text of a sweep file, and what can be typed at the cursor.
 
     ``values`` has the text of each scalar as it is written, by its path, and "" for all other values.
     """
@@ -85,7 +85,10 @@ def remove_quotes(text: str) -> str:
 
 
 def read_outline(text: str, cursor: int) -> Outline:
-    """Return the outline of a text; ``cursor`` is an offset."""
+    """Return the outline of a text, which may be unfinished YAML; ``cursor`` is an offset in characters.
+
+    A text of more than 300,000 characters is not read: its outline is empty.
+    """
     outline = Outline(text, min(max(cursor, 0), len(text)))
     if len(text) <= MAX_CHARACTERS:
         _Reader(outline).read()
@@ -383,13 +386,16 @@ class _Reader:
     def _record_place(
         self, *, kind: Kind, path: KeyPath, start: int, end: int, in_flow: bool = False, needs_space: bool = False
     ) -> None:
-        """Record the place of the cursor."""
+        """Set the outline's place, which is what can be typed at the cursor."""
         self._outline.place = Place(
             kind=kind, path=path, start=start, end=end, in_flow=in_flow, needs_space=needs_space
         )
 
     def _record_gap(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
-        """Record the place of the cursor if it is in these blanks, and they follow one of the characters ``after``."""
+        """If the cursor is in the blanks from ``begin`` to ``end``, record its place.
+
+        The character before them must be one of ``after``.
+        """
         if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
             return
         line = self._text[self._text.rfind("\n", 0, self._cursor) + 1 : self._cursor]
@@ -399,12 +405,15 @@ class _Reader:
         self._record_place(kind=kind, path=path, start=self._cursor, end=self._cursor, in_flow=True, needs_space=space)
 
     def _record_key(self, parent: KeyPath, key: str, start: int, end: int, *, in_flow: bool) -> None:
-        """Record the place of the cursor if it is in a key."""
+        """If the cursor is in the key from ``start`` to ``end``, record its place."""
         if start <= self._cursor <= end:
             self._outline.place = Place(kind="key", path=parent, start=start, end=end, key=key, in_flow=in_flow)
 
     def _record_word(self, kind: Kind, path: KeyPath, start: int, end: int, *, in_flow: bool) -> None:
-        """Record the place of the cursor if it is in a word; within quotes, only the text between them is replaced."""
+        """If the cursor is in the word from ``start`` to ``end``, record its place.
+
+        Within quotes, only the text between them is replaced.
+        """
         if not start <= self._cursor <= end:
             return
         in_quotes = self._text[start : start + 1] in ("'", '"')

@@ -24,7 +24,7 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
 
 
 def list_names(results: Path) -> list[str]:
-    """Return the names of the sweeps in a results folder."""
+    """Return the sorted names of the sweeps in a results folder; [] if the folder does not exist."""
     if not results.is_dir():
         return []
     return sorted(path.name for path in results.iterdir() if (path / "sweep.json").is_file())

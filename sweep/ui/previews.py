@@ -12,9 +12,10 @@ TRAINING_HERE = ("confirm", "retrain")
 
 
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
-    """Return the command line of an act, why it would be refused, and a note on what it would train.
+    """Return, for a filled-in form, its command line, why it would be refused, and a note on what it would train.
 
-    The command line is "" if there is none yet because of a mistake in the fields.
+    The keys are ``command``, ``wrong`` and ``note``; "" for each that there is not. The command line is "" if a field
+    has a mistake.
     """
     submission = folder.submission
     try:
@@ -63,6 +64,6 @@ def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
 
 
 def _read_number(given: Given, name: str) -> int | None:
-    """Return the number in a field; None if the field is empty."""
+    """Return the whole number in a field; None if the field is empty. Raises ValueError for any other text."""
     text = given.get(name, "").strip()
     return int(text) if text else None

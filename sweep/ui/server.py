@@ -180,7 +180,7 @@ async def _answer_request(request: web.Request, handler: Handler) -> web.StreamR
 
 
 def _describe_request(request: web.Request) -> Asked:
-    """Return the parts of a request that decide whether it is allowed."""
+    """Return the headers and properties of a request that decide whether it is allowed."""
     return Asked(
         method=request.method,
         host=request.headers.get("Host", ""),
@@ -251,7 +251,7 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
 
 
 def _find_status(error: SweepError) -> int:
-    """Return the HTTP status of an error of sweep."""
+    """Return the HTTP status for an error: 404 for an unknown name, 400 for other wrong input, 500 for the rest."""
     if isinstance(error, UnknownNameError):
         return 404
     return 400 if isinstance(error, InputError) else 500
@@ -391,7 +391,7 @@ OUTPUT_BYTES = 20_000  # of the end of a file
 
 
 def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
-    """Return the end of what the driver, Ray and TensorFlow have printed."""
+    """Return the last 20,000 bytes of the files that the driver, Ray and TensorFlow have printed to, as texts."""
     found = []
     for name in ("driver.log", folder.debug_log.name):
         path = folder.path / name
@@ -489,7 +489,10 @@ async def _stream_list(request: web.Request) -> web.StreamResponse:
 
 
 async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
-    """Wait for a change; return False if there was none for a while."""
+    """Wait for a change.
+
+    Return False if ``news`` ends without one, and True at a change or when the server shuts down.
+    """
     waiting = asyncio.ensure_future(news)
     ends = asyncio.ensure_future(page.ends.wait())
     await asyncio.wait((waiting, ends), return_when=asyncio.FIRST_COMPLETED)
@@ -530,7 +533,7 @@ class _StreamReader:
         self._replaced: int | None = None
 
     async def send_news(self, reading: Reading) -> None:
-        """Send everything that is new since the last call."""
+        """Send the browser the problem, log lines, state and number of the report that are new since the last call."""
         watch = self._watch
         problem = watch.problem or watch.report_problem
         if problem != self._problem:
@@ -547,7 +550,7 @@ class _StreamReader:
             await _send_event(self._stream, "report", str(watch.report.line))
 
     async def _send_log(self, reading: Reading) -> None:
-        """Send the new lines of the log."""
+        """Send the new lines of the log; before them an event ``replaced`` if the log was replaced."""
         sweep = self._watch.sweep
         if sweep is None:
             return
@@ -627,7 +630,7 @@ async def _send_jobs(request: web.Request) -> web.Response:
 
 
 def _find_job(request: web.Request) -> Job:
-    """Return the command line that a request names."""
+    """Return the job whose number is in a request's path. Raises `HTTPNotFound` if it is not kept any more."""
     job = request.app[PAGE].jobs.find(int(request.match_info["job"]))
     if job is None:
         raise web.HTTPNotFound
@@ -753,16 +756,16 @@ def serve(page: Page, listening: socket.socket, beside: int | None = None, withi
 
 
 def is_own_error(record: logging.LogRecord) -> bool:
-    """Return whether a record of aiohttp is about this program, rather than a request that is no valid HTTP.
+    """Return whether a log record of aiohttp is about this program, not about a request that is no valid HTTP.
 
-    Such a request is refused, and is nothing that a terminal should show.
+    Such a request is refused, and a terminal need not show it. Used as a filter of the logger.
     """
     error = None if record.exc_info is None else record.exc_info[1]
     return not isinstance(error, http_exceptions.HttpProcessingError)
 
 
 async def _serve(page: Page, listening: socket.socket, beside: int | None, within: int | None) -> None:
-    """Do what `serve` does, in an event loop."""
+    """Run the server until one of the conditions of `serve` ends it, and shut it down."""
     runner = web.AppRunner(make_app(page), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listening).start()

@@ -61,7 +61,10 @@ class Shelf:
         return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
 
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
-        """Return the row of a sweep, made anew if the sweep has changed."""
+        """Return the row of a sweep.
+
+        It is made anew only if the sweep has changed, and not too often for a slow one.
+        """
         stamp = _fingerprint_sweep(folder)
         known = self._known.get(folder.name)
         now = time.monotonic()
@@ -77,7 +80,7 @@ class Shelf:
         return row
 
     def _estimate_progress(self, folder: ResultsFolder) -> dict[str, float | None]:
-        """Return the trained share of a running sweep and the seconds left; nothing until its log has been read."""
+        """Return the trained share of a running sweep and the seconds left; {} until its log has been read."""
         if folder.name not in self._running:
             self._running[folder.name] = FollowedSweep(folder)
         followed = self._running[folder.name]
@@ -91,7 +94,7 @@ class Shelf:
 
 
 def _fingerprint_sweep(folder: ResultsFolder) -> tuple[object, ...]:
-    """Return a value that changes whenever a sweep changes."""
+    """Return a value that changes when a sweep's log grows, or when the sweep starts or stops running."""
     try:
         log = folder.log.stat()
         return folder.is_running(), log.st_size, log.st_mtime_ns
@@ -137,7 +140,10 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 
 
 def read_question(folder: ResultsFolder) -> str:
-    """Return the first line of a sweep's file if it is a comment, otherwise ""."""
+    """Return the first line of a sweep's file without ``#`` if it is a comment, at most 200 characters.
+
+    Returns "" otherwise.
+    """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:
             first = file.readline(QUESTION)

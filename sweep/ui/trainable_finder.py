@@ -23,7 +23,7 @@ class TrainableFinder:
         self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change, names
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
-        """Return the trainables in a folder and in this package as ``module:Name``, each with a note on its place."""
+        """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place."""
         found = {}
         for module, path in _list_modules(folder):
             for name in self._list_names(path):

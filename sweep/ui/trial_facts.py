@@ -74,7 +74,7 @@ class TrialDocument:
 def read_trials(
     folder: ResultsFolder, numbers: tuple[int, ...], events: Mapping[int, tuple[EventFacts, ...]]
 ) -> tuple[TrialDocument, dict[str, object]]:
-    """Return the facts about these trials, and the document from which the report's scripts draw their curves.
+    """Return the facts about these trials, and the data from which the report's scripts draw their curves.
 
     ``events`` has the events of the trials that have been read so far. Raises `UnknownNameError` if there is no such
     trial, and `StoreError` if the sweep is damaged.
@@ -154,7 +154,10 @@ def _convert_to_json(value: Value) -> Value:
 
 
 def _list_times(row: Mapping[str, Value]) -> tuple[TimePart, ...]:
-    """Return the parts of a trial's duration: training first, then the others by length."""
+    """Return the parts of a trial's duration: training first, then the others, longest first.
+
+    Overhead that no column explains becomes the part "wait".
+    """
     parts = []
     measured = 0.0
     for name, value in row.items():

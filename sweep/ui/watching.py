@@ -124,7 +124,7 @@ class KeptUpToDate(ABC):
 
     @asynccontextmanager
     async def keep_up_to_date(self) -> AsyncIterator[None]:
-        """Count one more browser inside the block, and read repeatedly while there is one."""
+        """Count a browser inside the block; while there is one, the state is read repeatedly in a task."""
         self.browsers += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read_repeatedly())
@@ -184,7 +184,10 @@ class Watch(KeptUpToDate):
         self._told = 0.0
 
     async def _read_once(self) -> float:
-        """Read the next part of the log and update the state; return the seconds to pause."""
+        """Read the next part of the log, update the state, and start a report if one is due.
+
+        Return the seconds to pause.
+        """
         if self.sweep is None:
             self.sweep = await self._reading.run(FollowedSweep, self.folder)
         sweep = self.sweep
@@ -300,7 +303,10 @@ class Watches:
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch of a sweep, creating it if necessary; drop those that no browser shows any more."""
+        """Return the watch of a sweep, creating it if necessary.
+
+        Drop watches that no browser has shown for two minutes.
+        """
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
             del self._watches[name]
         if folder.name not in self._watches:

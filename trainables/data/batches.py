@@ -71,15 +71,18 @@ class BatchSplit(Examples):
             )
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the digest of all batches, from when they were counted."""
+        """Yield one array: the digest of all batches, computed when the data set was created. Reads no batch again."""
         yield np.frombuffer(self.digest, np.uint8)
 
     def updates(self, batch_size: int) -> int:
-        """Return the number of batches of a pass."""
+        """Return the number of optimizer updates of a pass.
+
+        It is one for each batch, and more for a batch above ``batch_size``.
+        """
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of ``large`` examples, and how many of ``small``, the first batch is cut into."""
+        """Return into how many batches of ``large``, and of ``small``, examples the first batch would be cut."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
@@ -119,7 +122,10 @@ class BatchSplit(Examples):
 
 
 class _RepeatableDataset:
-    """A data set that can be put into the state that it has in any pass."""
+    """A `PyDataset` that can be brought into the state of any pass.
+
+    Its ``on_epoch_end`` calls are repeated on a copy.
+    """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
         self.changes_itself = type(dataset).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
@@ -145,14 +151,21 @@ class _RepeatableDataset:
 
 
 class BatchReader:
-    """Reads the batches of a data set in any pass, some of them ahead of their use."""
+    """Reads the batches of a `PyDataset` as they are in any pass.
+
+    If the data set has several `workers` or uses multiprocessing, a pool of threads or processes reads batches ahead.
+    """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
         self._turning = _RepeatableDataset(dataset)
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
-        """Yield the batches with these indices, in this order, as they are in pass ``number``."""
+        """Yield the batches with these indices, in this order, as they are in pass ``number``; arrays are copied.
+
+        Without a seed, they are those of the original data set. Raises DataError if a batch is not (x,), (x, y) or (x,
+        y, sample_weight).
+        """
         given = self._turning.given
         if given.use_multiprocessing:  # each process advances its own copy
             read: Callable[[int], Any] = partial(_read_stored_batch, seed, number)
@@ -198,7 +211,7 @@ def _convert_batch(batch: Any) -> Any:
 
 
 def _copy_aligned(leaf: Any) -> Any:
-    """Return an aligned copy for a device, because the next batch may be written into the same memory."""
+    """Return a copy of an array in memory aligned for devices, because the data set may reuse the memory of a batch."""
     own = residence.allocate_aligned(leaf.shape, leaf.dtype)
     own[...] = leaf
     return own

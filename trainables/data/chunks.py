@@ -60,7 +60,7 @@ class ArraySplit(Examples):
         self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
-        """Return a split that visits only these rows; its example and targets remain those of all rows."""
+        """Return a data set of these rows that shares the arrays; `examples` and `targets` still refer to all rows."""
         part = copy.copy(self)
         part._rows = rows
         part.size = len(rows)
@@ -88,7 +88,7 @@ class ArraySplit(Examples):
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the rows of its arrays, or None if the arrays are large or not in memory."""
+        """Yield all rows of the arrays in blocks; yield None once if they exceed 2 GiB or are not NumPy arrays."""
         yield from _read_array_blocks(self.leaves())
 
     @property
@@ -180,13 +180,14 @@ class BucketSplit(Examples):
         self._ahead = ChunkPrefetcher(partial(_gather_buckets, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
-        """Return the number of batches of a pass."""
+        """Return the number of batches of a pass, in which each bucket may end with a smaller batch."""
         return sum(part.updates(batch_size) for part in self.parts)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return how many batches of two sizes are needed so that both cover the same first examples.
+        """Return how many batches of ``large`` and of ``small`` examples cover the same first examples.
 
-        As in the base class, but batches are counted up to the end of the first one that the two sizes cut differently.
+        Counts up to the end of the first bucket with more than ``small`` examples, of which it counts one large batch.
+        If there is no such bucket, both numbers are the number of buckets.
         """
         for i, part in enumerate(self.parts):
             if part.size > small:
@@ -206,7 +207,7 @@ class BucketSplit(Examples):
         return self.parts[0].spread_examples(count)
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the rows of all buckets, or None for one that is large or not in memory."""
+        """Yield the rows of all buckets in blocks, and None for each bucket that exceeds 2 GiB or is not in memory."""
         for part in self.parts:
             yield from part.read_content()
 
@@ -225,7 +226,8 @@ class BucketSplit(Examples):
 def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of a pass.
 
-    All batches of a run have ``batch_size`` rows, except possibly the last one.
+    ``sizes`` are the numbers of examples of the buckets, ``rows`` row numbers within the bucket. A run ends after a
+    batch with fewer than ``batch_size`` rows, so only its last batch may be smaller.
     """
     batch_size = which.batch_size
     seed = which.seed
@@ -261,17 +263,17 @@ def _gather_buckets(arrays: list[Any], replicas: Replicas, which: Pass) -> Itera
 
 
 def _describe_bucket(arrays: Any) -> str:
-    """Return structure, types and numbers of axes of a bucket as text; they must be the same in all buckets."""
+    """Return the structure, dtypes and numbers of axes of a bucket's arrays as text, to compare buckets."""
     return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
 
 
 def make_examples(
     data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None, extent: Extent = ALL
 ) -> Examples:
-    """Return a data set that `data` returned for training or validation, prepared for passes.
+    """Wrap training or validation data, as `data` returned it, in the subclass of `Examples` for its kind.
 
-    ``name`` is put before messages. ``resident_bytes`` is how much may stay on each device (see
-    `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
+    ``name`` starts the error messages, such as "training data". ``resident_bytes`` is how much may stay on each device
+    (see `residence.fit_on_devices`); ``extent`` is how much of a stream a trial reads.
     Raises: DataError: if the data cannot be trained on.
     """
     try:
@@ -300,10 +302,10 @@ BLOCK_BYTES = 64 * 2**20
 
 
 def compute_fingerprint(*splits: Examples | None) -> str | None:
-    """Return a digest of all examples with their sizes and types; None if it would cost too much.
+    """Return a hexadecimal digest of the examples, sizes and types of data sets; None if it would cost too much.
 
-    It is None for arrays of more than 2 GiB, streams of more than 256 MiB, and rows that are decoded at each use. A
-    digest of a part of them could be the same for different data.
+    It is None for arrays of more than 2 GiB together, streams of more than about 256 MiB, and rows that are decoded at
+    each use. A data set that is None, such as missing validation data, also enters the digest.
     """
     total = hashlib.blake2b(digest_size=16)
     left = LARGEST_BYTES
@@ -325,7 +327,10 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
 
 
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
-    """Yield the rows of arrays in blocks; yield None if the arrays are large or not in memory."""
+    """Yield the rows of arrays in blocks of about 64 MiB.
+
+    Yield only None if they exceed 2 GiB or one is no NumPy array.
+    """
     size_bytes = 0
     for leaf in leaves:
         if isinstance(leaf, np.ndarray):

@@ -35,7 +35,7 @@ OPEN_FILES = 64
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """The records of several TFRecord files, numbered consecutively through all files."""
+    """The records of several TFRecord files, numbered from 0 through all files; at most 64 files are open at once."""
 
     files: Sequence[str]
     offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # of each file: the byte positions of its records
@@ -47,18 +47,21 @@ class Records:
 
     @property
     def file_spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return for each file the number of its first record, and of the first record after it, as an array."""
+        """An array of shape (files, 2): the number of each file's first record, and that of its last record plus 1."""
         counts = np.array([len(offsets) for offsets in self.offsets], np.int64)
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
-        """Return the records with these numbers as a tensor, inside a `tf.data` pipeline."""
+        """Return the records with these numbers as a string tensor; call it inside a `tf.data` pipeline."""
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
 
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the records with these numbers as an array of bytes."""
+        """Return the records with these numbers as an object array of undecoded bytes, in this order.
+
+        Several threads may call it.
+        """
         starts = self.file_spans[:, 0]
         found = np.empty(len(numbers), np.object_)
         with self._lock:
@@ -78,18 +81,18 @@ class Records:
 
 
 def index_records(files: Sequence[str]) -> Records:
-    """Find all records of uncompressed TFRecord files, without reading their content.
+    """Return an index of all records of uncompressed TFRecord files, for which only the records' lengths are read.
 
-    Raises: DataError: if a file is damaged or compressed.
+    Raises: DataError: if a file ends within a record, because it is damaged or compressed.
     """
     return Records(files, [_find_record_offsets(file) for file in files])
 
 
 def _find_record_offsets(file: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the byte positions of all records of a file.
+    """Return the byte positions of all records of an uncompressed TFRecord file.
 
-    A record of the TFRecord format has 8 bytes of length, 4 of their checksum, the data, and 4 of the data's checksum.
-    Only the lengths are read; the checksums are not verified.
+    Raises DataError if the file ends within a record. A record of the TFRecord format has 8 bytes of length, 4 of their
+    checksum, the data, and 4 of the data's checksum. Only the lengths are read; the checksums are not verified.
     """
     found: list[int] = []
     position = 0
@@ -222,8 +225,9 @@ def parquet(
 
 
 def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
-    """Return the columns of a record batch as one matrix, in this order.
+    """Return columns of a record batch side by side as a matrix of shape (rows, values).
 
+    List columns add several values.
     Raises: DataError: if a column has nulls, lists of several lengths, or something else than numbers.
     """
     import pyarrow as pa
@@ -302,7 +306,10 @@ def classes(path: str | Path) -> tuple[str, ...]:
 
 
 class Images:
-    """Image files that are indexed and sliced like an array, and decoded at each use, several at a time."""
+    """Image files as an array of uint8 (n, height, width, channels), decoded and resized when it is indexed.
+
+    Indexing raises DataError if a file cannot be decoded.
+    """
 
     dtype = np.dtype(np.uint8)
 
@@ -354,7 +361,7 @@ class Images:
 
 
 def _hash_name(file: Path) -> float:
-    """Return a number in [0, 1) from a hash of a file's name, which does not depend on other files."""
+    """Return a number in [0, 1) from the hash of a relative file path, which does not depend on other files."""
     digest = hashlib.sha256(file.as_posix().encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 

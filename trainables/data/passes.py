@@ -103,7 +103,7 @@ class ChunkPrefetcher:
 def split_by_batch_size(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
     """Split chunks so that all batches of a chunk have one size: a last, smaller batch becomes a chunk of its own.
 
-    Training in several processes needs this, because one call can sum up only one shape.
+    Training in several processes needs this, because one collective sum supports only one shape.
     """
     for chunk in chunks:
         whole = len(chunk.order) // batch_size * batch_size
@@ -123,10 +123,10 @@ def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
 
 
 def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
-    """Return rows of an array in this order, read in ascending order, which suits memory maps and disks.
+    """Return an aligned copy of the rows of an array, in the order of ``rows``; they are read in ascending order.
 
-    Arrays with large rows are read by several ``threads`` (by default as many as the trial has CPUs). Objects that are
-    only like arrays are not, as they may not support it; small rows gain nothing from it.
+    Reading in ascending order suits memory maps and disks. NumPy arrays with large rows are read by several ``threads``
+    (by default as many as the trial has CPUs); other objects, and small rows, by one.
     """
     target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")
@@ -148,10 +148,11 @@ def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.
 
 
 def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
-    """Return a chunk of ``size`` examples on the devices, in the order in which they are read.
+    """Return a chunk of ``size`` examples on the devices, whose order of visits is the order in which they are read.
 
-    ``read`` returns the examples at given positions, as arrays that nobody else holds. If this process needs only a
-    share of each batch, it reads only its own examples, and each of its devices gets those that it computes, once.
+    ``read`` returns the examples at given positions, as newly made arrays that no other code uses. If this process
+    needs only a share of each batch, only the examples of this share are read, and each device gets those that it
+    computes.
     """
     everything = np.arange(size, dtype=np.int32)
     share = which.share
@@ -174,9 +175,10 @@ def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> C
 
 
 def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
-    """Return a chunk with all rows of arrays in their order; the arrays must not be used elsewhere.
+    """Return a chunk with all rows of arrays, in their order.
 
-    If this process has several replicas and a share (see ``which``), each replica gets the rows that it computes.
+    The devices may use the arrays' memory: do not use them again. If this process has several replicas and a share (see
+    ``which``), each replica gets the rows that it computes.
     """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
@@ -197,7 +199,10 @@ def select_rows(arrays: Any, places: Order) -> Any:
 
 
 def get_batch_specs(example: Any) -> Any:
-    """Return the tensor specs of batches of any size, for examples like this one."""
+    """Return the tensor specs of batches of any size, for an ``example`` that is itself a batch.
+
+    The first axis is None.
+    """
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -206,7 +211,7 @@ def get_batch_specs(example: Any) -> Any:
 
 
 def unpack_example(example: Any) -> tuple[Any, Any, Any]:
-    """Return x, y and sample_weight of a data set's element; None for those that it lacks."""
+    """Return (x, y, sample_weight) of a tuple of one to three entries; None for each missing one."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
 
@@ -245,17 +250,26 @@ class Examples(ABC):
         self.visits = visits
 
     def check_batch_size(self, batch_size: int) -> None:  # noqa: B027  # others may have any size
-        """Raise DataError if it comes in batches of another size than the trial's."""
+        """Raise DataError if the author has cut the data into batches of another size than the trial's.
+
+        For other data, do nothing.
+        """
 
     def count(self, extent: Extent) -> None:  # noqa: B027  # others know their size
-        """Count its examples for a trial that reads this much, if they can only be read one after the other."""
+        """Count the examples of a stream of unknown size, as far as a trial with this ``extent`` reads it.
+
+        For other data, do nothing.
+        """
 
     @abstractmethod
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield arrays that identify the data, such as its examples in blocks; None if reading them is expensive."""
+        """Yield arrays that identify the data, such as its examples in blocks.
+
+        Yield None if reading them is too expensive.
+        """
 
     def updates(self, batch_size: int) -> int:
-        """Return the number of batches of a pass."""
+        """Return the number of batches of a pass, including a last, smaller one."""
         return count_updates(self.size, batch_size)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
@@ -267,7 +281,7 @@ class Examples(ABC):
         return 1, count_updates(min(large, self.size), small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
-        """Return one chunk for each structure of shapes that a pass may contain, for tracing."""
+        """Return one chunk for each combination of shapes that a pass may contain, with which graphs are traced."""
         return [next(self.chunks(1, None, 0))]
 
     def example(self) -> Any:
@@ -319,7 +333,10 @@ class Walk:
     def __init__(
         self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
     ) -> None:
-        """Set ``steps``, updates per epoch (None: of a pass), and ``share``, what this process needs (None: all)."""
+        """Begin at update 0. ``steps`` is the number of updates per epoch; None for one pass per epoch.
+
+        ``share`` is the part of each batch that this process needs; None for all of it.
+        """
         self.data = data
         self.batch_size = batch_size
         self.seed = seed
@@ -338,7 +355,7 @@ class Walk:
     def of(cls, hp: Hyperparameters, data: Examples, batch_size: int, seed: int, share: Share | None = None) -> Walk:
         """Return the walk of a trial, whose epochs are passes unless ``steps_per_epoch`` is set.
 
-        Raises: ValueError or TypeError: if that parameter is wrong.
+        Raises: ValueError or TypeError: if ``steps_per_epoch`` is wrong.
         """
         if "steps_per_epoch" in hp:
             steps = hp.integer("steps_per_epoch", standard=True)
@@ -347,7 +364,7 @@ class Walk:
         return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
-        """Yield the chunks of an epoch (from 1)."""
+        """Yield the chunks of epoch ``number`` (from 1), and move the position to its end."""
         update = self.first_update(number)
         last = self.first_update(number + 1)
         while update < last:
@@ -375,7 +392,7 @@ class Walk:
         return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
     def count_passes(self, epochs: int) -> float:
-        """Return how many times ``epochs`` epochs visit each example."""
+        """Return how many passes over the data ``epochs`` epochs make; a fraction if epochs are not whole passes."""
         return epochs * self.per_epoch / self.per_pass
 
     def _read_from(self, update: int) -> Iterator[Chunk]:
@@ -425,7 +442,7 @@ class HeldOut:
     def all_of(
         cls, hp: Hyperparameters, split: Examples, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut:
-        """Return all batches of a data set, such as the test data.
+        """Return a data set, such as the test data, with all its batches, even if ``validation_steps`` is set.
 
         Raises: ValueError or TypeError: if ``validation_batch_size`` is wrong.
         """
@@ -446,7 +463,7 @@ class HeldOut:
 
     @property
     def part_size(self) -> int:
-        """Return the number of examples that are evaluated at once."""
+        """The number of examples that are evaluated at once: the batch size divided by `parts`, at least 1."""
         return max(self.batch_size // self.parts, 1)
 
     @property
@@ -464,11 +481,14 @@ class HeldOut:
         return self.steps
 
     def first_batch(self, epoch: int) -> int:
-        """Return the number of the first batch that is evaluated after an epoch; random draws depend on it."""
+        """Return the number, over all epochs, of the first batch evaluated after ``epoch``.
+
+        The seeds of random draws use it.
+        """
         return epoch * self.split.updates(self.part_size)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks of these batches, in the original order."""
+        """Yield the chunks of the validation batches, unshuffled."""
         chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         if self.steps is None:
             return chunks
@@ -476,9 +496,9 @@ class HeldOut:
 
 
 def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
-    """Return the global batch size: ``batch_size``, or ``per_replica_batch_size`` times the number of replicas.
+    """Return the global batch size: ``batch_size`` (default 32), or ``per_replica_batch_size`` times ``replicas``.
 
-    Raises: ValueError: if both are set.
+    Raises: ValueError or TypeError: if both are set, or one is wrong.
     """
     if "per_replica_batch_size" not in hp:
         return hp.integer("batch_size", 32, standard=True)
@@ -490,7 +510,7 @@ def get_batch_size(hp: Hyperparameters, replicas: int) -> int:
 def get_validation_batch_size(hp: Hyperparameters, batch_size: int) -> int:
     """Return ``validation_batch_size``; by default the training's batch size, but at least 256.
 
-    Raises: ValueError: if it is wrong.
+    Raises: ValueError or TypeError: if the hyperparameter is wrong.
     """
     return hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
 
@@ -504,7 +524,7 @@ def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk
 
 
 def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """Yield chunks with the first ``count`` batches of these chunks."""
+    """Yield the first ``count`` batches of these chunks, as chunks, of which the last may be cut."""
     while count:
         chunk, _ = split_chunk(next(chunks), batch_size, count)
         count -= count_updates(len(chunk.order), batch_size)

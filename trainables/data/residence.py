@@ -45,13 +45,13 @@ def load_shared(
     has_left: Callable[[], object] = lambda: None,
     opened: RecordedReads | None = None,
 ) -> tuple[Loaded, Reads]:
-    """Return the result of ``load()`` and the hyperparameters that it read; load only once for all workers of a node.
+    """Return the result of ``load()`` and the hyperparameters that it read; workers of a node share one load.
 
-    Workers share a result by a ``folder`` if their trials have the same values for all hyperparameters that it read.
+    Workers share a result through ``folder`` if their trials have the same values for all hyperparameters that it read.
     The folder belongs to one run of one sweep, so code and files stay the same; with None, nothing is shared. Each
-    worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns
-    True: the load has then set something elsewhere (attributes of the trainable), which other workers would lack.
-    ``opened`` records the files that ``load`` opens; if another worker has loaded, those that it opened are added.
+    worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns a
+    true value: the load has then set attributes of the trainable, which other workers would lack. ``opened`` records
+    the files that ``load`` opens; if another worker has loaded, those that it opened are added.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
@@ -78,7 +78,10 @@ def load_shared(
 
 
 def map_block_arrays(arrays: Any) -> Any:
-    """Replace each `BlockArray` among the arrays by a memory map of a temporary file, which is deleted at once."""
+    """Return the arrays with each `BlockArray` replaced by a memory map of a temporary file.
+
+    The files are deleted at once; their space is freed with the maps. Raises DataError if the disk is too small.
+    """
     if not any(isinstance(leaf, BlockArray) for leaf in tf.nest.flatten(arrays)):
         return arrays
     with tempfile.TemporaryDirectory(prefix="rows-") as folder:
@@ -135,7 +138,11 @@ def _can_be_shared(data: Any) -> bool:
 
 
 def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) -> None:
-    """Write arrays, their structure and what was read to a temporary folder, and rename it to ``home``."""
+    """Write arrays, their structure, and the recorded hyperparameters and files to the folder ``home``.
+
+    It is written under another name and then renamed, so that ``home`` is complete once it exists. With ``loaded``
+    None, it says only that the data cannot be shared. Raises DataError if the disk is too small.
+    """
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
     aside.mkdir()
@@ -163,7 +170,7 @@ def _read_about(home: Path) -> tuple[Any, Reads]:
 
 
 def _read_opened(home: Path) -> RecordedReads:
-    """Return the files and variables that the worker which has loaded shared data has read."""
+    """Return the files and environment variables that were read by the worker that loaded the shared data."""
     return RecordedReads.from_json_dict(json.loads((home / "about.json").read_text())["opened"])
 
 
@@ -247,11 +254,11 @@ ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
 
 
 def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
-    """Return the arrays as tensors on every device of the strategy.
+    """Return the arrays as tensors: on the one device, or as a value per replica on every device of this process.
 
     Integers that GPUs cannot gather are packed. Tensors on CPU devices share the memory of arrays that `can_be_aliased`
-    allows. With ``given_away``, they also share that of other aligned numeric arrays, because nobody else holds or
-    changes it.
+    allows. With ``given_away``, they also share that of other aligned numeric arrays, which no other code may use
+    again.
     """
     on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
@@ -261,9 +268,10 @@ def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False)
 
 
 def put_per_device(parts: Sequence[Any], replicas: Replicas) -> Any:
-    """Return one distributed value: each part as tensors on its own device of this process.
+    """Return one distributed value: the n-th of ``parts`` as tensors on the n-th device of this process.
 
-    The arrays are given away, as in `put_on_devices`. All parts must have the same shapes.
+    The tensors may share the arrays' memory, as with ``given_away`` in `put_on_devices`. All parts need the same
+    shapes.
     """
     return _distribute([_put_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
@@ -292,7 +300,7 @@ def _distribute(parts: Sequence[Any], replicas: Replicas) -> Any:
 
 
 def fit_on_devices(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
-    """Return whether a whole data set may stay on each device.
+    """Return whether the arrays ``leaves`` of a data set are small enough to stay on each device as a whole.
 
     GPUs and TPUs hold up to ``resident_bytes`` (2 GiB by default). CPUs hold up to half of the machine's memory of
     arrays that can be aliased, but only 64 MiB (or ``resident_bytes``) of those that must be copied, because every
@@ -331,7 +339,7 @@ def allocate_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray
 
 
 def measure_bytes(leaf: Any) -> int:
-    """Return the size of an array in bytes; for texts, the size of their characters."""
+    """Return the size of an array in bytes; for an array of Python texts, the sum of their lengths."""
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
@@ -381,7 +389,7 @@ class Packed(tf.experimental.ExtensionType):
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Gather these rows and return them unpacked.
+        """Return the rows with these numbers, unpacked to the original dtype and shape.
 
         They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
         """
@@ -411,10 +419,10 @@ def needs_packing(dtype: np.dtype[Any]) -> bool:
 
 
 def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Pack the rows of an array into words of eight bytes; return them as int64, and an empty array of the same type.
+    """Pack the rows of an integer array into words of eight bytes; return the words and an array without rows.
 
-    The second array has the type and shape of a row, for unpacking. The words are a view of the array if its rows fill
-    whole words.
+    The words are int64 of shape (rows, words per row), and a view of the array if its rows fill whole words. The second
+    array has the dtype and row shape of the original, for unpacking.
     """
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
     size = int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize

@@ -18,17 +18,18 @@ Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
 def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
-    """Return where one of ``parts`` equal parts of ``size`` examples begins and ends.
+    """Return the positions at which part number ``part`` (from 0) of ``size`` examples begins and ends (exclusive).
 
-    ``part`` is its number, from 0.
-
-    Sizes of parts differ by at most one. Arguments may be numbers or tensors.
+    The examples are cut into ``parts`` parts whose sizes differ by at most one. Arguments may be numbers or tensors.
     """
     return size * part // parts, size * (part + 1) // parts
 
 
 def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return the bounds of a part of ``size`` rows; an empty part gets the bounds of one row, which stands in."""
+    """Return the bounds (start, stop) of a part of ``size`` rows.
+
+    For an empty part, those of one row as a substitute.
+    """
     first = min(start, size - 1)
     return first, max(stop, first + 1)
 
@@ -46,7 +47,7 @@ class Share:
     micro_batches: int = 1
 
     def without_micro_batches(self) -> Share:
-        """Return this share of batches that are not cut into micro-batches."""
+        """Return a share for the same process in which batches are not cut into micro-batches."""
         return replace(self, micro_batches=1)
 
     def mask_batch(self, size: int) -> Mask:
@@ -70,7 +71,7 @@ class Share:
         return np.concatenate(parts)
 
     def count_most_needed(self, size: int, batch_size: int) -> int:
-        """Return the largest number of examples that any process needs.
+        """Return the largest number of examples that any process needs, of ``size`` examples in batches.
 
         All processes pad their tensors to this length, so that all have the same graph.
         """
@@ -78,9 +79,9 @@ class Share:
         return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """Return the positions of the examples that this process needs, and for each example its row among these.
+        """Return the positions of the examples that this process needs, and each example's index in them.
 
-        The last position is repeated until there are `count_most_needed`. The row is 0 for an example that is not
+        The last position is repeated until there are `count_most_needed`. The index is 0 for an example that is not
         needed.
         """
         mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
@@ -91,11 +92,10 @@ class Share:
         ), lies
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
-        """Return the positions of the examples that each replica of this process needs, and each example's row there.
+        """Return the positions of the examples of each replica of this process, and each example's row there.
 
-        Batches start at the same rows on all replicas of all processes, so an example has one row number everywhere. A
-        slice that is shorter than the longest one is filled up. If slices share examples, because a batch has fewer
-        examples than slices, all replicas have the whole batch.
+        Batches start at the same rows on all replicas of all processes. A slice that is shorter than the longest one
+        repeats its last example. If a batch has fewer examples than there are slices, all replicas get the whole batch.
         """
         blocks = [list[Places]() for _ in range(self.local)]
         lies = np.zeros(size, np.int32)
@@ -134,7 +134,10 @@ class Share:
         return slices, max(map(len, slices)), within
 
     def make_filter(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return a function for `tf.data` that returns whether the example at a position of a pass is needed."""
+        """Return a function for `Dataset.filter`: given a position in a pass, whether this process needs that example.
+
+        The pass has ``size`` examples in batches of ``batch_size``.
+        """
         whole = size // batch_size * batch_size
         rest_size = max(size - whole, 1)
         batch = tf.constant(self.mask_batch(max(batch_size, 1)))

@@ -28,7 +28,7 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class BlockArray:
-    """An array in files of another format, which is written to disk once, block by block, and then mapped."""
+    """An array that is produced block by block, from files for example; before use it is written to disk and mapped."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -39,7 +39,7 @@ class BlockArray:
 
 
 class Buckets(NamedTuple):
-    """Data in several parts, each with examples of one shape; each batch is taken from one part."""
+    """Examples grouped by shape, such as sequences padded to one length; each batch comes from one group."""
 
     parts: tuple[Any, ...]  # each (x,), (x, y) or (x, y, sample_weight)
 
@@ -137,7 +137,7 @@ class Visits:
 
 
 def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
-    """Return a `tf.data.Dataset` of single examples as a stream, shuffled in a buffer of ``buffer`` examples.
+    """Return a `tf.data.Dataset` of single examples as a stream; a pass shuffles it in a buffer of ``buffer`` examples.
 
     Raises: DataError: if its elements are batches, or could be.
     """
@@ -191,7 +191,7 @@ def _describe_unbatching(dataset: tf.data.Dataset) -> str:
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:
-    """Return whether the elements of a dataset are batches, made by `batch` and not taken apart later."""
+    """Return whether the pipeline shows that a dataset's elements are batches, made by `batch` and not unbatched."""
     present = dataset
     while present is not None:
         kind = type(present).__name__.lower()
@@ -208,9 +208,9 @@ _WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # of `Dataset.shuffle`: defa
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
-    """Shuffle a dataset as `Dataset.shuffle` does, with this seed alone.
+    """Return a dataset shuffled once as by `Dataset.shuffle`, but with an order that depends on ``seed`` alone.
 
-    That method mixes in TensorFlow's global seed. Any code may have set it in this process
+    `Dataset.shuffle` mixes in TensorFlow's global seed. Any code may have set it in this process
     (`keras.utils.set_random_seed`) and not in another one, so two ranks or workers would train in different orders.
     """
     output_types = []
@@ -257,7 +257,7 @@ def is_text(leaf: Any) -> bool:
 
 
 def is_one_hot(rows: Any) -> bool:
-    """Return whether each row of an array has a single 1 and otherwise 0, as one-hot labels have."""
+    """Return whether each row of an array with at least two axes and two columns has a single 1 and otherwise 0."""
     if rows.ndim < 2 or rows.shape[-1] < 2:
         return False
     has_only_0_and_1 = ((rows == 0) | (rows == 1)).all()
@@ -290,7 +290,10 @@ def convert_texts(array: Any) -> Any:
 
 
 def list_content(array: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Return arrays with the whole content of an array, for a digest: itself, or lengths and characters of texts."""
+    """Return arrays with the whole content of an array, for a digest.
+
+    The result is the array itself, or for an array of bytes objects their lengths and their joined characters.
+    """
     if not array.dtype.hasobject:
         return [array]
     texts = list(array.reshape(-1))
@@ -307,10 +310,10 @@ PADDING = (
 
 
 def split_returned(data: Any) -> tuple[Any, ...]:
-    """Split the result of `data` into training data, validation data or None, and test data if there is any.
+    """Return (training, validation) or (training, validation, test) from the result of `data`; validation may be None.
 
     The first two are prepared by `normalize_examples`; the test data is returned as it is, see `check_test_data`.
-    Raises: DataError: if it is not a tuple of two or three data sets.
+    Raises: DataError: if the result is not a tuple of two or three data sets.
     """
     is_tuple_of_parts = type(data) is tuple and len(data) in (2, 3)
     if is_tuple_of_parts and not _are_inputs_and_targets(data[0], data[1]):
@@ -333,9 +336,9 @@ ORDER = (
 
 
 def check_test_data(part: Any) -> Any:
-    """Return the third part of the result of `data`, prepared by `normalize_examples`.
+    """Return test data, the third part of the result of `data`, prepared by `normalize_examples`.
 
-    Raises: DataError: if it is not a data set.
+    Raises: DataError: if it is a tuple that is not (x,), (x, y) or (x, y, sample_weight).
     """
     return _convert_part(part, "test")
 
@@ -393,7 +396,7 @@ def _convert_leaf(part: Any) -> Any:
 
 
 def lacks_targets(element: Any) -> bool:
-    """Return whether an element of a dataset is x alone or (x, None)."""
+    """Return whether a dataset's elements, given by their ``element_spec``, are x alone or (x, None)."""
     if type(element) is not tuple:
         return isinstance(element, tf.TensorSpec | dict)
     return len(element) == 2 and isinstance(element[1], tf.NoneTensorSpec)
@@ -487,7 +490,10 @@ def convert_pandas(leaf: Any) -> Any:
 
 
 def check_specs(element: Any) -> None:
-    """Raise DataError if the elements of a dataset are not dense examples with numeric targets and weights."""
+    """Raise DataError if a dataset's elements, given by their ``element_spec``, are not tuples of dense tensors.
+
+    Targets and weights must also not be texts.
+    """
     if not isinstance(element, tuple) or not 1 <= len(element) <= 3:
         raise DataError(
             f"a dataset of {type(element).__name__} elements, expected x alone, (x, y) or (x, y, sample_weight)"
@@ -503,7 +509,7 @@ def check_specs(element: Any) -> None:
 
 
 def explain_refusal(data: Any) -> str:
-    """Return a message that explains why an object is not a data set."""
+    """Return the end of an error message: what kind of object was returned as data, and what to return instead."""
     kind = type(data)
     home = kind.__module__.partition(".")[0]
     if home == "torch":

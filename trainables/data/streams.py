@@ -32,7 +32,7 @@ from trainables.numbers import draws
 
 
 def find_nondeterminism(dataset: tf.data.Dataset) -> str:
-    """Return why a dataset may differ from pass to pass; an empty string if its pipeline shows no reason.
+    """Return the reason why a dataset may differ from pass to pass; "" if its pipeline shows none.
 
     Random draws in a `map` are fixed by the seed under which `data` ran. With parallel calls, however, the elements
     compete for these draws, so that an element may get another draw in each pass.
@@ -113,7 +113,7 @@ class StreamSplit(Examples):
         self._ahead = ChunkPrefetcher(partial(_read_pass, self._ordered, size, self._replicas, at_once))
 
     def visit(self, visits: Visits) -> None:
-        """Set the order of the following passes.
+        """Set whether the following passes are shuffled, and the size of their shuffle buffer.
 
         Raises: DataError: if a shuffle buffer is set, but the stream has a shuffle of its own.
         """
@@ -133,7 +133,7 @@ class StreamSplit(Examples):
         return self.size * _estimate_row_bytes(self._stream.read(None, 0))
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
-        """Yield the arrays of all examples, or None if there are too many bytes of them."""
+        """Yield the arrays of all examples, or only None if they are estimated at more than 256 MiB."""
         if self.nbytes > LARGEST_STREAM_BYTES:
             yield None
             return
@@ -141,7 +141,10 @@ class StreamSplit(Examples):
             yield from map(np.ascontiguousarray, arrays)
 
     def blocks(self) -> Iterator[list[Any]]:
-        """Yield all examples in their original order, each block as a list of flat arrays of some rows."""
+        """Yield all examples in their original order, in blocks of at most 4096.
+
+        Each block is a flat list of arrays.
+        """
         with tf.device("/cpu:0"):
             batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
             while (arrays := _read_next(batches)) is not None:
@@ -157,7 +160,10 @@ class StreamSplit(Examples):
 
 
 def _count_stream(stream: Stream, extent: Extent) -> int:
-    """Count the examples of a stream, and stop at the number that the extent needs; return the count."""
+    """Return the number of examples of a stream, which is read only up to ``extent.examples`` of them.
+
+    Raises: NotBegun: if the extent's stop file appears meanwhile. DataError: if the stream cannot be read.
+    """
     count = 0
     with tf.device("/cpu:0"):
         examples = iter(stream.ordered(None, 0).map(lambda *_: 0).batch(SOME))
@@ -172,7 +178,10 @@ def _count_stream(stream: Stream, extent: Extent) -> int:
 
 
 def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass) -> Iterator[Chunk]:
-    """Yield the chunks of a pass over the first ``size`` examples of a stream."""
+    """Yield the chunks of a pass over a stream of ``size`` examples, with at most ``at_once`` examples in a chunk.
+
+    Raises: DataError: if the pass has another number of examples, at its end.
+    """
     if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, replicas, at_once, which, which.share)
         return
@@ -201,7 +210,10 @@ def _read_pass(stream: Stream, size: int, replicas: Replicas, at_once: int | Non
 def _read_share(
     stream: Stream, size: int, replicas: Replicas, at_once: int | None, which: Pass, share: Share
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a pass like `_read_pass`, but read only the examples that this process needs."""
+    """Yield the chunks of a pass like `_read_pass`, but keep only the examples that this process needs.
+
+    Raises: DataError: if the number of examples read differs from the expected one.
+    """
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
         wanted = share.make_filter(size, batch_size)
@@ -229,9 +241,10 @@ def _read_share(
 
 
 def _select_read_rows(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
-    """Return the examples at ``places`` of a chunk, of which only those marked in ``mine`` were read.
+    """Return the examples at the positions ``places`` of a chunk; ``arrays`` holds those marked in ``mine``.
 
-    With ``whole``, all of the arrays are returned. The last row is repeated until they are as long as on all processes.
+    With ``whole``, all of the arrays are returned, with the last row repeated up to the length of ``places``, because
+    the arrays of all processes must be equally long.
     """
     if not whole:
         return select_rows(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])

@@ -47,10 +47,10 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 
 
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
-    """Return the rows that a fold trains with and those that it validates with, ascending.
+    """Return the rows that fold number ``fold`` (from 0) trains with and those that it validates with, ascending.
 
-    The folds of one seed are disjoint. ``labels`` are all targets. If they are one integer or boolean per example, each
-    class is spread evenly over the folds.
+    The validation rows of different folds are disjoint. ``labels`` are all targets. If they are one integer or boolean
+    per example, each class is spread evenly over the folds.
     Raises: DataError: if there are fewer rows than folds.
     """
     if size < folds:
@@ -73,7 +73,7 @@ def _concatenate(first: Any, second: Any) -> Any:
 
 
 def join_data(train: Any, validation: Any) -> Any:
-    """Join training and validation data to one data set, all of which trains.
+    """Return training and validation data as one data set to train on, for ``all_data``.
 
     Raises: DataError: if there is no validation data, or the two are not of one kind.
     """
@@ -149,10 +149,10 @@ CHOICES = 1024
 
 
 def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
-    """Return an endless dataset that draws, for each example, from which of two streams it comes.
+    """Return an endless dataset of random 0 and 1: from which of two streams each next example is taken.
 
-    Its elements are 0 (the first stream, with probability ``share``) and 1 (the second). It depends only on (seed,
-    number). A permutation of all examples would need memory for each, and their number may be unknown.
+    0 is the first stream, with probability ``share``, and 1 the second. The draws depend only on (seed, number). A
+    permutation of all examples would need memory for each, and their number may be unknown.
     """
     key = tf.constant(mix_seeds(seed, number), tf.int64)
 
@@ -164,10 +164,11 @@ def draw_choices(share: float, seed: int, number: int) -> tf.data.Dataset:
 
 
 def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
-    """Return the weight of each label that ``class_weights`` asks for; None without this parameter.
+    """Return a weight by label if ``class_weights`` is "balanced"; None if it is "none", the default.
 
-    Balanced weights are 1 for a class of mean size. ``labels`` are all training labels, or None for a stream.
-    Raises: ValueError or DataError: if the parameter is wrong, or the targets are no labels.
+    A class of mean size has the weight 1, a class of half that size the weight 2. ``labels`` are all training labels.
+    Raises: ValueError or TypeError: if the parameter is wrong. DataError: if the targets are no labels, or ``labels``
+    is None, as for a stream.
     """
     kind = hp.text("class_weights", "none", standard=True)
     if kind == "none":
@@ -184,7 +185,10 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 
 
 def get_labels(data: Any) -> Any:
-    """Return all labels of a data set as integers, also those of one-hot targets; None for a stream."""
+    """Return all targets of a data set, one-hot ones as integers and others unchanged.
+
+    None without targets or for a stream. For buckets, None also unless the targets are one number per example.
+    """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
         if not labels or any(np.ndim(part) != 1 for part in labels):
@@ -207,7 +211,7 @@ NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     """Return the data with its sample weights multiplied by the weight of each example's label.
 
-    A label without a weight counts 1.
+    Without weights, the data is returned unchanged. A label without a weight counts 1.
     Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. In a stream, an
     error is also raised while it is read.
     """
@@ -237,12 +241,16 @@ def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
 
 
 def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
-    """Return for each row how many of its numbers are equal to ``number``."""
+    """Return, for each row along the last axis, how many of its numbers equal ``number``."""
     return tf.reduce_sum(tf.cast(y == tf.cast(number, y.dtype), tf.int32), -1)
 
 
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
-    """Return the weight of each label of an example, inside a stream's pipeline."""
+    """Return the weights of an example's labels as a tensor, in a stream's pipeline; a label without a weight counts 1.
+
+    Adds an assertion that fails, when the stream is read, if the targets are not whole numbers, or not one-hot for
+    ``hot``.
+    """
     if y.dtype.is_floating:
         fine = tf.reduce_all(y == tf.round(y))
     else:
@@ -288,7 +296,7 @@ def _some_targets(data: Any) -> list[Any]:
 
 
 def _are_one_hot(targets: Sequence[Any]) -> bool | None:
-    """Return True if all targets are one-hot, False if they are integers, None if they are no labels."""
+    """Return True if all targets are one-hot, False if all are integer labels, None if they are neither."""
     if not all(hasattr(part, "dtype") for part in targets):
         return None
     rows = [np.asarray(part) for part in targets]
@@ -315,7 +323,7 @@ def _to_class_indices(rows: np.ndarray[Any, Any], *, hot: bool) -> np.ndarray[An
 
 
 def _as_labels(targets: Any) -> Any:
-    """Return targets as integers, as Keras's class weights take them; None if they are no labels."""
+    """Return targets as an array of int64, one-hot ones as class indices; None if they are no labels."""
     hot = _are_one_hot([targets])
     if hot is None:
         return None

@@ -26,9 +26,11 @@ _BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
 def enable_caches(
     training: Mapping[str, object], devices: Devices, environment: MutableMapping[str, str] | None = None
 ) -> Path | None:
-    """Set the environment variables of the caches for the trials of this process, unless the user has set them.
+    """Set the environment variables that make XLA and CUDA cache compiled programs on disk.
 
-    Call it before TensorFlow's first operation. Returns the folder, or None if nothing is cached.
+    Variables that the user has set are kept. Call it before TensorFlow's first operation. Old files of XLA's cache are
+    removed. Returns the caches' folder, or None if nothing is set, because no cache is needed, the user has set them,
+    or no private folder can be written.
     """
     if environment is None:
         environment = os.environ
@@ -49,7 +51,10 @@ def enable_caches(
 
 
 def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Remove the least recently used files until the rest fits; safe while other processes read, write and prune."""
+    """Remove the least recently used ``.pb`` files of a folder until the rest has at most ``most_bytes`` bytes.
+
+    Safe while other processes read, write and prune.
+    """
     files = []
     for path in folder.glob("*.pb"):
         with suppress(FileNotFoundError):  # removed by another process
@@ -64,9 +69,10 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
 
 
 def _folder(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of this user and node, in the user's cache or else in the system's temporary folder.
+    """Return the cache folder of this user and node, and create it; None if no folder can be used.
 
-    None if another user could write to it, because programs in it are run.
+    It lies in the user's cache or else in the system's temporary folder. Folders to which other users could write are
+    not used, because the cached programs are run.
     """
     home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
     places = []

@@ -21,16 +21,19 @@ class GpuReader(Protocol):
     """Reads one GPU; each method returns None if the device or its driver does not support it."""
 
     def energy_j(self) -> float | None:
-        """Return the energy used since some fixed time in the past."""
+        """Return the energy in joules used since some fixed time in the past."""
 
     def power_w(self) -> float | None:
-        """Return the present power."""
+        """Return the present power in watts."""
 
     def busy(self) -> float | None:
         """Return the fraction of the last moments, from 0 to 1, in which anything ran on the GPU."""
 
     def active(self) -> float | None:
-        """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call."""
+        """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call.
+
+        None on the first call.
+        """
 
 
 class Meters:
@@ -43,7 +46,10 @@ class Meters:
         clock: Callable[[], float] = time.perf_counter,
         every_s: float = SAMPLE_S,
     ) -> None:
-        """Set ``share``, the trial's fraction of a GPU, by which energy is divided between trials."""
+        """Prepare to read GPUs every ``every_s`` seconds.
+
+        ``share`` is the fraction of the GPUs' energy and power that is counted for this trial.
+        """
         self._readers = readers
         self._share = share
         self._clock = clock
@@ -52,7 +58,7 @@ class Meters:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Start an epoch."""
+        """Start an epoch: read the counters, and start the thread that samples the GPUs."""
         self._busy: list[float] = []
         self._sampled_j = [0.0] * len(self._readers)  # from samples of the power, for GPUs without an energy counter
         self._energy_at_start = [reader.energy_j() for reader in self._readers]
@@ -65,7 +71,11 @@ class Meters:
             self._thread.start()
 
     def end(self) -> dict[str, float]:
-        """Return the epoch's columns that are known: means over all GPUs, for energy and power their sum."""
+        """Stop the thread and return the epoch's columns that are known; an empty dict without GPUs.
+
+        ``gpu_utilization`` and ``gpu_sm_activity`` are means over all GPUs, from 0 to 1. ``energy_j`` and
+        ``gpu_power_w`` are sums over all GPUs, multiplied by the trial's share.
+        """
         if self._thread is None:
             return {}
         self._stop.set()
@@ -77,7 +87,7 @@ class Meters:
         return {name: value for name, value in columns.items() if value is not None}
 
     def sample(self) -> None:
-        """Read the values of all GPUs that have no counter and must be averaged over samples."""
+        """Take one sample of all GPUs: their utilization, and their power if they have no energy counter."""
         now = self._clock()
         for place, reader in enumerate(self._readers):
             busy = reader.busy()
@@ -118,7 +128,10 @@ class Gauges:
     """Measures the memory, GPU use, energy and CPU use of one epoch after another."""
 
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
-        """Set ``devices``, those that the trial was given."""
+        """Prepare to measure on this placement.
+
+        ``devices`` are the devices that the trial was assigned (None: no GPUs).
+        """
         self._placement = placement
         gpus = 0.0 if devices is None else devices.gpus
         self._meters = None
@@ -150,9 +163,10 @@ class Gauges:
             self._meters.begin()
 
     def end(self, trials: int = 1) -> dict[str, float]:
-        """Return the columns of the epoch: memory in bytes, GPU utilization as a fraction, CPUs as busy cores.
+        """Return the columns of the epoch.
 
-        If several ``trials`` were trained together, energy and cores are divided between them.
+        Memory is in bytes, GPU utilization a fraction, energy in joules, and CPU use in busy cores. If several
+        ``trials`` were trained together, energy and cores are divided between them.
         Raises: OutOfMemory: if GPUs are simulated and the trial exceeds its limit.
         """
         wall = time.perf_counter() - self._began
@@ -175,7 +189,7 @@ class Gauges:
 
 
 def get_peak_bytes() -> int:
-    """Return the peak memory of this process in bytes."""
+    """Return the largest resident memory that this process has had since it started, in bytes."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if sys.platform == "darwin":
         return kilobytes

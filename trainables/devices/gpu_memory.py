@@ -35,7 +35,10 @@ def get_total_bytes(devices: Devices) -> float | None:
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
-    """Return the bytes of a GPU that the trial may use; None if it has whole GPUs, or the total is unknown."""
+    """Return the bytes of a GPU that the trial may use.
+
+    None if it has no GPU or whole GPUs, or the total is unknown.
+    """
     if not 0 < devices.gpus < 1:
         return None
     total = get_total_bytes(devices)
@@ -45,7 +48,10 @@ def get_limit_bytes(devices: Devices) -> float | None:
 
 
 class SimulatedMemory:
-    """The memory of simulated GPUs that this process uses, as far as the system reports it."""
+    """Measures the memory of this process as that of a simulated GPU.
+
+    What the process had when the first object was made does not count.
+    """
 
     def __init__(self, devices: Devices) -> None:
         self._devices = devices
@@ -53,7 +59,7 @@ class SimulatedMemory:
             _began.append(_read_process_bytes("VmRSS"))
 
     def begin(self) -> None:
-        """Reset the peak, if the system supports it."""
+        """Reset the process's peak in the Linux kernel; do nothing if the system does not support it."""
         try:
             _CLEAR.write_text("5")
         except OSError:
@@ -83,7 +89,10 @@ def _read_process_bytes(name: str) -> float:
 
 
 def _ask_nvidia_smi() -> float | None:
-    """Return the memory that nvidia-smi reports, which comes with the driver; None if it fails."""
+    """Run nvidia-smi and return the smallest total memory, in bytes, of the GPUs that TensorFlow uses.
+
+    None if it fails.
+    """
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -94,10 +103,10 @@ def _ask_nvidia_smi() -> float | None:
 
 
 def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
-    """Return the smallest memory in bytes of the GPUs with these bus addresses; None if none is listed.
+    """Return the smallest memory in bytes of the GPUs with these bus addresses; None if none of them is listed.
 
-    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. Its addresses are longer and end with
-    those of TensorFlow in ``addresses``.
+    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. An address there is longer than the
+    one of TensorFlow in ``addresses``, with which it ends.
     """
     found = []
     for line in listed.splitlines():

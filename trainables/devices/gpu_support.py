@@ -10,10 +10,10 @@ from sweep.gpu_architectures import Capability, Coverage, find_coverage
 
 
 def find_unknown_gpu() -> str:
-    """Return why XLA cannot compile for a GPU of this process; empty if it can for all, or if there is none.
+    """Return why XLA cannot compile for a GPU of this process; "" if it can for all, or if there is none.
 
-    XLA would end the process, with "PTX version 8.5 does not support target sm_120" for example, so this is to be
-    asked before it compiles anything.
+    Ask this before XLA compiles anything, because XLA would end the process, with "PTX version 8.5 does not support
+    target sm_120" for example.
     """
     details = []
     for gpu in tf.config.get_visible_devices("GPU"):
@@ -26,7 +26,10 @@ def find_unknown_gpu() -> str:
 
 
 def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:
-    """Return why a build with these architectures cannot compile for one of these GPUs; empty if it can for all."""
+    """Return why a TensorFlow built for these architectures cannot compile for one of the GPUs; "" if it can for all.
+
+    ``capabilities`` are the compute capabilities of the GPUs as (major, minor).
+    """
     for capability in capabilities:
         if architectures and find_coverage(capability, architectures) is Coverage.TOO_NEW:
             major, minor = capability

@@ -30,10 +30,10 @@ def find_host_operations(graph: Any) -> list[str]:
 
 
 def find_host_waits(graph: Any) -> list[str]:
-    """Return the operations of a graph and its functions that need a value of the device on the host, as text.
+    """Return, sorted, where operations of a graph and its functions need a value of the device on the host.
 
-    Each kind is listed once, such as "LogicalAnd of finite: predicate of While". There the host must wait for the
-    device, and then the device for the host. Constants do not need to be waited for.
+    An example is "LogicalAnd of bool: whether a while goes on". The host must wait there for the device, and then the
+    device for the host. Constants are not listed.
     """
     return sorted(set(_find_host_waits(graph, set())))
 
@@ -121,7 +121,7 @@ def _list_named_tensors(op: Any) -> list[tuple[str, Any]]:
 
 
 def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
-    """Return the inputs and the outputs of an operation, with the names of its arguments."""
+    """Return the inputs and the outputs of an operation, each as pairs of argument name and tensor."""
 
     def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
@@ -138,7 +138,7 @@ def _name_arguments(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any
 
 
 def _find_gpu_kernel(op: Any) -> Any:
-    """Return the kernel by which a GPU would compute an operation; None if there is none or the host computes it."""
+    """Return the kernel with which a GPU would run an operation; None if there is none, or it is placed on the host."""
     if any(part.startswith(HOST) for part in op.name.split("/")):
         return None
     return next((kernel for kernel in _list_kernels(op.type) if _kernel_accepts(kernel, op)), None)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def create_readers() -> list[NvmlReader]:
-    """Return a reader for each GPU that TensorFlow uses."""
+    """Return a reader for each GPU that TensorFlow uses; an empty list without NVIDIA's library or driver."""
     library = _start_library()
     if library is None:
         return []
@@ -32,7 +32,10 @@ def create_readers() -> list[NvmlReader]:
 
 
 def list_supported_gauges() -> dict[str, bool] | None:
-    """Return for each gauge whether all GPUs support it, for `doctor`; None if the library is not installed."""
+    """Return for each gauge whether all GPUs support it, for `doctor`; None if the package pynvml is not installed.
+
+    Without GPUs, all values are False.
+    """
     if _import_library() is None:
         return None
     readers = create_readers()
@@ -67,7 +70,7 @@ class NvmlReader:
         return self._read_number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
 
     def memory_bytes(self) -> float | None:
-        """Return the total memory in bytes."""
+        """Return the total memory of the GPU in bytes; None if the driver does not report it."""
         return self._read_number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
 
     def active(self) -> float | None:

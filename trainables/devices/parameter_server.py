@@ -32,12 +32,18 @@ def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
 
 
 def create_coordinator(replicas: Replicas) -> Any:
-    """Return TensorFlow's coordinator, which sends steps to the workers; TensorFlow makes only one per strategy."""
+    """Return TensorFlow's coordinator, which sends steps to the workers.
+
+    The same one for each call with one strategy.
+    """
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
 
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
-    """Start this rank's worker or server, which runs as long as the process lives."""
+    """Start this rank's TensorFlow server, as a worker or a parameter server, and return.
+
+    It runs until the process ends.
+    """
     tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     threads = max(1, int(cpus))
@@ -64,21 +70,24 @@ def free_server_weights() -> None:
 
 
 def list_server_devices() -> tuple[str, ...]:
-    """Return the device of each server that this process coordinates."""
+    """Return the names of the CPU devices of all parameter servers that this process coordinates.
+
+    The tuple is empty if it coordinates none.
+    """
     return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for ranks in _met for i in range(ranks.servers))
 
 
 def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
-    """Create a variable on this device, where its initial value is computed, too.
+    """Create a variable on this device, with its initial value ``make()`` computed there, and return it.
 
-    A strategy would choose the device.
+    Under a strategy, TensorFlow would choose the device.
     """
     with tf.device(device):
         return tensorflow_private.ResourceVariable(make(), trainable=trainable, name=name)
 
 
 def count_workers() -> int:
-    """Return the number of worker processes that train for this one, the coordinator."""
+    """Return the number of worker processes that this process coordinates; 0 if it is not a coordinator."""
     return sum(ranks.workers for ranks in _met)
 
 

@@ -52,7 +52,10 @@ def join_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.di
 
 
 def leave_ranks(reason: str) -> None:
-    """Abort all sums over ranks in this process and tell the other ranks why; may be called from any thread."""
+    """Abort all collective operations of this process and report ``reason`` to the other ranks.
+
+    It may be called from any thread. Errors are ignored, as when this process has not connected.
+    """
     for tell, code in (
         (tensorflow_private.report_error_to_cluster, _UNKNOWN),
         (tensorflow_private.abort_collective_ops, _UNAVAILABLE),
@@ -62,7 +65,7 @@ def leave_ranks(reason: str) -> None:
 
 
 def _serve_heartbeats(ranks: Ranks) -> None:
-    """Start the service by which ranks notice when another one is gone; rank 0 hosts it."""
+    """Start the heartbeat service by which ranks notice that another one has ended; rank 0 hosts it."""
     tensorflow_private.serve_heartbeats(
         len(ranks.addresses), register_s=ranks.register_s, heartbeat_s=ranks.heartbeat_s
     )
@@ -136,7 +139,10 @@ class Placement:
 
     @property
     def described(self) -> str:
-        """Return the devices as text, with those of each parameter server's worker separated by semicolons."""
+        """The devices as text, separated by commas.
+
+        For parameter servers, one device per worker, separated by semicolons.
+        """
         if self.name != PARAMETER_SERVER:
             return ",".join(self.devices)
         (device,) = self.replicas.strategy.extended.worker_devices
@@ -153,14 +159,20 @@ class RankJoining:
     """Implementation of `sweep.contract.Ranked`, for trainables that several processes train together."""
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
-        """Connect to the other ranks; returns when all have connected."""
+        """Connect to the other ranks and return when all have connected.
+
+        A rank that is a worker or server of parameter servers only starts its server, and returns at once.
+        """
         if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
             parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
         else:
             choose_placement(devices, training)
 
     def leave(self, reason: str) -> None:
-        """Abort what ranks wait for from one another, and tell the others why; may be called from any thread."""
+        """Abort the collective operations of this process and tell the other ranks ``reason``.
+
+        It may be called from any thread.
+        """
         leave_ranks(reason)
 
 
@@ -306,7 +318,7 @@ _start: list[str] = []
 
 
 def _record_start_line() -> None:
-    """Record the author's line that runs now, which has made TensorFlow's first operation and so fixed its devices."""
+    """Record the author's line that runs now: it runs TensorFlow's first operation, which fixes the visible devices."""
     _start.append(author_lines.find_present_line(quoted=True))
 
 
@@ -323,7 +335,7 @@ def _describe_start() -> str:
 
 
 def _limit_threads(cpus: float) -> None:
-    """Limit TensorFlow to the trial's CPUs; no effect if TensorFlow has started."""
+    """Set TensorFlow's thread pools to the trial's number of CPUs, at least 1; no effect if TensorFlow has started."""
     threads = max(1, int(cpus))
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -360,10 +372,9 @@ def _build_strategy(chosen: str, names: tuple[str, ...], cross_device: str) -> t
 
 
 def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
-    """Return how a mirrored strategy adds up gradients of the devices ``names``; None for TensorFlow's default.
+    """Return the operations that sum gradients over the devices ``names``; None for TensorFlow's default, NCCL.
 
-    Raises:
-        DeviceError: if ``choice`` is unknown, or cannot be used on these devices.
+    Raises: DeviceError: if ``choice`` is unknown, or cannot be used on these devices.
     """
     on_cpu = names[0].startswith("cpu")
     odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one

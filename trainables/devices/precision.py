@@ -19,10 +19,11 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 def choose_policy(choice: str, placement: Placement) -> str:
-    """Return the name of the dtype policy for a choice of precision; ``auto`` depends on the weakest GPU.
+    """Return the name of Keras's dtype policy for a choice of precision; ``auto`` depends on the weakest GPU.
 
-    With auto, a CPU trains in float32, a TPU in bfloat16. bfloat16 needs compute capability 8.0, float16 is faster from
-    7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput).
+    With auto, a CPU trains in float32, a TPU in mixed_bfloat16, a GPU in mixed_bfloat16 from compute capability 8.0 on,
+    in mixed_float16 from 7.0 on (NVIDIA, CUDA C++ programming guide, table of arithmetic throughput), and else in
+    float32.
     Raises: ValueError: if the choice is unknown.
     """
     if choice not in PRECISIONS:
@@ -42,10 +43,10 @@ def choose_policy(choice: str, placement: Placement) -> str:
 
 
 class LossScale:
-    """Dynamic loss scale for float16 gradients, common to all replicas.
+    """Dynamic loss scale for float16 gradients, common to all replicas; it begins at 32,768 and is at least 1.
 
-    It is doubled after 2,000 good updates, and halved after a bad one, which is skipped (Micikevicius et al., Mixed
-    Precision Training, section 3.2). Create it under the strategy's scope.
+    It is doubled after 2,000 good updates in a row, and halved after a bad one, which is skipped (Micikevicius et al.,
+    Mixed Precision Training, section 3.2). Create it under the strategy's scope.
     """
 
     initial, growth_updates = 2.0**15, 2000
@@ -56,7 +57,7 @@ class LossScale:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Return the variables that a checkpoint must hold."""
+        """The variables that a checkpoint must hold."""
         return [self.scale, self.good]
 
     def update(self, finite: tf.Tensor) -> None:
@@ -85,7 +86,7 @@ TF32_FROM = (8, 0)
 
 
 def set_determinism(placement: Placement, *, deterministic: bool) -> None:
-    """Set whether this process computes the same bits each time on the same kind of device.
+    """Make TensorFlow deterministic in this process, or not; with ``deterministic``, TF32 is off as well.
 
     TensorFlow's arithmetic optimizer turns a + (b + c) into one sum, and adds in an order that differs between
     processes. On CPUs it is always off, as this costs nothing there.
@@ -114,7 +115,10 @@ def describe_numerics(placement: Placement) -> dict[str, str]:
 
 
 def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
-    """Return the columns of `describe_numerics` for a GPU; ``timed``: cuDNN measures its convolution algorithms."""
+    """Return the columns of `describe_numerics` that depend on the GPU.
+
+    ``timed``: cuDNN measures its convolution algorithms.
+    """
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
     if deterministic:
         cudnn = "deterministic"
@@ -130,7 +134,7 @@ def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, t
 
 
 def _find_weakest_capability() -> tuple[int, int]:
-    """Return the compute capability of the weakest GPU."""
+    """Return the compute capability of the weakest GPU as (major, minor); (0, 0) if TensorFlow does not report one."""
     details = []
     for gpu in tf.config.get_visible_devices("GPU"):
         details.append(tf.config.experimental.get_device_details(gpu))

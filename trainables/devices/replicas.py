@@ -21,7 +21,7 @@ Rows: TypeAlias = tuple[Any, Any, Any]
 
 
 class Replicas:
-    """The replicas under a strategy, as seen by code that runs outside them.
+    """The replicas under a strategy, for code that runs across replicas.
 
     A function called by `run` runs on one replica; there, use the functions of this module: `get_replica_index`,
     `sum_over_replicas`, `gather_rows` and `stack_over_replicas`.
@@ -79,7 +79,7 @@ class Replicas:
         return by_name
 
     def update_copies(self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call ``function`` with each replica's copy of a variable and its part of the arguments."""
+        """Call ``function(copy, *parts)`` with each replica's copy of a variable and its part of the arguments."""
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
     def create_per_replica(self, value: Callable[[int], Any]) -> Any:
@@ -95,7 +95,7 @@ class Replicas:
 
 
 def in_scope_of_servers() -> bool:
-    """Return whether variables that are created here are on parameter servers."""
+    """Return whether the present strategy places variables on parameter servers."""
     return isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
 
@@ -109,6 +109,7 @@ def sum_over_replicas(values: Sequence[Any]) -> list[Any]:
     """Sum each value over all replicas and return the sums; called on each replica.
 
     Values of one type are summed together, in a few large buckets, because starting a reduction takes time.
+    Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
     """
     context = _get_exchange_context(values)
     if context is None:
@@ -136,7 +137,11 @@ def stack_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
 
 def gather_rows(values: Any) -> Any:
-    """Concatenate the rows of all replicas, for each tensor of a structure; called on each replica."""
+    """Return, for each tensor of a structure, the rows of all replicas joined along the first axis.
+
+    Called on each replica.
+    Raises: CannotCompile: inside code that XLA compiles, if there are several replicas.
+    """
     context = _get_exchange_context(tf.nest.flatten(values))
     if context is None:
         return values

@@ -52,7 +52,11 @@ def describe() -> dict[str, Any]:
 
 
 def try_device(name: str) -> dict[str, Any]:
-    """Test ``cpu:0`` or ``gpu:I`` alone; return the seconds of each step, and the steps with wrong results."""
+    """Test ``cpu:0`` or ``gpu:I`` alone: matrix product, convolution, gathering of rows, and XLA.
+
+    Return the seconds of each step, the names of steps with wrong results, and the speed of the matrix product in
+    TFLOPS.
+    """
     kind, _, index = name.partition(":")
     if kind == "gpu":
         gpu = tf.config.list_physical_devices("GPU")[int(index)]
@@ -84,7 +88,10 @@ def try_device(name: str) -> dict[str, Any]:
 
 
 def train(count: int, *, simulated: bool) -> dict[str, Any]:
-    """Sum numbers over ``count`` devices, then train a wide network on them as a trial would; return sums and speed."""
+    """Sum numbers over ``count`` devices, then train a wide network on them as a trial would.
+
+    Return the sums, one for each replica, and the examples per second of the fastest epoch but the first.
+    """
     from trainables.devices.placement import place
 
     devices = Devices(cpus=cpus(), gpus=count, simulated=simulated)
@@ -97,9 +104,9 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 
 
 def share() -> dict[str, Any]:
-    """Limit this process to a quarter of the first GPU, as a trial would; return whether exceeding it is refused.
+    """Limit this process to a quarter of the first GPU, as a trial would, and ask for more.
 
-    The limit in bytes is returned, too.
+    Return the limit in bytes, whether exceeding it was refused, and whether the GPU still computes afterwards.
     """
     from trainables.devices import gpu_memory
     from trainables.devices.placement import place
@@ -122,9 +129,10 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Sum numbers over several processes; return seconds of a small sum and bytes per second of a large one.
+    """Join the processes at ``addresses`` as number ``rank``, and sum numbers over all of them.
 
-    This process has the address number ``rank``.
+    Return the median seconds of a sum of one number, and the bytes per second of a large one. Raises ValueError if a
+    sum is wrong.
     """
     from trainables.devices.placement import place
 
@@ -167,7 +175,10 @@ def sum_replica_numbers(replicas: Replicas) -> list[float]:
 
 
 def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
-    """Return the speed of each epoch, with the same batch per device for any number of devices."""
+    """Train a network and return the examples per second of each epoch.
+
+    ``shape`` is (units per layer, batch per device).
+    """
     import keras
 
     from trainables.keras_trainable import KerasTrainable
@@ -205,7 +216,10 @@ def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
 
 
 def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tuple[float, bool]:
-    """Return the seconds of the fastest of three runs after a first one, and whether the result is right."""
+    """Return the seconds of the fastest of three runs after a first one, and whether the first run's result is right.
+
+    Writes the name of the step to standard error.
+    """
     _say(step)
     right = float(compute()) == expected
     taken = []

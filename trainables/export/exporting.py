@@ -43,7 +43,7 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 
 
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
-    """Write the trial's model without the loop into ``folder``, and verify its predictions.
+    """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
 
     Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
     """
@@ -133,10 +133,11 @@ class Sample:
 
 
 def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
-    """Predict the first validation examples (or else training examples) by the loop's model; return both.
+    """Predict the first validation examples (or else training examples) with the trial's model.
 
-    Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A model that does not
-    read the data, such as the generator of a GAN, is compared on random inputs.
+    Return inputs and outputs. They are predicted twice, to find out whether the model is random. Exported files get the
+    plain model's raw inputs instead of the trial's, for the same examples. A model that does not read the data, such as
+    the generator of a GAN, is compared on random inputs.
     """
     held_out = trial.held_out
     if held_out is None:
@@ -166,9 +167,10 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
 
 
 def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Evaluate the validation data again; return the metrics, and the names of variables that this changes.
+    """Evaluate the validation data again.
 
-    All state is restored afterwards.
+    Return the metrics, named ``val_...``, and the paths of variables that this changes. All variables are restored
+    afterwards. Without validation data, both results are empty.
     """
     if trial.held_out is None:
         return {}, ()
@@ -198,7 +200,7 @@ def _are_equal(arrays: Sequence[Any], others: Sequence[Any]) -> bool:
 def compare_predictions(
     files: Sequence[WrittenFile], sample: Sample, signature: Signature, *, on_gpu: bool
 ) -> dict[str, float]:
-    """Predict with each file in a fresh process; return the largest difference to the sample, by format.
+    """Predict with each file in a fresh process; return by format the largest difference to the sample's outputs.
 
     Raises: NotExportable: if a file does not load, or predicts something else.
     """
@@ -215,7 +217,7 @@ def compare_predictions(
 
 @contextmanager
 def computing_exact_products() -> Iterator[None]:
-    """Turn off TensorFloat-32 inside the block, whose products have 10 bits, so that devices can be compared."""
+    """Turn off TensorFloat-32, whose products have 10 bits, inside the block, so that devices can be compared."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -233,9 +235,9 @@ def _take_first_examples(split: Examples) -> Any:
 
 
 def _draw_inputs(example: Any) -> Any:
-    """Return random normal numbers in the shape of the example.
+    """Return 64 inputs of the example's shapes: random normal numbers for floats, and zeros for other types.
 
-    Zeros for other types, whose valid values are unknown.
+    The valid values of other types are unknown. The numbers are the same in each call.
     """
     draws = np.random.default_rng(0)
 
@@ -249,7 +251,10 @@ def _draw_inputs(example: Any) -> Any:
 
 
 def _predict(trial: ReadyTrial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
-    """Return the predictions of the loop's model in evaluation, over all replicas, as a flat list."""
+    """Return the outputs of the trial's model in inference mode, computed over all replicas, as a flat list of arrays.
+
+    ``batch`` is the number of the first batch, on which random draws depend.
+    """
     model = trial.program.model
     replicas = trial.placement.replicas
 
@@ -312,9 +317,9 @@ def _write_request(folder: Path, files: Sequence[WrittenFile], sample: Sample, s
 
 
 def _encode_leaf(leaf: Any) -> dict[str, Any]:
-    """Return a leaf of the examples as arrays for `fresh_process`.
+    """Return an array of inputs as arrays for `fresh_process`, by the ending of their name in the file.
 
-    Texts become the bytes of all and the length of each, because NumPy would pickle them.
+    Texts become their lengths (ending "") and the joined bytes (ending ".texts"), because NumPy would pickle them.
     """
     array = np.asarray(leaf)
     if array.dtype.kind != "O":
@@ -331,10 +336,10 @@ def _encode_text(text: Any) -> bytes:
 
 
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
-    """Run `fresh_process`, which predicts with the exported files in ``folder``.
+    """Run `fresh_process`, which predicts with the exported files and writes its results into ``folder``.
 
-    With ``with_own``, the process may import the author's modules. Return the last line that it wrote to standard
-    error, or its exit code.
+    With ``with_own``, the process may import the author's modules and sweep. Return the last line that it wrote to
+    standard error, or its exit code. Raises NotExportable after 30 minutes.
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
@@ -382,7 +387,10 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
 
 
 def _distance(predicted: Any, expected: Any) -> float:
-    """Return the largest difference, divided by the largest expected number if that is above 1."""
+    """Return the largest difference, divided by the largest expected number if that is above 1.
+
+    Infinity if the arrays are not finite at the same places; other numbers that are not finite are ignored.
+    """
     a = predicted.astype(np.float64)
     b = expected.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):

@@ -23,7 +23,10 @@ class _Blocked:
 
 
 def main(request_file: str) -> None:
-    """Write each format's outputs, flat, to ``<format>.npz``, or its error to ``<format>.txt``."""
+    """Predict with each exported file, and write its outputs to ``<format>.npz``, or its error to ``<format>.txt``.
+
+    Replaces ``sys.path`` by the one in the request.
+    """
     request = json.loads(Path(request_file).read_text())
     folder = Path(request_file).parent
     sys.path[:] = request["path"]
@@ -143,7 +146,10 @@ def _make_natural_key(name: str) -> tuple[str, int]:
 
 
 def _pack_leaves(structure: Any, leaves: list[Any]) -> Any:
-    """Return the leaves in the structure that a model is called with."""
+    """Return the leaves in the nested structure with which a model is called.
+
+    Raises ValueError for an unknown structure.
+    """
     match structure:
         case int(index):
             return leaves[index]

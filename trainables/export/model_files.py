@@ -27,7 +27,7 @@ _KERAS = ("keras", "builtins")
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of an exported model, with the code that loads it."""
+    """A written model file or folder, with Python code (``usage``) that loads it and predicts."""
 
     format: str
     path: Path
@@ -50,7 +50,7 @@ class Signature:
 
 
 def make_signature(model: keras.Model, example: Any) -> Signature:
-    """Return the signature of a model's inputs; ``example``: inputs for it, as a batch of one."""
+    """Return the signature of a model's inputs; ``example`` is a batch of one that the model accepts."""
     if isinstance(model, keras_private.Functional):
         inputs = model.input
     else:
@@ -73,7 +73,10 @@ def make_signature(model: keras.Model, example: Any) -> Signature:
 
 
 def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
-    """Return the model in inference mode, because `export` of Keras 3.15 keeps RandomFlip and the like active."""
+    """Return a functional model that calls ``model`` with ``training=False``.
+
+    `export` of Keras 3.15 would keep RandomFlip and the like active.
+    """
     names = iter(given.names)
     (specs,) = given.specs
     inputs = keras.tree.map_structure(
@@ -83,7 +86,7 @@ def make_inference_model(model: keras.Model, given: Signature) -> keras.Model:
 
 
 def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature) -> WrittenFile:
-    """Write one format.
+    """Write a model in the format ``kind`` into a folder, and return the file with the code that loads it.
 
     Raises: NotExportable: if Keras or a converter fails.
     """
@@ -174,7 +177,7 @@ def _write_onnx(model: keras.Model, path: Path, inputs: Signature) -> WrittenFil
 
 
 def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
-    """Yield module, name and registered name of all objects in a saved model's configuration."""
+    """Yield (module, name, registered name) of all objects and functions in a saved model's configuration."""
     if isinstance(config, dict):
         name = config.get("class_name")
         if isinstance(name, str):
@@ -200,7 +203,7 @@ def _list_config_classes(config: Any) -> Iterator[tuple[str | None, str, str | N
 
 
 def _name_leaves(inputs: Any, path: str) -> list[str]:
-    """Return a name for each leaf, in the order of `keras.tree.flatten`."""
+    """Return a name for each leaf, such as "user_input_0", in the order of `keras.tree.flatten`."""
     if isinstance(inputs, dict):
         pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
     elif isinstance(inputs, list | tuple):
@@ -237,7 +240,10 @@ def format_predict_call(inputs: Signature) -> str:
 
 
 def _format_inputs(structure: Any, inputs: Signature) -> str:
-    """Return Python code that builds the structure of a model's inputs from variables named after them."""
+    """Return Python code that builds a model's inputs from variables with their names.
+
+    Texts are converted to tensors.
+    """
     if isinstance(structure, int):
         name = _name_variable(inputs.names[structure])
         if inputs.dtypes[structure] == "string":

@@ -54,7 +54,7 @@ def _convert_to_numpy(leaf: Any) -> Any:
 
 
 def _convert_erfc(graph: Any, node: Any, name: str, inputs: Any) -> None:
-    """Convert the complementary error function to 1 - erf(x), from operations of ONNX."""
+    """Change a node of the operation Erfc to 1 - erf(x), from operations that ONNX has. A handler for tf2onnx."""
     node.type = "Erf"
     node.domain = ""
     (result,) = node.output

@@ -29,7 +29,7 @@ from trainables.state.program_variables import unwrap_variable
 
 @dataclass(frozen=True)
 class Plain:
-    """A trained model that does not need the training loop."""
+    """A trained model as a plain Keras model, without the training loop, with inputs to try it with."""
 
     model: keras.Model
     unknown: tuple[str, ...]  # its variables that Keras does not track, so that Keras's own format omits them
@@ -41,8 +41,8 @@ class Plain:
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
     """Build the author's model again outside any strategy, with the weights that the trial is validated with.
 
-    ``author`` must have the attributes that `data` has left. Layers compute in the types that they were trained in,
-    because another mixed policy would give other predictions; outputs are float32.
+    ``author`` must have the attributes that `data` has left; its attribute `live` is replaced. Layers compute in the
+    types that they were trained in, because another mixed policy would give other predictions; outputs are float32.
     Raises: NotExportable: if the new model cannot take over the weights.
     """
     record = CreatedVariables(trial.assignment.seed)
@@ -72,7 +72,7 @@ def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
 def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) -> tuple[str, ...]:
     """Assign the trained state to a new model: weights, seeds, and variables that Keras does not track.
 
-    Returns the names of the untracked variables.
+    Returns the names of the untracked variables. Raises NotExportable if the models have other variables.
     """
     trained = trial.program.model
     pairs = _pair_model_variables(trained.variables, model.variables)
@@ -88,9 +88,10 @@ def _take_over(trial: ReadyTrial, model: keras.Model, record: CreatedVariables) 
 
 
 def _pair_model_variables(trained: Sequence[keras.Variable], fresh: Sequence[keras.Variable]) -> list[tuple[Any, Any]]:
-    """Pair the variables of two models by position, and the states of seed generators by path.
+    """Return pairs of the variables of two models: weights by position, states of seed generators by path.
 
     A layer with a live rate always has a generator, and one with the plain rate 0 has none.
+    Raises: NotExportable: if numbers or shapes of weights differ.
     """
     trained_weights = []
     for v in trained:
@@ -126,7 +127,10 @@ def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
 
 
 def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
-    """Return the model, or a copy if the author reuses layers, because these are then the trial's own."""
+    """Return the model, or a copy with new weights if it contains layers of the trial's own model.
+
+    Raises: NotExportable: if it cannot be copied.
+    """
     trained = set()
     for variable in trial.program.model.variables:
         trained.add(id(unwrap_variable(variable)))
@@ -152,7 +156,9 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
     """Return inputs that the model accepts, as a batch of one: the example or, if it does not fit, others.
 
-    A functional model declares its inputs. For others, these are what the model's own steps call it with, if they do.
+    For a functional model that declares other inputs, these are zeros. For a subclassed model, these are what the
+    model's own steps call it with, if they do.
+    Raises: NotExportable: if the model declares texts that are not those of the data.
     """
     if not isinstance(model, Functional | keras.Sequential):
         if called_with is None or _have_same_structure(called_with, example):

@@ -38,7 +38,7 @@ class Streams:
 
 @contextmanager
 def drawing_per_stream(streams: Streams) -> Iterator[None]:
-    """Draw random numbers once for each stream inside the block, in this thread."""
+    """Make `map_over_trials` draw random numbers once for each stream inside the block, in this thread."""
     before = getattr(_present, "streams", None)
     _present.streams = streams
     try:
@@ -59,9 +59,9 @@ class Lookup:
 
 @contextmanager
 def recording_lookups() -> Iterator[list[Lookup]]:
-    """Record the lookups of rows inside the block, in this thread, and yield the list of them.
+    """Yield a list to which lookups of rows are added that are converted inside the block, in this thread.
 
-    Optimizers treat gradients of rows separately.
+    Only lookups in tables that differ between trials are added. The gradient of a table is made sparse by them.
     """
     before = getattr(_present, "lookups", None)
     found = list[Lookup]()
@@ -81,9 +81,10 @@ def install_converters() -> None:
 
 
 def map_over_trials(function: Callable[..., Any], values: Any) -> Any:
-    """Call ``function`` for each trial's part of the values, as one computation; return the stacked results.
+    """Compute ``function`` for all trials at once, by `tf.vectorized_map`; return the results with trials in front.
 
-    Raises Refused for an operation without a batched form.
+    ``values`` is a nested structure of tensors whose first axis is the trials. Raises Refused for an operation without
+    a batched form.
     """
     install_converters()
     try:
@@ -182,7 +183,7 @@ def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
-    """Use TensorFlow's converter with a stacked input, also when all trials share the input."""
+    """Use TensorFlow's converter with a first input that is stacked; one that all trials share is repeated for each."""
     call.stack_inputs([0])
     return converter(call)
 
@@ -308,7 +309,7 @@ def _is_unstacked_list(before: Any, after: Any) -> bool:
 
 
 def _stack_like(before: Any, after: Any, trials: Any) -> tf.Tensor:
-    """Return a loop's value after a step, stacked if it was stacked before the step."""
+    """Return a loop's value ``after`` a step, repeated for each trial if only the value ``before`` was stacked."""
     if before.is_stacked and not after.is_stacked:
         return tensorflow_private.stack_tensor(after.t, trials)
     return after.t
@@ -358,10 +359,10 @@ def _read_attributes(call: Any) -> dict[str, Any]:
 
 @functools.cache
 def differentiates_groups() -> bool:
-    """Return whether the kernels of this process compute gradients of convolutions in groups.
+    """Return whether this process can compute gradients of convolutions in groups; tried once, by a small example.
 
-    Those of GPUs do, and those of oneDNN, which TensorFlow uses on recent processors. Its own for other processors
-    compute the convolution alone: they raise an error at the gradient.
+    Kernels for GPUs can, and so can oneDNN's, which TensorFlow uses on recent CPUs. TensorFlow's own kernels for other
+    CPUs raise an error at the gradient.
     """
 
     def differentiate() -> Any:

@@ -35,7 +35,7 @@ from trainables.state.program_variables import Arrays
 
 
 def find_fusing_hindrance(trial: ReadyTrial) -> str:
-    """Return why a trial cannot be trained together with others; empty if no reason is known."""
+    """Return why a trial cannot be trained together with others, as a phrase for messages; empty if it may be."""
     program = trial.program
     training = trial.assignment.training
     if not isinstance(program, GraphProgram):
@@ -54,7 +54,7 @@ def find_fusing_hindrance(trial: ReadyTrial) -> str:
 
 
 def _find_graph_hindrance(graph: Graph) -> str:
-    """Return why a graph cannot be trained for several trials at once; empty if no reason is known."""
+    """Return why a graph cannot train several trials at once, as a phrase for messages; empty if nothing is known."""
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
     reasons = {
@@ -68,14 +68,18 @@ def _find_graph_hindrance(graph: Graph) -> str:
 
 
 def _graph_program(trial: ReadyTrial) -> GraphProgram:
-    """Return a trial's program; raises Refused if our own loop does not train it."""
+    """Return a trial's program; raises Refused if `Model.fit` or a parameter server trains it."""
     if not isinstance(trial.program, GraphProgram):
         raise Refused(find_fusing_hindrance(trial))
     return trial.program
 
 
 def can_fuse(trial: ReadyTrial, other: ReadyTrial) -> bool:
-    """Return whether two trials have the same program, and batches of the same examples."""
+    """Return whether two trials can be trained together.
+
+    They can if they have the same program, data, batch size, validation data and way of visiting the data, and also the
+    same seed unless the data stay on the device.
+    """
     return (
         trial.program is other.program
         and trial.walk.data is other.walk.data
@@ -92,7 +96,10 @@ def stays_on_device(trial: ReadyTrial) -> bool:
 
 
 def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
-    """Return a key that is equal for trials that see the same batches and draw the same random numbers: one stream."""
+    """Return a key that is equal for trials of one stream: they see the same batches and draw the same random numbers.
+
+    It has the seed, the epoch, and the values of the seed generators in ``state``, the trial's variables by path.
+    """
     program = trial.program
     generators = random_layers.list_generators(program.networks)
     raw = set()
@@ -128,7 +135,7 @@ class SuspendableSession(Trainable, Protocol):
         """Make a suspended trial the present one again, without changing the state of the program."""
 
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
-        """Return whether a trial would use the program and the data of ``other``."""
+        """Return whether a trial that has not begun would use the program and the data of ``other``."""
 
 
 @dataclass(eq=False)
@@ -148,7 +155,7 @@ class Member:
         self.group.begin(self, assignment)
 
     def train(self, report: Report) -> None:
-        """Train this trial without the other trials of its group."""
+        """Train this trial without the other trials of its group; raises what ended it, such as Diverged or Stopped."""
         for error in self.group.train({self: report}).values():
             raise error
 
@@ -163,13 +170,13 @@ class Member:
         return epoch
 
     def facts(self) -> Facts:
-        """Return where and how the trial runs."""
+        """Return where and how this member's trial runs."""
         return self.group.switch_to(self, state=False).facts()
 
 
 @dataclass
 class _StackPlaces:
-    """The assignment of a group's members to the places of a stack."""
+    """Which member of a group has which place of a stack, and which stream each place reads."""
 
     stack: Stack
     members: list[Member | None]  # None for an empty place
@@ -180,7 +187,10 @@ class _StackPlaces:
 
     @property
     def first_places(self) -> list[int]:
-        """The first place of the stack that reads each stream; if all its members have left, any member's place."""
+        """For each stream, the first place of the stack whose member reads it.
+
+        If all members of a stream have left, it is the place of another member.
+        """
         taken = []
         for place, member in enumerate(self.members):
             if member is not None:
@@ -198,9 +208,10 @@ class _StackPlaces:
         return member.trial
 
     def make_batches(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
-        """Return batches for all places, made from one chunk for each stream.
+        """Return ``count`` batches of ``size`` examples for all places, made from one chunk for each stream.
 
-        Raises Refused if the chunks do not hold the same examples.
+        ``numbers`` has the number of each stream's first batch. Raises Refused if the chunks do not share their
+        tensors, as chunks of data that stay on the device do.
         """
         tensors = chunks[0].tensors
         firsts = self.first_places
@@ -223,11 +234,14 @@ class FusedGroup:
         self._trained_s = 0.0  # time for which trials were trained together
 
     def member(self) -> Trainable:
-        """Return a trainable for one more trial."""
+        """Return a trainable for one more trial, which joins the group when it begins."""
         return Member(self)
 
     def begin(self, member: Member, assignment: Assignment) -> None:
-        """Begin a member's trial; raises Apart if it cannot be trained together with the others."""
+        """Begin a member's trial in the session and store it in the member.
+
+        Raises Apart if it cannot be trained together with the group's other trials.
+        """
         self.leave(member)
         first = self._begun[0] if self._begun else None
         if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
@@ -239,7 +253,10 @@ class FusedGroup:
         self._begun.append(member)
 
     def suspend(self, member: Member) -> None:
-        """Store the session's present trial, with the state of its program, in this member."""
+        """Store the session's present trial, with copies of its program's variables and live numbers, in this member.
+
+        The member leaves its place in the stack.
+        """
         self._remove_from_stack(member)
         program = self._session.trial.program
         member.suspended = self._session.capture_trial()
@@ -251,11 +268,11 @@ class FusedGroup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether further trials may begin while others are training, which costs one more trace.
+        """Whether further trials may begin while others are training.
 
-        Running trials are further and read other batches, so the examples must stay on the device. Unless a stack of
-        several streams exists, trials must have trained together for longer than its trace will take, so that it never
-        costs more than it can save.
+        New trials read other batches than running ones, so the examples must stay on the device. They also need a stack
+        of several streams; if there is none, trials must have trained together for longer than the longest trace of a
+        stack so far, because a new one must be traced.
         """
         if not all(stays_on_device(member.trial) for member in self._begun):
             return False
@@ -269,7 +286,7 @@ class FusedGroup:
         return self._trained_s > max(traced, default=math.inf)
 
     def leave(self, member: Trainable) -> None:
-        """Forget a member's trial; its place becomes empty, and other trials need not match it any more."""
+        """Remove a member from the group and discard its state; its place in the stack becomes empty."""
         if isinstance(member, Member):
             self._remove_from_stack(member)
             member.state = {}
@@ -278,7 +295,7 @@ class FusedGroup:
     def switch_to(self, member: Member, *, state: bool = True) -> SuspendableSession:
         """Make a member's trial the session's present one, and return the session.
 
-        With ``state``, its program gets that trial's state.
+        With ``state``, the trial's values are also assigned to the variables of its program.
         """
         self._session.resume_trial(member.suspended)
         if state:
@@ -286,10 +303,10 @@ class FusedGroup:
         return self._session
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members together, one epoch of each after the other.
+        """Train the trials of these members together, epoch by epoch, and call each member's report after each epoch.
 
-        Stop after an epoch in which a report returned False or a trial ended. A single member is trained as if there
-        was no group. Return the exception that ended each ended trial, `Stopped` for a finished one. Raises Apart,
+        Return after an epoch in which a report returned False or a trial ended, with the exception that ended each
+        ended trial: `Stopped` for a finished one. A single member is trained as if there were no group. Raises Apart,
         before any training, if the trials cannot be trained together, or are faster one after the other.
         """
         members = []
@@ -319,7 +336,7 @@ class FusedGroup:
     # ---- members and their places
 
     def _remove_from_stack(self, member: Member) -> None:
-        """Remove a member from its place, if it has one."""
+        """Make a member's place in the stack empty, if it has one; without any members left, the stack is released."""
         if self._places is None or (place := self._places.of(member)) is None:
             return
         self._places.members[place] = None
@@ -335,7 +352,11 @@ class FusedGroup:
         return self._places.stack.arrays(place)
 
     def _place_members(self, members: Sequence[Member]) -> _StackPlaces:
-        """Return a stack with a place for each of these members: the smallest one that is worth its trace."""
+        """Return a stack in which each of these members has a place, and its state is there.
+
+        The present stack is kept if it has exactly these members, unless a smaller one would save more time than it
+        costs. Otherwise their states are copied to an existing or new stack.
+        """
         places = self._places
         if places is not None:
             there = []
@@ -378,7 +399,11 @@ class FusedGroup:
             self.suspend(member)
 
     def check_gain(self, members: Sequence[Member]) -> None:
-        """Raise Apart if these members are better trained one after the other."""
+        """Raise Apart if these members cannot be trained together, or are faster one after the other.
+
+        Traces their stack and, once per program, trains a few updates to compare losses and, if ``training.fuse`` is
+        auto, speed. The trials' states stay the same.
+        """
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
@@ -396,7 +421,10 @@ class FusedGroup:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
-        """Trace the stack of these members; raises Refused if they need orders of their own and data do not stay."""
+        """Trace the stack of these members, if it is not traced yet.
+
+        Raises Refused if there are several streams and the examples do not stay on the device.
+        """
         places = self._place_members(members)
         trial = members[0].trial
         stack = places.stack
@@ -415,11 +443,10 @@ class FusedGroup:
         stack.trace(make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
-        """Train the first trial's first batches alone and together; return the speedup of all members together.
+        """Train the first trial's first batches alone and together, and return by which factor together is faster.
 
-        The speedup is measured only if ``training.fuse`` is auto; otherwise it is 1. The state is the same afterwards.
-
-        Raises Refused if the losses differ. This happens with code that holds on to a variable and reads it after an
+        The factor is measured only if ``training.fuse`` is auto; otherwise it is 1. The members' states stay the same.
+        Raises Refused if the losses differ. This happens with code that keeps a variable's tensor and reads it after an
         assignment: alone it gets the new value, and in a stack the old one.
         """
         places = self._place_members(members)
@@ -462,9 +489,9 @@ class FusedGroup:
         return gain
 
     def _train_epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
-        """Train and validate the next epoch of each member.
+        """Train and validate the next epoch of all members at once.
 
-        Return for each a function that returns its report or raises Diverged.
+        Return for each member, in order, a function that counts the epoch and returns its report, or raises Diverged.
         """
         with members[0].trial.placement.replicas.scope():
             places = self._place_members(members)
@@ -492,7 +519,10 @@ class FusedGroup:
         return conclusions
 
     def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
-        """Train one epoch of all trials in a stack; return a result for each place."""
+        """Train one epoch of all trials in a stack; return a result for each place, also for empty ones.
+
+        ``rates`` has the learning rate of each update by member. Stops early if no trial is finite any more.
+        """
         stack = places.stack
         trials = []
         for place in places.first_places:
@@ -572,7 +602,7 @@ class FusedGroup:
 def _make_conclusion(
     trial: ReadyTrial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
 ) -> Callable[[], EpochReported]:
-    """Return a function that returns the report of a trial's epoch or raises Diverged."""
+    """Return a function that counts a trial's epoch and returns its report, or raises Diverged."""
 
     def conclude() -> EpochReported:
         return trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
@@ -581,9 +611,11 @@ def _make_conclusion(
 
 
 def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
-    """Return a stack for these members: an existing one, or a new one if that is worth its trace.
+    """Return a stack with at least as many places as members: the smallest existing one that is suitable, or a new one.
 
-    A stack for ``several`` streams has one stream per trial, so it fits any number of streams.
+    An existing stack is not suitable if a smaller one would save more time than its trace takes, or if it has one
+    stream and there are ``several``. A new stack, for ``several`` with one stream per trial, is added to
+    ``program.stacks``.
     """
     fitting = []
     for one in program.stacks:
@@ -602,7 +634,11 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 
 
 def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
-    """Return whether a smaller stack would save more time than its trace takes, until the members end."""
+    """Return whether a stack without empty places would save more time than tracing it takes.
+
+    The time is the empty places' share of the epochs that the members have left at most; a trace is taken to be as long
+    as this stack's.
+    """
     epochs_left = []
     for member in members:
         epochs_left.append(member.trial.assignment.epochs - member.trial.epoch)

@@ -31,7 +31,7 @@ from trainables.state.program_variables import Arrays, State
 
 
 class StackedBatches(NamedTuple):
-    """Batches of one chunk for all trials; trials of one stream get the same batches."""
+    """Batches of one chunk for all trials of a stack; trials of one stream get the same batches in the same order."""
 
     tensors: Any
     orders: tf.Tensor  # for each stream, an order of the chunk's rows
@@ -44,10 +44,10 @@ class StackedBatches(NamedTuple):
 
 
 class Stack:
-    """A fixed number of trials of one program, in a fixed number of streams.
+    """The variables of a fixed number of trials of one program, in a fixed number of streams, to be trained at once.
 
-    Trials of one stream have the same seed and have trained equally long. Raises Refused for what cannot be trained for
-    several trials at once. Create it under the strategy's scope.
+    Trials of one stream have the same seed and have trained equally long. Creating a stack raises Refused if the
+    program has a `tf.Variable`, of which trials cannot have separate values. Create it under the strategy's scope.
     """
 
     def __init__(self, graph: Graph, state: State, live: Live, trials: int, streams: int) -> None:
@@ -110,9 +110,10 @@ class Stack:
         return states
 
     def trace(self, train: StackedBatches, validation: StackedBatches | None) -> None:
-        """Trace all graphs by running them with zero batches, unless they are traced already.
+        """Trace training, evaluation and metrics by running them with zero batches; do nothing if they are traced.
 
-        Raises whatever the author's code raises inside the map.
+        Sets `trace_s` to the seconds that it took. Raises whatever the author's code raises while it is traced, and
+        Refused for operations that have no form for several trials.
         """
         if self.trace_s:
             return
@@ -125,15 +126,22 @@ class Stack:
         self.trace_s = time.perf_counter() - began
 
     def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
-        """Train on batches, with a rate by batch and trial; return the sums of losses, and which trials are finite."""
+        """Train all trials on these batches; return ``sums`` with their losses added, and which trials are finite.
+
+        ``rates`` has shape (batches, trials). Losses have shape (trials,), and a batch's mean counts times its number
+        of examples.
+        """
         return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
     def evaluate(self, batches: StackedBatches, sums: dict[str, tf.Tensor]) -> Any:
-        """Evaluate batches, which are the same for all trials; return the sums of losses."""
+        """Evaluate all trials on the same batches and update their metrics; return ``sums`` with their losses added."""
         return self._evaluate(batches, sums)
 
     def reported(self, sums: Mapping[str, Any], examples: int, *, training: bool) -> list[dict[str, Any]]:
-        """Return the metrics that each trial reports for an epoch or a validation of ``examples`` examples."""
+        """Return for each trial the losses and metrics of an epoch or a validation of ``examples`` examples.
+
+        ``sums`` has the summed losses of all trials. The metrics of all trials are reset.
+        """
         step = self.graph.step
         if step.counts_metrics(training=training):
             read = self._read()
@@ -157,7 +165,7 @@ class Stack:
         return reports
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return zeros, for each value and trial, from which the sums over an epoch or a validation start."""
+        """Return zeros of shape (trials,) by name, from which the losses are summed over an epoch or a validation."""
         if training not in self._zeros:
             zeros = self.graph.zeros(training=training).items()
             self._zeros[training] = {name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros}
@@ -182,7 +190,11 @@ class Stack:
         return totals, tf.logical_and(finite, all_finite(weights, by_row=True))
 
     def _update(self, batches: StackedBatches, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
-        """Make one update of all trials, each at its own learning rate."""
+        """Make one update of all trials; return their losses, with shape (trials,), and which trials are finite.
+
+        ``rows`` has the rows of each stream's batch, ``rate`` each trial's learning rate, and ``number`` the number of
+        each stream's update.
+        """
         own = self._list_own_tensors(batches)
         alike = self._list_shared_tensors(batches, rows, number)
         if not alike:
@@ -206,10 +218,10 @@ class Stack:
         return values, finite
 
     def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
-        """Return the gradients of all trials for each weight.
+        """Return the gradients of all trials for each trained weight, with the trials as the first axis.
 
-        The gradient of a table is sparse: rows that were looked up, with their indices. Raises Refused for sparse
-        gradients of rows that were not looked up.
+        The gradient of a table such as an embedding is a tuple of the rows that were looked up and their indices.
+        Raises Refused if a weight has sparse gradients although no lookup of its rows was found.
         """
         tables = {}
         for place, t in zip(self._trained, trained, strict=True):
@@ -239,7 +251,10 @@ class Stack:
         return by_weight
 
     def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table."""
+        """Return each trial's gradients of the rows that a lookup has read, and the rows' indices in the table.
+
+        The shapes are (trials, rows, ...) and (trials, rows).
+        """
         rows = tf.reshape(gradient, [self.trials, -1, *one.table.shape[2:]])
         places = tf.cast(one.places, tf.int64)
         if not one.alike:
@@ -247,7 +262,10 @@ class Stack:
         return rows, tf.repeat(tf.reshape(places, [1, -1]), self.trials, 0)
 
     def _forward(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Return one trial's losses, and its state after they were computed."""
+        """Return one trial's losses, and the values of its variables after they were computed.
+
+        Raises Refused if a trained weight is assigned meanwhile.
+        """
         one = {**own, **alike}
         with self._replacing_variables(one) as scope:
             shares = self.graph.replicas.first(
@@ -265,7 +283,7 @@ class Stack:
         return shares, state
 
     def _apply_gradients(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Return one trial's update with its gradients: its values, whether all is finite, and its state."""
+        """Apply one trial's gradients; return its losses, whether all is finite, and its variables' new values."""
         one = {**own, **alike, "seeds": {}}
         parts = [part for optimizer in self.graph.optimizers for part in groups.list_parts(optimizer)]
         with self._replacing_variables(one) as scope, _updating_by_value(parts):
@@ -304,7 +322,7 @@ class Stack:
         return totals
 
     def _evaluate_one(self, batches: StackedBatches, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
-        """Return one trial's losses in evaluation, and its state afterwards."""
+        """Return one trial's losses in evaluation, and the values of its variables afterwards."""
         one, graph = {**own, **alike}, self.graph
         with self._replacing_variables(one) as scope:
             values = graph.replicas.first(
@@ -313,7 +331,7 @@ class Stack:
             return values, [scope.get_current_value(v) for v in self._variables]
 
     def _read_all(self) -> dict[str, tf.Tensor]:
-        """Return the metrics of all trials and reset them."""
+        """Return the metrics of all trials by name, with the trials as the first axis, and reset them."""
 
         def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
             with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
@@ -346,20 +364,20 @@ class Stack:
 
     @property
     def _shared(self) -> set[int]:
-        """Return the positions of the variables that trials of one stream share: the states of seeds."""
+        """The positions of the variables that all trials share: seed states if there is one stream, otherwise none."""
         if self.streams == 1:
             return self._seeds
         return set()
 
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
-        """Return the tensors that differ between trials."""
+        """Return the tensors that differ between trials, with the trials as the first axis: variables, live numbers."""
         state = []
         for value in self._values:
             state.append(tf.convert_to_tensor(value))
         return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
 
     def _list_shared_tensors(self, batches: StackedBatches, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
-        """Return the tensors that all trials share; empty if there are several streams."""
+        """Return the tensors that all trials share if there is one stream, such as rows and seed; otherwise empty."""
         if self.streams > 1:
             return {}
         seeds = {}
@@ -411,9 +429,10 @@ class _Values(keras.StatelessScope):
 
 @contextmanager
 def _updating_by_value(optimizers: Sequence[Any]) -> Iterator[None]:
-    """Make optimizers change variables inside the block as Keras does on its other backends, by their values.
+    """Make Keras's optimizers update variables by `assign` inside the block, as its backend-independent code does.
 
-    This changes the class, because optimizers such as Nadam extend these methods.
+    Keras's methods for TensorFlow go through `tf.distribute` instead. This changes the class, and so all optimizers,
+    because some, such as Nadam, extend these methods.
     """
     methods = vars(keras_private.TFOptimizer)
     distributed = {}

@@ -37,11 +37,11 @@ from trainables.state.origins import CreatedVariables
 def build_model(
     author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] | None = None
 ) -> keras.Model:
-    """Return the author's model with the initial weights of a trial.
+    """Return the author's model with the initial weights of a trial, and with the layers frozen that ``hp`` freezes.
 
-    A frozen model from `features` whose outputs are not cached is put in front of it; ``joined`` does this, by default
-    `features.join_models`. A model that trains itself may still lack weights, see `make_weights_by_step`. Raises
-    TypeError if `model` returns anything but a `keras.Model`.
+    Seeds `random` and `np.random` with ``seed``. A frozen model from `features` whose outputs are not cached is put in
+    front of the model by ``joined``, by default `features.join_models`. A model that trains itself may still lack
+    weights, see `make_weights_by_step`. Raises TypeError if `model` returns anything but a `keras.Model`.
     """
     # Keras draws the seeds of initializers and random layers from `random`. Seeding TensorFlow as well would empty its
     # kernel cache and cost seconds per trial. The author's own draws come from `random` and `np.random`.
@@ -68,7 +68,10 @@ def build_model(
 def _join_front_model(
     author: Author, hp: Hyperparameters, model: keras.Model, joined: Callable[..., keras.Model] | None
 ) -> keras.Model:
-    """Return a model with the frozen one of `features` in front of it, unless its outputs are cached."""
+    """Return a model with the frozen model of `features` in front of it.
+
+    ``model`` itself is returned if there is no frozen model, or if its outputs are cached, as the data then have these.
+    """
     from trainables.recipe import features
 
     if features.are_cached(author, hp):
@@ -102,10 +105,11 @@ def _free_batch_size(model: keras.Sequential) -> None:
 
 
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
-    """Create the weights of a model that only its own `train_step` creates.
+    """Create the weights of a model that only its own `train_step` creates, by tracing that step once.
 
-    The model is compiled as it will be later, but with a temporary optimizer and temporary metrics. Raises Refused for
-    a model that cannot be trained by its own step.
+    If the model is not compiled, it is for this, with a temporary optimizer and metrics, whose variables are removed
+    from ``record``. Does nothing for combinations that `build_program` refuses. Raises Refused for a model that cannot
+    be trained by its own step.
     """
     uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
     if uncompiled or own_methods.overrides_train_step(author) or in_scope_of_servers():
@@ -187,9 +191,9 @@ def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: Cr
 
 
 def _has_drawn(seed: int, seeds_drawn: int) -> bool:
-    """Return whether `random` or `np.random` has drawn numbers since they were seeded, besides Keras's seeds.
+    """Return whether `random` or `np.random` has drawn numbers since both were seeded with ``seed``.
 
-    ``seeds_drawn`` is the number of seeds that Keras has drawn from `random`.
+    The ``seeds_drawn`` seeds that Keras has drawn from `random` do not count.
     """
     fresh = np.random.RandomState(np.random.MT19937(0))  # without a bit generator it would ask the machine for a seed
     fresh.seed(seed)
@@ -210,8 +214,9 @@ def _has_drawn(seed: int, seeds_drawn: int) -> bool:
 def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
     """Return the settings of a trial that are fixed in its graph.
 
-    Raises OutOfMemory if the batch cannot be cut into more micro-batches, and ValueError if two averages of the weights
-    are asked for.
+    The number of micro-batches is the hyperparameter ``micro_batches`` times ``accumulate``. Raises OutOfMemory if
+    ``accumulate`` is over 1 and a batch has fewer examples than micro-batches on all replicas, and ValueError if
+    ``swa_from`` and ``ema_momentum`` are both set.
     """
     number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
@@ -230,10 +235,10 @@ def make_recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size:
 
 
 def build_program(made: AuthorParts, options: ProgramOptions) -> Program:
-    """Compile a model and return the program that trains it.
+    """Compile a model and return the program that trains it: by our loop, by `Model.fit` or on parameter servers.
 
-    Call it inside the strategy's scope, with the trial's precision. Raises Refused for a combination of options and
-    methods that cannot be trained.
+    `Program.compile` must be called before it trains. Call this inside the strategy's scope, with the trial's
+    precision. Raises Refused for a combination of options and methods that cannot be trained.
     """
     author = made.author
     parts = made.parts
@@ -331,9 +336,9 @@ def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, exa
 
 
 def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
-    """Return the graph of a model with its own `train_step`, which applies gradients by Keras's optimizer itself.
+    """Return the graph of a model with its own `train_step`, which applies gradients by its optimizer itself.
 
-    Clipping and loss scaling are left to that optimizer.
+    Clipping and loss scaling are left to that optimizer. Raises NotInFit for options that such a step cannot do.
     """
     from trainables.loop import fit_program
 
@@ -349,10 +354,10 @@ def _build_keras_graph(made: AuthorParts, options: ProgramOptions, intake: Intak
 
 
 def _get_author_compile_arguments(author: Author, model: keras.Model) -> dict[str, Any] | None:
-    """Return the arguments with which `model` has compiled its model; None if it has not.
+    """Return the arguments with which the author's `model` has compiled its model; None if it has not.
 
-    If the model defines `compile`, only an optimizer among its attributes is returned. Raises Refused if the author
-    also defines one of the methods that these arguments replace.
+    If the model defines its own `compile`, there is only ``optimizer``: the first one among its attributes, or None.
+    Raises Refused if the author also overrides `optimizer`, `loss`, `metrics` or `weighted_metrics`.
     """
     if not model.compiled:
         return None

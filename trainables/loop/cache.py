@@ -24,7 +24,7 @@ LEAST = 1 / 256
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """The key of a program in the cache: all that its graph depends on, such as devices, data and hyperparameters."""
+    """The key of a program in the cache: what its graph depends on, such as devices and hyperparameters."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
     seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
@@ -40,10 +40,11 @@ class Structure:
     made_with: frozenset[str] = frozenset()  # hyperparameters read to make the model and its optimizers
 
     def fits(self, structure: Structure, hp: Hyperparameters) -> bool:
-        """Return whether a program with this key can train a trial with the key ``structure``.
+        """Return whether the program of this key can also train a trial with the key ``structure``.
 
-        It can if building it again would give the same graph. ``hp`` has the trial's hyperparameters. An example or
-        targets that were not read may differ.
+        It can if devices, data and all hyperparameters that were read when it was built are the same, so that building
+        it again would give the same graph. ``hp`` has the trial's hyperparameters. An example or targets that were not
+        read may differ.
         """
         alike = self.environment == structure.environment and self.seen == structure.seen
         read = self.example in (None, structure.example) and self.targets in (None, structure.targets)
@@ -61,9 +62,9 @@ class Programs:
         return len(self._held)
 
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
-        """Return a program that fits a trial, with its key; None if none fits.
+        """Return the key and the program of an entry that fits a trial; None if none fits.
 
-        The program becomes the most recently used one.
+        ``wanted`` is the trial's key, and ``hp`` its hyperparameters. The program becomes the most recently used one.
         """
         for held in self._held:
             structure, program = held
@@ -74,7 +75,10 @@ class Programs:
         return None
 
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
-        """Add a program that needs the fraction ``share`` of the room; drop old ones until all fit."""
+        """Add a program that takes the fraction ``share`` of the room, at least `LEAST`.
+
+        The least recently used programs are dropped until the shares add up to at most 1, but never this one.
+        """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
         while len(self._held) > 1 and sum(self._shares.values()) > 1:
@@ -82,7 +86,7 @@ class Programs:
             gc.collect()  # models and graphs are reference cycles
 
     def remove(self, program: Program) -> None:
-        """Drop a program."""
+        """Remove a program from the cache; do nothing if it is not there."""
         self._held = [held for held in self._held if held[1] is not program]
         self._shares.pop(id(program), None)
 
@@ -106,7 +110,10 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
 
 
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
-    """Return the bytes that all programs may use together, on the host and on each GPU whose size is known."""
+    """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU of known size.
+
+    Programs may take 25% of the host's memory, in proportion to the trial's CPUs, and 40% of the share of a GPU.
+    """
     part = min(devices.cpus / cpus(), 1.0)
     found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
     if placement.on_gpu:
@@ -123,7 +130,11 @@ def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
 def compute_share_of_room(
     before: Mapping[str, float], after: Mapping[str, float], bounds: Mapping[str, float]
 ) -> float:
-    """Return the fraction of the room that was used up between two measurements, on the device where it is largest."""
+    """Return the largest fraction of the bytes in ``bounds`` by which the memory in use grew on any device.
+
+    ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. Negative if
+    memory was freed.
+    """
     return max((after[place] - before[place]) / bound for place, bound in bounds.items())
 
 
@@ -132,7 +143,7 @@ def _measure_gpu_bytes(name: str) -> float:
 
 
 def _measure_host_bytes() -> float:
-    """Return the bytes of memory that this process alone uses, or its peak if the system does not tell."""
+    """Return the resident bytes that this process shares with no other; without ``/proc``, its peak memory."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))

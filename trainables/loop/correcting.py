@@ -13,11 +13,12 @@ from trainables.state import program_variables
 
 
 def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
-    """Correct what Keras would compute wrongly in these networks when a batch is computed in parts.
+    """Check these networks and change them so that training gives the same numbers in one part and in several.
 
-    This replaces Keras's random functions, sets outputs to float32, and checks models and their scope. Batch
-    normalisation and losses are corrected only if a batch has several parts. ``fit`` says that Keras's own steps train
-    the networks. Raises Refused for what cannot be corrected.
+    Outputs of models are set to float32. If a batch has several parts, batch normalisation uses the whole batch, and
+    layers collect the losses that they add separately on each replica. Keras's random functions, losses and some
+    operations are replaced for the whole process. ``fit`` says that Keras's own steps train the networks. Raises
+    Refused for a model that cannot be trained in this way.
     """
     random_layers.replace_random_functions()
     keras_corrections.keep_loss_means()
@@ -35,11 +36,11 @@ def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *
 def correct_optimizer(
     optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
 ) -> None:
-    """Prepare an optimizer for the training loop.
+    """Prepare an optimizer for the training loop; raises Refused if it is not supported.
 
-    Unsupported optimizers are refused, and Keras no longer sums gradients over replicas, because the loop has done so;
-    with ``fit`` neither applies. Biases and other weights with fewer than two dimensions are exempt from weight decay,
-    unless the author made the optimizer. Raises Refused.
+    The optimizer no longer sums gradients over replicas, because the loop has done so. With ``fit``, neither is done.
+    Biases and other weights with fewer than two dimensions are exempt from weight decay if the optimizer is the trial's
+    and not made by the author.
     """
     for part in () if fit else groups.list_parts(optimizer):
         refusals.check_optimizer(part)

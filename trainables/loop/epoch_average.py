@@ -60,10 +60,11 @@ class EpochAverage(Average):
         return float(self.started.numpy()) > 0
 
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
-        """Add the present weights to the average, and compute the moving statistics for it from ``chunks``.
+        """Add the present weights to the mean, and compute the moving statistics of batch normalisation for it.
 
-        ``chunks`` are the training data, and ``first`` is the number of the epoch's first update, on which random draws
-        depend.
+        The statistics come from a forward pass over ``chunks``, the training data, in batches of ``batch_size``; the
+        pass is left out without batch normalisation. Random draws depend on ``seed`` and on ``first``, the number of
+        the epoch's first update. The model's own weights are the same afterwards.
         """
         self._count()
         if not self._normalising:
@@ -86,9 +87,9 @@ class EpochAverage(Average):
         self.started.assign(count)
 
     def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
-        """Add these batches to the moving statistics, which become means over all batches.
+        """Update the moving statistics by a forward pass over these batches, as means over all batches of the pass.
 
-        ``done`` is the number of batches that came before in this pass.
+        ``done`` is the number of batches that came before in this pass. All batches have the same weight.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:

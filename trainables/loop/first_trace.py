@@ -23,7 +23,7 @@ from trainables.recipe.mixing import Mixing
 
 
 def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> None:
-    """Build the layers of a compiled model by tracing its own `train_step`, but not its optimizer.
+    """Create the weights of a compiled model's layers by tracing its own `train_step` once; no numbers are computed.
 
     The optimizer is built later, because groups and weight decay still have to be assigned to the weights.
     """
@@ -32,7 +32,10 @@ def make_weights(author: Author, hp: Hyperparameters, model: keras.Model) -> Non
 
 
 def make_variables(model: keras.Model, replicas: Replicas, intake: Intake, example: Any) -> None:
-    """Build layers, losses, metrics and optimizers of a compiled model by tracing its own `train_step`."""
+    """Create the variables of a compiled model's layers, losses, metrics and optimizers by tracing its `train_step`.
+
+    Optimizers are built for the weights that the step would change. ``example`` is a batch of one.
+    """
     trained = _trace(model, replicas.run, intake, example)
     for optimizer, variables in trained:
         if variables and not optimizer.built:
@@ -58,16 +61,16 @@ def _trace(
 
 
 def _run_in_replica(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function on the present strategy's replica, or without a strategy, as while a model is exported."""
+    """Run a function in the replica context of the present strategy, which is TensorFlow's default if none is set."""
     return tf.distribute.get_strategy().run(function, args=arguments)
 
 
 @contextmanager
 def recording_trained(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[list[keras.Variable]]:
-    """Replace ``optimizer.apply`` inside the block by a function that changes nothing.
+    """Replace ``optimizer.apply`` inside the block by a function that only records the variables it is called with.
 
-    Yields a list, which has the variables that the optimizer would have changed when the block ends. The optimizer is
-    not built inside the trace, where it could begin with other values: ScheduleFreeAdamW would copy symbolic weights.
+    Yields a list that is empty inside the block and filled with these variables at its end. The optimizer is not built
+    inside the trace, where it could start with wrong values: ScheduleFreeAdamW would copy symbolic weights.
     """
     variables: dict[int, keras.Variable] = {}
 

@@ -49,7 +49,7 @@ OWN = "use loop: own, and a train_step() of the trainable in place of the model'
 
 
 def keras_step(made: AuthorParts, replicas: Replicas, intake: Intake) -> KerasStep:
-    """Compile a model for its own steps, and return the step by which our loop calls them.
+    """Compile a model that has its own `train_step`, and return the step that calls it in our loop.
 
     Raises Refused for a model that cannot be trained in this way.
     """
@@ -74,8 +74,8 @@ def check_options(
 ) -> None:
     """Raise NotInFit for options that cannot be used if a model's own step or `fit` applies the gradients.
 
-    ``mixed`` has the targets of an example if mixup or cutmix mix them. ``who`` names what trains the trial, for
-    messages.
+    ``mixed`` has the targets of an example if mixup or cutmix mix them, which must be floating-point numbers; otherwise
+    it is empty. ``who`` begins the messages and names what trains the trial.
     """
     _refuse_options(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
@@ -201,10 +201,10 @@ class FitProgram(Program):
 
     @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace both steps once, so that all variables that they create or use are known.
+        """Trace training and evaluation once, so that `state` has all variables that they create or use.
 
-        Raises NotInFit for data that `fit` cannot take. On several replicas, it is checked that their parts make up the
-        batch.
+        Raises NotInFit for data that `fit` cannot take. On several replicas, raises Refused if a batch gives other
+        results when it is computed in parts. `fit` itself traces again.
         """
         model = self.model
         for data in (train, validation):
@@ -236,7 +236,7 @@ class FitProgram(Program):
             additivity.check_parts(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
+        """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests."""
         totals = tuple(loss.name for loss in self._losses if loss.counts_first)
         training, evaluation = (functools.partial(self._run_for_test, training=training) for training in (True, False))
         modes = [Mode("training", training, totals=totals)]
@@ -245,7 +245,10 @@ class FitProgram(Program):
         return modes
 
     def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return a slice's contributions to the loss and to the losses that layers add; `additivity` compares them."""
+        """Compute a slice for `additivity.check_parts`, and update the metrics with it.
+
+        Return the slice's contributions to the loss and to each loss that a layer adds, by a phrase for messages.
+        """
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
@@ -278,10 +281,10 @@ class FitProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1) by a call of `fit`.
+        """Train one epoch (from 1) by a call of `Model.fit`, with one learning rate per update; return the result.
 
-        Each call starts its own walk through the data, because `fit` reads ahead. Raises NotInFit if replicas would get
-        parts of unequal size.
+        The seconds spent waiting for data are not measured and reported as 0. Raises NotInFit if replicas would get
+        parts of unequal size, or if XLA cannot compile an operation.
         """
         self.state.will_train()
         number = self._replicas.number
@@ -320,7 +323,10 @@ class FitProgram(Program):
 
     @unregister_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Evaluate validation data by a call of `Model.evaluate`."""
+        """Return the loss and metrics over validation data, by a call of `Model.evaluate`.
+
+        The standard deviation of the loss is not computed and NaN. ``seed`` has no effect here.
+        """
         self.state.will_train()
 
         def source() -> Iterator[Any]:
@@ -345,7 +351,7 @@ class FitProgram(Program):
     def _dataset(
         self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
-        """Yield a dataset of ``count`` batches, to be used inside the block."""
+        """Yield a `tf.data.Dataset` of the ``count`` batches that ``batches()`` yields, to be used inside the block."""
         signature = get_batch_specs(self._example(data, augment=augment))
         source = [batches]  # to be emptied: TensorFlow keeps the function for ever, and all that it holds
         dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
@@ -359,7 +365,8 @@ class FitProgram(Program):
     ) -> Iterator[Any]:
         """Yield the batches of these chunks as `fit` takes them, numbered from ``update`` on.
 
-        With a seed they are augmented. The size of each batch is appended to ``sizes``.
+        Given a ``seed``, they are augmented and mixed; otherwise they are as in the data. The number of examples in
+        each batch is appended to ``sizes``, if given.
         """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
@@ -385,9 +392,10 @@ class FitProgram(Program):
 def _wrap_step_in_slice(
     number: keras.Variable, its_step: Callable[[Any], Any], *, seed: int, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
-    """Wrap a model's own step so that random draws and losses know which slice of the batch the replica computes.
+    """Return a model's `train_step` or `test_step` (``its_step``), wrapped to run in the replica's slice of a batch.
 
-    ``number`` is a variable with the number of the batch, which random draws depend on.
+    Random draws then depend on ``seed`` and on ``number``, a variable with the number of the batch, and losses know the
+    size of the whole batch.
     """
 
     def step(data: Any) -> Any:
@@ -409,7 +417,11 @@ class _RateSetter(keras.callbacks.Callback):
     """Sets the learning rate of each update until another callback sets it."""
 
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
-        """Set the rate of the first update; with ``sets=False``, only notice what other callbacks set."""
+        """Set the first update's rate on the first optimizer, so that callbacks see it when the epoch begins.
+
+        ``rates`` has the learning rate of each update. With ``sets=False``, rates that other callbacks set are only
+        noticed.
+        """
         super().__init__()
         if optimizers:
             self._variable = get_rate_variable(optimizers[0])
@@ -423,7 +435,7 @@ class _RateSetter(keras.callbacks.Callback):
 
     @property
     def last_set(self) -> float | None:
-        """Return the rate that another callback has set and that holds from now on; None if none has."""
+        """The learning rate that another callback has set last, which replaces the given rates; None if none has."""
         if self._present() != self._seen:
             self._set = self._seen = self._present()
         return self._set
@@ -440,7 +452,7 @@ class _RateSetter(keras.callbacks.Callback):
 
 
 class _BatchCounter(keras.callbacks.Callback):
-    """Sets the number of the batch that comes next, in training or validation."""
+    """Sets a variable to the number of the next batch, counted from ``first``, in training or validation."""
 
     def __init__(self, number: keras.Variable, first: int) -> None:
         super().__init__()
@@ -454,7 +466,10 @@ class _BatchCounter(keras.callbacks.Callback):
 
 
 class FiniteLosses(keras.callbacks.Callback):
-    """Records whether the loss of each batch is finite; the history may only have the loss of the last batch."""
+    """Sets `finite` to False once the loss of a batch or an epoch is NaN or infinite.
+
+    The history of `fit` may only have the loss of the last batch.
+    """
 
     async_safe = True  # otherwise Keras would make the host wait for each batch
 
@@ -473,7 +488,8 @@ class FiniteLosses(keras.callbacks.Callback):
 class _BatchCallback(keras.callbacks.Callback):
     """Passes the start and end of each update in one `fit` call to an author's callback.
 
-    The trial calls its other methods.
+    The trial calls the callback's other methods. If Keras's `TerminateOnNaN` raises, training stops without an error,
+    and the trial counts as diverged.
     """
 
     def __init__(self, callback: keras.callbacks.Callback) -> None:
@@ -493,7 +509,7 @@ class _BatchCallback(keras.callbacks.Callback):
 
 
 def _refuse_data(data: Examples, number: int) -> None:
-    """Raise NotInFit for data that `fit` cannot take."""
+    """Raise NotInFit for several buckets of lengths and, on several replicas, for texts and batches of a PyDataset."""
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")

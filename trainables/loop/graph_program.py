@@ -74,7 +74,7 @@ class GraphProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return the trial's columns about the training: whether the model trains itself, and what XLA compiles."""
+        """The trial's columns ``loop``, if the model trains itself, and ``xla``, if compiling by XLA was asked for."""
         by_itself = self._graph.step.by_itself
         return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
 
@@ -98,9 +98,9 @@ class GraphProgram(Program):
 
     @property
     def average(self) -> Average | None:
-        """Return the average of the weights with which the model is evaluated now.
+        """The average of the weights with which the model is evaluated now; None if it uses the weights themselves.
 
-        None if it uses the weights themselves.
+        With ``swa_from``, this is the mean over epochs once it has begun.
         """
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
@@ -131,10 +131,10 @@ class GraphProgram(Program):
         return self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return the part of each batch that the process of this rank needs, for training and for validation.
+        """Return which part of each batch the process of this rank must load, for training and for validation.
 
-        None stands for the whole batch. If examples are mixed, training needs the whole batch, because the partners
-        come from all of it.
+        None stands for the whole batch, as on one replica. If mixup or cutmix mix examples, training needs the whole
+        batch, because an example's partner may be anywhere in it.
         """
         graph = self._graph
         number = graph.replicas.number
@@ -145,10 +145,10 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace and optimise both graphs by running them with zero batches, which changes no state.
+        """Trace training and evaluation by running them on zero batches, which changes no variable, and set `state`.
 
-        ``loose`` says that chunks may be cut into parts. Raises Refused if the parts of a batch would not give the same
-        results as the whole batch.
+        ``loose`` says that chunks may have different lengths, which one trace must accept. Raises Refused if a batch
+        gives other results when it is computed in parts, as on several replicas and with micro-batches.
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
@@ -204,11 +204,11 @@ class GraphProgram(Program):
         additivity.check_parts(tried, graph.modes(validates=validates), train)
 
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether validation gives other numbers in batches of the training's size than in larger ones.
+        """Return whether validation gives other metrics in batches of the training's size than in larger ones.
 
-        It does if a loss compares examples with each other or divides by the sum of masks and weights in a batch, and
-        if a metric gives one number per batch. Only batches of the training's size then give the numbers of
-        `Model.fit`. The state is the same afterwards.
+        It evaluates some examples in both ways and compares, within rounding; the state is the same afterwards. They
+        differ, for example, if a loss divides by the sum of weights in a batch. Only batches of the training's size
+        then give the numbers of `Model.fit`. False if the batch size of validation is set or is the training's.
         """
         if data.as_trained is None:
             return False
@@ -265,7 +265,7 @@ class GraphProgram(Program):
         self._graph.traced.clear()
 
     def _trace_training(self, data: Examples) -> None:
-        """Trace updates, through XLA if that is asked for and possible."""
+        """Trace training for the chunks of ``data``, in the first way of compiling updates by XLA that works."""
         none = np.zeros(0)
         kinds = []
         for kind in data.list_chunk_kinds():
@@ -279,7 +279,7 @@ class GraphProgram(Program):
                 return
 
     def _try_next_mode(self, error: Exception) -> None:
-        """Switch to the next way of compiling updates after this error; raise the error if there is none."""
+        """Switch to the next way of compiling updates after an error of XLA; raise any other error again."""
         if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
@@ -312,9 +312,10 @@ class GraphProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1), with one learning rate per update.
+        """Train one epoch (from 1), with one learning rate per update, and return the result.
 
-        Training stops early if a number is not finite.
+        Stops after a block of updates in which a number is not finite. With ``swa_from``, then adds the weights to
+        their mean over epochs. A profile of some updates is written into ``profile_into``, if given.
         """
         self.state.will_train()
         batch_size, seed = walk.batch_size, walk.seed
@@ -342,9 +343,10 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
-        """Train on the first batches of a chunk, one for each rate; return the sums of the losses by name.
+        """Train on the first batches of a chunk, one for each learning rate, and return the summed losses by name.
 
-        Used to compare and time training alone against training of several trials at once. It changes the state.
+        Each batch's mean loss counts times its number of examples. Weights and metrics are changed. Used to compare and
+        time training alone against training of several trials at once.
         """
         self.state.will_train()
         arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
@@ -353,9 +355,9 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
-        """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite.
+        """Train on a chunk's first batch; return its mean loss before the update, or NaN if any number is not finite.
 
-        Raises Refused if the model reports no loss.
+        ``number`` is that of the update, on which random draws depend. Raises Refused if the model reports no loss.
         """
         arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
@@ -396,10 +398,10 @@ class GraphProgram(Program):
         return [v for average in self.averages for v in average.state]
 
     def _metrics(self, *, training: bool) -> dict[str, Any]:
-        """Return the metrics accumulated since the last call and reset them.
+        """Return the metrics accumulated since the last call, by name, and reset them.
 
-        Empty if the step counts none in this mode. The loss of each output is among them, averaged over slices as Keras
-        averages it over batches.
+        Empty if the step updates none in training or in evaluation, respectively. The loss of each output is among
+        them, averaged over slices as Keras averages it over batches.
         """
         if self._graph.step.counts_metrics(training=training):
             found = self._read_metrics()
@@ -411,9 +413,10 @@ class GraphProgram(Program):
 def train_batches(
     graph: Graph, update: Callable[..., Any], batches: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Train on batches; return the sums of the losses with these batches added, and whether all is finite.
+    """Train on batches, one learning rate each; return ``sums`` with their losses added, and whether all is finite.
 
-    A batch counts by its number of examples. ``update`` is the graph's own, or one that XLA compiles.
+    A batch's mean losses are added times its number of examples. ``update`` is `Graph.update` or a compiled form of it.
+    Stops after at most `BLOCK` updates once a number is not finite; the trained weights are checked at the end.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -436,9 +439,9 @@ def train_batches(
 
 
 def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Evaluate batches and count their metrics; return the sums of the losses with these batches added.
+    """Evaluate batches and update the metrics with them; return ``sums`` with their losses added.
 
-    A batch counts by its number of examples.
+    A batch's mean losses are added times its number of examples.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -454,9 +457,10 @@ def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor])
 
 
 def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
-    """Return the metrics accumulated since the last call, and reset them.
+    """Return the metrics accumulated since the last call, by name, and reset all metrics of the model.
 
-    Each output's loss is among them, as Keras averages it over slices.
+    Each output's loss is among them, as Keras averages it over slices, but the total loss only if the model trains
+    itself.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
     results = {}
@@ -525,7 +529,10 @@ class _TimedChunks:
 def _split_for_profile(
     chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None
 ) -> Iterator[tuple[Chunk, bool]]:
-    """Yield the chunks, each with whether it is to be profiled; for a profile, the first one is split into parts."""
+    """Yield the chunks, each with whether it is to be profiled: if ``profile_into`` is given, a part of the first one.
+
+    That chunk is split by `stopwatch.split_for_profile`.
+    """
     if profile_into is not None:
         yield from stopwatch.split_for_profile(next(chunks), batch_size)
     for chunk in chunks:

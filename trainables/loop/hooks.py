@@ -46,9 +46,10 @@ class InGraphHook:
         self.names: tuple[str, ...] = ()
 
     def prepare(self, losses: Mapping[str, tf.Tensor], variables: Sequence[keras.Variable]) -> None:
-        """Find the names of the values that the hook returns, by a trace that is thrown away.
+        """Find the names of the values that the hook returns, by a separate trace, and store them in `names`.
 
-        Must be called in cross-replica context. Raises Refused for a name that the loop reports itself.
+        ``losses`` has a zero for each loss, and ``variables`` are the trained weights. Must be called in cross-replica
+        context. Raises Refused if the hook returns the name of a loss, or anything but numbers.
         """
 
         def trace() -> None:
@@ -67,9 +68,10 @@ class InGraphHook:
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
     ) -> dict[str, tf.Tensor]:
-        """Call the hook after an update (``number``, from 0); return the values that it reports, by name.
+        """Call the hook inside the graph after update ``number`` (from 0); return the values that it reports, by name.
 
-        ``gradients`` are those that were applied to ``variables``.
+        ``gradients`` are those that were applied to ``variables``, clipped and for the whole batch. Raises Refused
+        unless the hook returns a dictionary of numbers, or nothing.
         """
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
@@ -102,7 +104,8 @@ class AuthorHooks:
     ) -> None:
         """Find the hooks that the author has overridden.
 
-        ``reads`` records the hyperparameters that they read. ``own`` names the attributes that are not the author's.
+        Hyperparameters that the hooks read are added to ``reads``. ``own`` names the attributes that this package sets
+        on the trainable, which are not checked for changes.
         """
         self._author = author
         self._model = model
@@ -115,19 +118,20 @@ class AuthorHooks:
         return bool(self._names)
 
     def train_begin(self) -> None:
-        """Call `on_train_begin`."""
+        """Call the author's `on_train_begin`; raises Refused if it changes an attribute of the trainable."""
         with self._recording_reads("on_train_begin"):
             self._author.on_train_begin(self._model, self._hp)
 
     def epoch_begin(self, epoch: int) -> None:
-        """Call `on_epoch_begin` for an epoch (from 1)."""
+        """Call the author's `on_epoch_begin` for an epoch (from 1); raises Refused if it changes an attribute."""
         with self._recording_reads("on_epoch_begin"):
             self._author.on_epoch_begin(epoch, self._model, self._hp)
 
     def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
         """Call `on_epoch_end` for an epoch (from 1); return the metrics, with the values that the hook has added.
 
-        Raises Refused if the hook changes a metric or adds anything but numbers.
+        Raises Refused if the hook changes or removes a metric, adds anything but numbers, or changes an attribute of
+        the trainable.
         """
         if "on_epoch_end" not in self._names:
             return metrics
@@ -141,7 +145,10 @@ class AuthorHooks:
 
     @contextmanager
     def _recording_reads(self, hook: str) -> Iterator[None]:
-        """Record what a hook reads inside the block; raises Refused if it changes an attribute of the trainable."""
+        """Record the hyperparameters that a hook reads inside the block; does nothing if it is not overridden.
+
+        Raises Refused at the end of the block if an attribute of the trainable was changed in it.
+        """
         if hook not in self._names:
             yield
             return
@@ -175,7 +182,7 @@ def _is_plain_value(value: object) -> bool:
 
 
 def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
-    """Return a value that was added to the logs as a float; raises Refused if it is no number."""
+    """Return a value of the logs as a float; raises Refused, with ``by`` as the caller's name, if it is no number."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError("a text")
@@ -199,9 +206,11 @@ class Callbacks:
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
-        """Call the author's `callbacks` for a trial that begins, and return the callbacks.
+        """Call the author's `callbacks` for a trial that begins, and return what it returns as `Callbacks`.
 
-        Attributes that `callbacks` sets on the author's object are remembered for `watch`.
+        Attributes that `callbacks` sets on the author's object are remembered for `watch`. ``fit`` says that
+        `Model.fit` trains, which also calls methods for single batches. Raises Refused for a callback that cannot work
+        here.
         """
         before = dict(vars(author))
         found = cls(author.callbacks(hp), fit=fit)
@@ -216,14 +225,14 @@ class Callbacks:
 
     @property
     def want_batches(self) -> bool:
-        """Return whether a callback has methods that are called before or after single updates."""
+        """Whether a callback has methods for single updates, which only `Model.fit` calls."""
         return any(refusals.list_callback_methods(callback, refusals.OF_BATCHES) for callback in self)
 
     def watch(self, author: Author, model: keras.Model, *, epochs: int | None, updates: int) -> None:
-        """Pass the model and the numbers of epochs and updates to the callbacks.
+        """Pass the model and the parameters ``epochs`` and ``steps`` (updates in an epoch) to the callbacks.
 
-        This also restores the author's attributes that `callbacks` has set, because they were removed while the model
-        was made.
+        ``epochs`` is None if only minutes limit the trial. This also restores the author's attributes that `callbacks`
+        has set, because they were removed while the model was made.
         """
         vars(author).update(self._kept_by_author)
         for callback in self:
@@ -231,23 +240,23 @@ class Callbacks:
             callback.set_model(model)
 
     def train_begin(self) -> None:
-        """Call `on_train_begin`, unless the trial continues from a checkpoint."""
+        """Call each callback's `on_train_begin`; to be called once per trial, not after a checkpoint is restored."""
         for callback in self:
             callback.on_train_begin()
 
     def epoch_begin(self, epoch: int) -> None:
-        """Call `on_epoch_begin` for an epoch (from 1)."""
+        """Call each callback's `on_epoch_begin` for an epoch (from 1; callbacks get it from 0)."""
         for callback in self:
             callback.on_epoch_begin(epoch - 1)
 
     def epoch_end(
         self, epoch: int, metrics: Mapping[str, float], *, saving: Callable[[], AbstractContextManager[None]]
     ) -> dict[str, float]:
-        """Call `on_epoch_end` for an epoch (from 1); return the metrics as the callbacks leave them.
+        """Call each callback's `on_epoch_end` for an epoch (from 1; callbacks get it from 0), after validation.
 
-        It is called after validation. As in `Model.fit`, all callbacks get the same dictionary. ``saving`` returns a
-        context in which the model is as it is to be saved, for those that save it. Raises Refused for a value that is
-        not a number.
+        As in `Model.fit`, all callbacks get the same dictionary of metrics and may change it; return it as they leave
+        it. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model is as it is to be saved.
+        Raises Refused for a value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         for callback in self:
@@ -265,7 +274,10 @@ class Callbacks:
             callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
-        """Return the attributes that each callback has changed, for a checkpoint; None if one is not a plain value."""
+        """Return for each callback the attributes that have changed since it was made, for a checkpoint.
+
+        None if one of them is not a plain value, so that no checkpoint can hold it.
+        """
         found = []
         for callback, made in zip(self, self._made, strict=True):
             changed = {}
@@ -278,9 +290,9 @@ class Callbacks:
         return found
 
     def restore(self, state: object) -> None:
-        """Restore the attributes that `state` returned.
+        """Set the callbacks' attributes that `state` returned before.
 
-        Raises CheckpointError if it returned None, or if the number of callbacks has changed.
+        Raises CheckpointError if ``state`` is None or belongs to another number of callbacks.
         """
         if not isinstance(state, list) or len(state) != len(self._callbacks):
             raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
@@ -290,7 +302,7 @@ class Callbacks:
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """Return a copy of a callback's attributes."""
+    """Return a callback's attributes by name, without Keras's own; lists and dictionaries are copied."""
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
@@ -316,7 +328,10 @@ def _are_equal_attributes(first: Any, second: Any) -> bool:
 
 
 def _may_be_kept(value: object) -> bool:
-    """Return whether a checkpoint can hold a value."""
+    """Return whether a value is None, a bool, a number or a text, or a list or dictionary of such values.
+
+    A checkpoint can hold these. Keys of dictionaries must be texts.
+    """
     if isinstance(value, list):
         return all(map(_may_be_kept, value))
     if isinstance(value, dict):
@@ -345,9 +360,10 @@ class HookSettings:
 
 
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
-    """Return the trial's learning rate if a hook or callback has set it since ``before``; None otherwise.
+    """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 
-    Raises Refused if setting it has no effect.
+    Raises Refused if it was set where it has no effect, or if a schedule was set. A rate that changed on another
+    optimizer that the loop does not set is ignored.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
@@ -379,7 +395,10 @@ def find_set_rate(program: Any, before: HookSettings) -> float | None:
 
 
 def show_rate(program: Any, rate: float) -> None:
-    """Set the optimizer's learning rate to ``rate``, the first one of the next epoch, because callbacks may read it."""
+    """Set the optimizer's learning rate to ``rate``, the first one of the next epoch, for callbacks to read.
+
+    Does nothing if the loop does not set that optimizer's rate, or if ``rate`` is NaN.
+    """
     optimizer = getattr(program.model, "optimizer", None)
     if optimizer not in program.rated or math.isnan(rate):
         return
@@ -389,9 +408,9 @@ def show_rate(program: Any, rate: float) -> None:
 
 
 def have_layers_changed(program: Any, before: HookSettings) -> bool:
-    """Return whether the trainable layers have changed since ``before``.
+    """Return whether layers were frozen or unfrozen since ``before``.
 
-    Raises Refused for a change that could not be trained or saved.
+    Raises Refused if single weights were, or if a weight was made trainable that the optimizer has no moments for.
     """
     now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
@@ -410,7 +429,10 @@ def have_layers_changed(program: Any, before: HookSettings) -> bool:
 
 
 def affects_next_trial(program: Any, before: HookSettings) -> bool:
-    """Return whether a setting has changed since ``before`` so that it would affect the program's next trial."""
+    """Return whether trainable layers or weights have changed since ``before``, or a schedule has replaced a rate.
+
+    The program's next trial would inherit such a change, so the program must not be used again.
+    """
     now = HookSettings.of(program)
     if (now.layers, now.weights) != (before.layers, before.weights):
         return True
@@ -418,7 +440,10 @@ def affects_next_trial(program: Any, before: HookSettings) -> bool:
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
-    """Set which layers are trainable, outer layers first, as in `HookSettings.layers`."""
+    """Set ``trainable`` of all layers of the program's networks to these values, in the order of `HookSettings.layers`.
+
+    Outer layers come first, so that inner layers keep their own values.
+    """
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):
         layer.trainable = trainable

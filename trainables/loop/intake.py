@@ -39,7 +39,7 @@ class PreparedExamples:
 
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> PreparedExamples:
-        """Return the examples of a slice with what the slice has recorded about them."""
+        """Return prepared examples of ``cut``, with their random draws and the labels that were mixed."""
         if example[1] is None:
             flat = []
         else:
@@ -77,11 +77,11 @@ class Intake:
         self._own = type(author).augment is not Author.augment
 
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
-        """Gather, augment and mix the examples of a slice, and return them.
+        """Gather, augment and mix the examples of a slice; return x, y and sample_weight.
 
-        They are gathered after the tensors in ``after`` are computed. Partners for mixing come from the whole batch. If
-        it is cut into slices, partners are augmented again with their own draws, because no other slice can hand them
-        over. Raises RuntimeError for a slice without draws.
+        ``rows`` are the rows of the whole batch in ``tensors``. Examples are gathered once the tensors in ``after`` are
+        computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice augments its
+        partners again, with the same draws as in their own slice. Raises RuntimeError for a slice without draws.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
@@ -114,7 +114,7 @@ class Intake:
         return self._mix(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:
-        """Raise Refused if labels were mixed but no loss has weighted them by their shares."""
+        """Raise Refused if mixup or cutmix mixed whole-number labels and no loss has used both labels of an example."""
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
@@ -123,7 +123,7 @@ class Intake:
             )
 
     def _augment(self, example: Example, draws: Draws) -> Example:
-        """Apply the author's `augment` and random erasing to examples, and return them."""
+        """Return examples changed by the author's `augment`, if overridden, and then by random erasing of x."""
         x, y, sample_weight = example
         start = draws.calls
         if self._own:
@@ -134,10 +134,10 @@ class Intake:
         return self.mixing.erase(x, draws.from_call(start)), y, sample_weight
 
     def _merge_returned(self, returned: Any, example: Example) -> Example:
-        """Return x, y and sample_weight, with those that `augment` returned replaced.
+        """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
 
-        Raises Refused if one of them has another structure than before. What an `augment` that takes x alone returns is
-        only checked not to be a tuple in place of x.
+        Raises Refused if `augment` returned another number of values than it takes, or one with another structure or
+        number of rows. If `augment` takes x alone, x is only checked not to have become a tuple.
         """
         x, y, sample_weight = example
         names = self._returns
@@ -168,7 +168,7 @@ class Intake:
         return (*returned, sample_weight) if len(returned) == 2 else returned
 
     def _mix(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
-        """Return examples mixed with their partners, and record the mixed labels in the slice."""
+        """Return the examples ``own`` mixed with their partners ``other``, and record mixed labels in the slice."""
         mixed = self.mixing.mix(own, other, draws)
         flat = tf.nest.flatten(mixed.y)
         cut.mixes = True
@@ -179,10 +179,11 @@ class Intake:
     # ---- before training
 
     def trace_example(self, example: Any, replicas: Replicas) -> Any:
-        """Return the shapes and types of an example as training sees it; raises Refused if it cannot be augmented.
+        """Return the shapes and types of an example after augmentation and mixing, found by a separate trace.
 
-        ``example``, a batch of one, is itself returned if `augment` takes x alone and nothing is mixed. Otherwise the
-        result is a tuple of `tf.TensorSpec`, found by a trace that is thrown away.
+        ``example`` is a batch of one. It is itself returned if `augment` takes x alone and nothing is mixed. Otherwise
+        the result is a tuple of `tf.TensorSpec` for a batch of one. Raises Refused if `augment` returns something wrong
+        or the example cannot be mixed.
         """
         if self._returns == ("x",) and self.mixing == Mixing():
             return example
@@ -216,9 +217,10 @@ def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:
-    """Return the names of the parameters of the author's `augment`, which also determine what it returns.
+    """Return the one of `FORMS` that the parameters of the author's `augment` match; it returns all but hp and draws.
 
-    Raises Refused if they are none of `FORMS`.
+    Parameters of other names count as x, hp and draws if the method can be called with these three and has no y or
+    sample_weight. Raises Refused for other signatures.
     """
     signature = inspect.signature(author.augment)
     names = tuple(signature.parameters)
@@ -241,7 +243,10 @@ def _format_augment_call(names: Sequence[str]) -> str:
 
 
 def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
-    """Raise Refused unless ``part``, which ``called`` returned as ``name``, has the structure of ``example``."""
+    """Raise Refused unless ``part`` has the same nested structure as ``example``.
+
+    For the message, ``called`` is the signature of `augment`, and ``name`` that of the returned value.
+    """
     try:
         tf.nest.assert_same_structure(example, part)
     except (ValueError, TypeError):

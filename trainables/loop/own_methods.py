@@ -46,15 +46,16 @@ def list_turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple
 
 
 def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
-    """Return the first update's optimizer to stand for the trial's; None if an update uses the trial's own."""
+    """Return the first update's optimizer if all updates have their own, to be used as the trial's; otherwise None."""
     own = [update.optimizer for turn in turns for update in turn]
     return None if not own or None in own else own[0]
 
 
 def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
-    """Return the losses and metrics that the model is compiled with.
+    """Return the arguments ``loss`` and ``metrics`` for `model.compile`, from the author's methods.
 
-    With a `train_step`, losses are left out unless evaluation needs them.
+    If the author has a `train_step`, ``loss`` is only there if there are validation data and no `test_step`, and
+    ``metrics`` otherwise only if overridden.
     """
     whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
@@ -65,7 +66,11 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
 
 
 def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's loss; by default the one that suits the targets, or None if the model brings its own."""
+    """Return the author's loss; if not overridden, the one that suits the targets.
+
+    None if there are no targets, if the model has no `call`, or if no loss suits the targets and the model has its own
+    `train_step` or `compute_loss`. Raises Undecided if none suits them and the model has neither.
+    """
     if overrides(author, "loss"):
         return author.loss(hp, model)
     if len(author.first_example) == 1 or not refusals.list_overridden_methods(model, "call"):
@@ -79,14 +84,17 @@ def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
 
 
 def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's metrics; by default None for a model that only its own steps call."""
+    """Return the author's metrics; None if there are none, or if not overridden and the model has no `call`."""
     if not refusals.list_overridden_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
 
 
 def describe_own_steps(author: Author, model: keras.Model) -> str:
-    """Return which steps the model defines, in words; empty if it is trained by its loss."""
+    """Return a phrase for messages that names the model's own `train_step` and `test_step`.
+
+    Empty if it has neither, or if the author's `train_step` is used.
+    """
     if overrides_train_step(author):
         own = []
     else:
@@ -102,7 +110,7 @@ def trains_itself(model: keras.Model) -> bool:
 
 
 def lacks_weights(model: keras.Model) -> bool:
-    """Return whether the model trains itself and has layers that only a step of its own can build."""
+    """Return whether the model has a `train_step` of its own and unbuilt layers, which that step must build."""
     if not trains_itself(model):
         return False
     if refusals.list_overridden_methods(model, "build") and not model.built:
@@ -111,7 +119,10 @@ def lacks_weights(model: keras.Model) -> bool:
 
 
 def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
-    """Return the author's `on_train_batch_end`, or None if it is not overridden."""
+    """Return the author's `on_train_batch_end`, to be called inside the graph; None if it is not overridden.
+
+    ``present`` returns the hyperparameters with which it is called.
+    """
     if not overrides(author, "on_train_batch_end"):
         return None
     return InGraphHook(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
@@ -132,7 +143,7 @@ def hook_variables(author: Author, attributes: Mapping[str, object]) -> list[Any
 
 
 def check_signatures(author: Author) -> None:
-    """Raise Refused for a method that takes other arguments than it is called with, such as those of Keras's hooks."""
+    """Raise Refused if one of the author's steps, hooks or `callbacks` cannot be called with the arguments it gets."""
     for name in NEW:
         wanted = [*inspect.signature(getattr(Author, name)).parameters]
         try:

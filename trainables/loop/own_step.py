@@ -77,9 +77,9 @@ class AuthorStep(Step):
         return self._test_step is None and keras_private.compiled_loss(self.model) is not None
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find out which values the methods return for an example, by traces that are thrown away.
+        """Find the names of the values that `train_step` and `test_step` return, by traces that are thrown away.
 
-        Raises Refused if there are metrics that nothing counts.
+        Raises Refused if `metrics` is defined and neither a step nor the evaluation updates the metrics.
         """
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
@@ -95,7 +95,10 @@ class AuthorStep(Step):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return a zero for each value that is summed over the batches of an epoch or of a validation."""
+        """Return zeros, by name, for ``loss`` and the values that `train_step` (or `test_step`) returns.
+
+        `prepare` must have been called. Without a `test_step`, evaluation has the compiled losses.
+        """
         if not training and self._test_step is None:
             return super().zeros(training=False)
         names = self._names[0 if training else 1]
@@ -106,14 +109,14 @@ class AuthorStep(Step):
         return training in self._measured or (self._is_compiled and not training)
 
     def refuse_untrained(self, update: Update) -> None:
-        """Raise Refused, because each update of an author's must train something."""
+        """Raise Refused, because the loss of ``update`` depends on none of the weights that it trains."""
         raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
-        """Return a slice's contributions to the values of one turn: those of all updates that are applied at once.
+        """Return a slice's contributions to the values that `train_step` returns for one turn, and an empty function.
 
-        The second value, a function that counts metrics in other steps, does nothing here: `Batch.measure` has counted
-        them.
+        A turn is a tuple of updates that are applied at once. In other steps the function updates the metrics; here
+        `Batch.measure` has done so, if ``counts`` is True.
         """
         return self._compute_shares(cut, example, turn, counts=counts), lambda: None
 
@@ -153,7 +156,7 @@ class AuthorStep(Step):
             one_hot=functools.partial(_encode_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
-        means = author_updates.average_values(step(batch), name)  # type: ignore[misc]  # only called if there is a test_step
+        means = author_updates.average_values(step(batch), name)  # type: ignore[misc]  # only called if it is not None
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
                 f"the examples have weights (of the data, or class_weights), and {name}() does not read "
@@ -173,7 +176,10 @@ class AuthorStep(Step):
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gather_batch(self, cut: Slice, values: Any) -> Any:
-        """Return values of all examples of the batch, in its order; raises Refused with micro-batches."""
+        """Return the rows that all replicas have of ``values``, in the order of the batch.
+
+        Raises Refused with micro-batches.
+        """
         if cut.parts == 1:
             return values
         if self._micro_batches > 1:
@@ -181,7 +187,7 @@ class AuthorStep(Step):
         return gather_rows(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the modes in which `additivity` tests the program: each distinct turn and, if asked for, evaluation.
+        """Return the modes that `additivity.check_parts` tests: each distinct turn and, with ``validates``, evaluation.
 
         A turn is a tuple of updates that are applied at once.
         """
@@ -217,7 +223,10 @@ class AuthorStep(Step):
 
 
 def _encode_one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
-    """Return labels as shares of ``classes`` classes: 1 for one class or, for mixed labels, the shares of two."""
+    """Return labels one-hot, with ``classes`` columns; labels that mixup or cutmix mixed have two nonzero columns.
+
+    Mixed labels are then counted as used by a loss, see `Intake.check_losses`.
+    """
     mixture = cut.mixture(labels)
     if mixture is None:
         return tf.one_hot(labels, classes)
@@ -281,7 +290,7 @@ def _call_author(
 
 
 def _list_networks(model: keras.Model, turns: Sequence[Turn], attributes: Mapping[str, object]) -> list[keras.Layer]:
-    """Return the trial's model and all networks that the author trains or keeps as attributes, each once."""
+    """Return the trial's model, all layers and models in ``turns``, and those in ``attributes``, each once."""
     trained = [part for turn in turns for update in turn for part in keras.tree.flatten(update.of)]
     found = []
     for part in (model, *trained, *list_leaves(attributes)):

@@ -53,9 +53,9 @@ class AuthorParts:
 
     @property
     def follows_the_rate(self) -> bool:
-        """Return whether the loop's learning rate has an effect.
+        """Whether the learning rate that the loop sets has an effect.
 
-        It has none if each optimizer has a rate or a schedule of its own, or if the model's own `compile` makes them.
+        It has none if each optimizer has a rate or a schedule of its own, or if the model defines its own `compile`.
         """
         own = refusals.list_overridden_methods(self.parts.model, "compile")
         by_turns = author_updates.follow_the_rate(self.turns)
@@ -119,28 +119,31 @@ class Program(ABC):
     optimizer_is_idle = False
     """True if the model trains itself without the trial's optimizer."""
     idle_numbers: Sequence[str] = ()
-    """Parameters that are read as live numbers and not used in training."""
+    """Names of hyperparameters that are read as live numbers (kept in variables) and not used in training."""
     validates_as_it_trains = False
     """True if validation always has batches of the training's size."""
     differs = ""
-    """Why the same seed gives other numbers; empty if it does not."""
+    """Why training again with the same seed gives other numbers; empty if it gives the same."""
     callbacks: Iterable[keras.callbacks.Callback] = ()
-    """Keras callbacks that are called after single updates; each trial sets its own."""
+    """Keras callbacks of the present trial; `FitProgram` calls them before and after each update."""
     hook_variables: Sequence[Any] = ()
     """Variables that only hooks use."""
 
     @abstractmethod
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace training and evaluation once, without changing the state.
+        """Trace training and evaluation once without changing any variable, and set `state`.
 
-        ``loose`` says that chunks may be cut into parts.
+        ``loose`` says that chunks may have different lengths, which one trace must accept. May raise Refused.
         """
 
     @abstractmethod
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch (from 1), with one learning rate per update."""
+        """Train one epoch (from 1), with one learning rate per update, and return its metrics.
+
+        A profile of some updates is written into ``profile_into``, if given and supported.
+        """
 
     @abstractmethod
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -148,7 +151,7 @@ class Program(ABC):
 
     @abstractmethod
     def trace_anew(self, train: Examples) -> None:
-        """Trace training again, because other layers are trainable now."""
+        """Trace training again after layers were frozen or unfrozen."""
 
     @property
     def networks(self) -> Sequence[Any]:
@@ -179,15 +182,15 @@ class Program(ABC):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return the trial's columns about the training: what trains the model, and what XLA compiles.
+        """The trial's columns ``loop`` (what trains the model, if not our loop) and ``xla`` (what it compiles).
 
-        Empty if both are as the sweep file asks for.
+        Each is left out if there is nothing to tell.
         """
         return {}
 
     @property
     def live_names(self) -> Iterable[str]:
-        """Return the parameters that the program reads as live numbers."""
+        """The names of the hyperparameters that the program keeps in variables, which each trial sets."""
         if not hasattr(self, "live"):
             return ()
         return self.live.names
@@ -216,23 +219,23 @@ class Program(ABC):
         return False
 
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
-        """Return whether validation gives other numbers in batches of the training's size than in larger ones."""
+        """Return whether validation gives other metrics in batches of the training's size than in larger ones."""
         return False
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
-        """Return the part of each batch that the process of this rank needs, for training and for validation.
+        """Return which part of each batch the process of this rank must load, for training and for validation.
 
         None stands for the whole batch.
         """
         return None, None
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
-        """Train on the first batch of a chunk; return its mean loss, or NaN if any number is not finite."""
+        """Train on a chunk's first batch; return its mean loss before the update, or NaN if a number is not finite."""
         raise NotImplementedError  # only called if `kept` is True
 
 
 def flatten_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return metrics as floats; a vector such as F1 by class becomes f1_score_0, f1_score_1 and so on."""
+    """Return metrics as floats; an array such as F1 by class becomes ``f1_score_0``, ``f1_score_1`` and so on."""
     found: dict[str, float] = {}
     for name, value in metrics.items():
         flat = np.asarray(value).reshape(-1)

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
-    """Copy the state of a trial and return a function that writes it as a checkpoint.
+    """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``.
 
-    Weights on parameter servers are written at once, by the servers. ``data`` is the fingerprint of the training data.
+    Tables on parameter servers are written before this returns, by the servers. ``memory`` is the author's, and
+    ``data`` the fingerprint of the training data; both are stored with the checkpoint.
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
@@ -39,11 +40,11 @@ def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | No
 
 
 def restore(folder: Path, trial: ReadyTrial) -> About:
-    """Restore a trial from a checkpoint that `save` wrote; return the checkpoint's description.
+    """Restore weights and progress of a trial from a checkpoint that `save` wrote; return its description.
 
-    The number of parameter servers may differ. Without servers, tables that were on servers are joined, so that the
-    model can be evaluated and exported. Training on from there starts with new optimizer moments. Raises
-    CheckpointError.
+    The description is what `ReadyTrial.state` returned, with ``memory`` and ``data``. The number of parameter servers
+    may differ. Without servers, tables that were on servers are joined, and optimizers start with new moments. Raises
+    CheckpointError if the checkpoint does not fit.
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
@@ -59,7 +60,10 @@ def restore(folder: Path, trial: ReadyTrial) -> About:
 
 
 def _assign_joined_tables(folder: Path, trial: ReadyTrial, about: About, values: checkpoint.Values) -> None:
-    """Assign a checkpoint to the model, with its tables joined; raises CheckpointError for missing values."""
+    """Assign a checkpoint written on parameter servers to the model's variables, with each table's shards joined.
+
+    Optimizer variables are not assigned. Raises CheckpointError if a variable is missing or has another shape.
+    """
     state = trial.program.state
     model = trial.program.model
     layers = {}
@@ -87,9 +91,9 @@ Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 
 
 class CarriedWeights:
-    """A copy of the weights and averages of one phase's program, for the next phase's program.
+    """A copy of the weights and averages of one phase's program, for the program of the next phase.
 
-    Both may be the same object.
+    The two programs may be the same object.
     """
 
     def __init__(self, program: Program) -> None:
@@ -101,9 +105,10 @@ class CarriedWeights:
             self._averages[kind] = (copied, average.started.numpy())
 
     def assign_to(self, program: Program) -> None:
-        """Assign the copy to a program in its initial state.
+        """Assign the copied weights and averages to a program in its initial state.
 
-        Raises Refused if the program has other weights.
+        An average that was not copied starts at the weights. Raises Refused if the program has weights of other paths
+        or shapes.
         """
         program.state.will_train()
         mine = _key_by_path(_list_weights(program))
@@ -132,7 +137,7 @@ def _list_weights(program: Program) -> list[keras.Variable]:
 def _list_untracked_by_model(program: Program) -> dict[str, Any]:
     """Return variables made in `model` that Keras does not track, such as a `tf.Variable` in a layer.
 
-    They are by their position among the created variables.
+    The keys are their positions, as texts, among all variables that `model` has created.
     """
     model = program.model
     known = [*_list_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
@@ -158,7 +163,7 @@ def _list_average_variables(average: Average) -> dict[str, Any]:
 
 
 def _key_by_path(variables: Iterable[Any]) -> dict[str, Any]:
-    """Return variables by path, each once; a number distinguishes those with the same path."""
+    """Return variables, each once, by ``path#1``; others with the same path are ``path#2`` and so on."""
     found: dict[str, Any] = {}
     times: Counter[str] = Counter()
     for variable in {id(unwrap_variable(v)): v for v in variables}.values():
@@ -183,7 +188,7 @@ def _copy_values(state: State, variables: Mapping[str, Any]) -> Values:
 
 
 def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
-    """Assign the values of those variables that the state has."""
+    """Assign ``values`` to the variables with the same path; variables that ``state`` does not hold are skipped."""
     for path, variable in variables.items():
         if path in values and state.read(unwrap_variable(variable)) is not None:
             state.set_values(unwrap_variable(variable), values[path])

@@ -88,7 +88,11 @@ class UpdateRule:
     def change(
         self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], rate: tf.Tensor, number: tf.Tensor
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return what to subtract from the weights, and the new slots; ``number`` is that of the update, from 0."""
+        """Return what to subtract from the weights, without weight decay, and the new values of the slots.
+
+        ``slots`` are the present values in the order of the field `slots`, ``rate`` is the learning rate, and
+        ``number`` is that of the update, from 0, for Adam's bias correction.
+        """
         match self.kind:
             case "sgd":
                 return gradient * rate, []
@@ -121,7 +125,11 @@ class Weight:
         self.slots = [parameter_server.create_variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
 
     def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
-        """Apply one gradient, in the graph of a worker; a sparse gradient must name each row once."""
+        """Update variable and slots on their server by one gradient, inside a worker's graph.
+
+        The weight decay is ``rate`` times the rule's. A sparse gradient must name each row once; without `lazy`, it is
+        made dense if there are slots or weight decay.
+        """
         decay = self.rule.decay if self.decays else 0.0
         with tf.device(self.device):
             if isinstance(gradient, tf.IndexedSlices):
@@ -160,9 +168,9 @@ def sum_by_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
 def list_weights(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
 ) -> tuple[list[Weight], dict[str, list[Weight]]]:
-    """Return the weights that an optimizer trains: variables, and the shards of tables by the paths of their layers.
+    """Return the weights that an optimizer trains: the variables, and the shards of each table by its layer's path.
 
-    The optimizer decides which of them decay.
+    This creates the optimizer's slots on the servers. Raises Refused for an optimizer that has no `UpdateRule`.
     """
     rule = UpdateRule.of(optimizer)
     decays = keras_private.decay_rule(optimizer)
@@ -211,7 +219,10 @@ class ServedProgram(Program):
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
-        """Trace both steps once; raises Refused for a metric that is not a sum over batches."""
+        """Trace training and evaluation once, and set `state`.
+
+        Raises Refused for a metric whose variables do not start at 0 or are not sums over batches.
+        """
         self._train_step = self._trace(self._update, train)
         if validation is None:
             self._test_step = None
@@ -246,7 +257,11 @@ class ServedProgram(Program):
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """Train one epoch, with updates in the order of the walk except that some may overtake others."""
+        """Train one epoch (from 1) on all workers, with one learning rate per update, and return the result.
+
+        Updates are scheduled in the order of the walk but may be applied in another. Training stops early after a batch
+        that is not finite. The seconds spent waiting for data are not measured and reported as 0.
+        """
         first = walk.first_update(epoch)
         given = (
             (batch, rates[i], first + i) for i, batch in enumerate(_gather_batches(walk.epoch(epoch), walk.batch_size))
@@ -256,7 +271,7 @@ class ServedProgram(Program):
         return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, computed by all workers."""
+        """Return the loss and metrics over validation data, computed by all workers; without `loss_std`."""
         first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
         return Evaluated(self._convert_sums(*self._sum_results(self._test_step, given, seed)))
@@ -266,9 +281,10 @@ class ServedProgram(Program):
     def _sum_results(
         self, step: Any, batches: Iterator[tuple[Any, float, int]], seed: int
     ) -> tuple[np.ndarray[Any, Any], int]:
-        """Return the sums of what ``step`` returns for each batch, and the number of examples.
+        """Run ``step`` on the workers for each (batch, learning rate, number), and wait for all of them.
 
-        Stops early after a batch that is not finite.
+        Return the sum of the vectors that it returns (see `_pack_results`) and the number of examples. Stops early
+        after a batch that is not finite.
         """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
@@ -295,7 +311,7 @@ class ServedProgram(Program):
         return total, seen
 
     def _convert_sums(self, sums: np.ndarray[Any, Any], examples: int) -> dict[str, float]:
-        """Return metrics and mean losses from the sums over all batches."""
+        """Return metrics and mean losses by name, from the summed vectors of all batches (see `_pack_results`)."""
         names = self._names()
         losses = {}
         for name, value in zip(names, sums[1:], strict=False):
@@ -324,7 +340,10 @@ class ServedProgram(Program):
         return True
 
     def _check_metrics(self, validation: Examples | None) -> None:
-        """Raise Refused for a metric that is not a sum over batches, by trying a few validation examples."""
+        """Raise Refused if the variables of a metric do not start at 0, or are not sums over batches.
+
+        The latter is tested by evaluating a few validation examples, whole and in two halves.
+        """
         begun = {}
         for v in self.model.metrics_variables:
             begun[v.path] = v.numpy()
@@ -414,9 +433,9 @@ class ServedProgram(Program):
         return finite
 
     def _group_gradients(self, known: Sequence[int]) -> list[list[int]]:
-        """Return groups of gradients that belong to one weight, as positions in ``known``.
+        """Return for each weight with a gradient the positions of its gradients in ``known``, for clipping by norm.
 
-        ``known`` has the numbers of the weights with a gradient. The shards of a table are one weight.
+        ``known`` has the indices in `_weights` that have a gradient. All shards of a table are one group.
         """
         groups = [[i] for i in range(len(self._whole))]
         start = len(self._whole)
@@ -444,7 +463,11 @@ class ServedProgram(Program):
     def _pack_results(
         self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor
     ) -> tf.Tensor:
-        """Return all results of a batch in one vector, because each tensor would be a message of its own."""
+        """Return all results of a batch in one float32 vector, which is sent as one message.
+
+        It has 0 (or 1 if the batch is not finite), then each loss times the number of examples in the order of
+        `_names`, then by how much the batch increases each metric variable.
+        """
         examples = tf.cast(size, tf.float32)
         first = [tf.where(finite, 0.0, 1.0), *(losses[name] * examples for name in self._names())]
         return tf.concat([tf.stack(first), *(tf.reshape(value, [-1]) for value in counted)], 0)
@@ -462,7 +485,10 @@ def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
 
 
 def _refuse_unsupported(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
-    """Raise Refused for options of asynchronous updates, OutOfMemory if a batch would have to be cut."""
+    """Raise Refused for options that asynchronous updates cannot do, such as micro-batches or averages of weights.
+
+    Raises OutOfMemory if the batch would have to be cut into more micro-batches than the trial asks for.
+    """
     if recipe.micro_batches > hp.integer("micro_batches", 1):
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if get_own_rate(optimizer) is None:

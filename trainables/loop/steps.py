@@ -41,7 +41,7 @@ class Step(ABC):
     Empty if the step applies gradients itself.
     """
     spread: tuple[str, ...] = global_losses.SPREAD
-    """Names of the sums from which the spread of losses between examples is computed in evaluation."""
+    """Names of the sums from which the standard deviation of the loss over examples is computed in evaluation."""
     by_itself = ""
     """Description of the steps that the model defines, if it trains itself."""
     follows_the_rate = True
@@ -62,11 +62,11 @@ class Step(ABC):
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Find the names of the values that the step returns for an example, before anything is traced."""
+        """Find the names of the values that the step returns for ``example``; does nothing for compiled losses."""
         return
 
     def prepare_evaluation(self, example: Any) -> None:
-        """Find the names of the values that evaluation returns for a validation example, before anything is traced."""
+        """Take note of an example of the validation data, which may have another structure; does nothing by default."""
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
@@ -84,7 +84,10 @@ class Step(ABC):
         """
 
     def count_divisors(self, example: Example) -> None:
-        """Compute a slice only to sum up the divisors of its losses."""
+        """Run the model and its losses on a slice so that the losses store their divisors in the slice's `counts`.
+
+        Used for masked and weighted means before a batch is computed in micro-batches.
+        """
         x, y, sample_weight = example
         predicted = _cast_to_float32(self.model(x, training=False))
         keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=False)
@@ -101,7 +104,10 @@ class Step(ABC):
         return
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return a zero for each loss that is summed over the batches of an epoch or of a validation."""
+        """Return zeros from which the losses are summed over an epoch or a validation, by name.
+
+        There is ``loss`` and, with several losses, one for each of them.
+        """
         names = ["loss"]
         if len(self.global_losses) > 1:
             for loss in self.global_losses:
@@ -137,7 +143,7 @@ class Step(ABC):
         return others
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
-        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
+        """Return training and, with ``validates``, evaluation as modes that `additivity.check_parts` tests."""
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
@@ -193,7 +199,7 @@ class Step(ABC):
         return shares
 
     def compiled_mode(self, intake: Intake, *, training: bool) -> Mode:
-        """Return the mode of training or evaluation by compiled losses and metrics, for `additivity`."""
+        """Return training or evaluation by the compiled losses as a mode that `additivity.check_parts` tests."""
         compute = functools.partial(self._run_for_test, intake, training=training)
         if training:
             name, calls = "training", 0
@@ -219,7 +225,7 @@ class Step(ABC):
 
     @property
     def _name_of_loss(self) -> str:
-        """Return the phrase that stands for the loss in messages; it names the class of an author's own loss."""
+        """The phrase for the loss in messages, with name and class if the only loss is of the author's own class."""
         if len(self.global_losses) != 1 or not _is_author_loss(self.global_losses[0].loss):
             return "the loss of a batch"
         (one,) = self.global_losses
@@ -271,7 +277,7 @@ class KerasStep(Step):
         self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Prepare to find out which values both steps return; each is traced when it is first asked for."""
+        """Store how to find the shapes of the values of both steps; each is traced when `zeros` first needs it."""
         self._example_of_evaluation = example
 
         @functools.cache
@@ -284,7 +290,7 @@ class KerasStep(Step):
         self._shapes = shapes
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether the model's own training uses any of these variables, by a trace of it."""
+        """Return whether the model's own `train_step` uses any of these variables; it is traced to find out."""
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
@@ -293,7 +299,7 @@ class KerasStep(Step):
         self._example_of_evaluation = example
 
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
-        """Run the model's step and return its values by name.
+        """Run the model's `train_step` (which also trains it) or `test_step`, and return its values by name.
 
         Raises Refused if it returns anything but a dictionary with values.
         """
@@ -307,15 +313,18 @@ class KerasStep(Step):
         return {name: tf.cast(value, tf.float32) for name, value in _flatten_named_values(returned)}
 
     def zeros(self, *, training: bool) -> Shares:
-        """Return zeros in the shapes of the step's values, which the first batch replaces."""
+        """Return zeros with the names and shapes of the values that the model's own step returns."""
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return the values of the last batch."""
+        """Return the new batch's ``values`` in place of sums, because `Model.fit` reports the last batch."""
         return {name: values[name] for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
-        """Return the metrics or the values of the last batch, as `Model.fit` chooses between them."""
+        """Return the model's metrics if their names are those in ``sums``; otherwise the last batch's values, ``sums``.
+
+        ``examples`` has no effect.
+        """
         if set(metrics) == set(sums):
             return dict(metrics)
         return {name: value.numpy() for name, value in sums.items()}
@@ -368,9 +377,9 @@ def _is_of_known_shape(leaf: Any) -> bool:
 
 
 def wrap_step(model: keras.Model, called_with: InputRecorder, *, training: bool) -> Callable[[Any], Any]:
-    """Return the step of a model, wrapped so that the inputs with which it calls the model are recorded.
+    """Return a model's `train_step` or `test_step`, wrapped to record in ``called_with`` the inputs of the model.
 
-    It raises Refused for data that the step cannot take, if the reason is known.
+    The wrapped step raises Refused for data that it cannot take if the reason is known, and otherwise Keras's error.
     """
     name = _name_of_step(training=training)
     own, step = refusals.list_overridden_methods(model, name), getattr(model, name)
@@ -479,7 +488,7 @@ def _widen_int32(leaf: Any) -> Any:
 
 
 def _restore_int32(leaf: Any, wide: Any) -> Any:
-    """Return a leaf that `_widen_int32` made of this one as int32 again."""
+    """Return ``wide``, which `_widen_int32` made of ``leaf``, in the type of ``leaf``."""
     if wide is leaf:
         return leaf
     return tf.cast(wide, tf.int32)

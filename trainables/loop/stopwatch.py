@@ -26,7 +26,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, part: str) -> None:
-        """Add the seconds since the last call, of this method or of `begin`, to a part."""
+        """Add the seconds since the last call of `lap` or `begin` (or since the start) to ``laps[part]``."""
         now = time.perf_counter()
         self.laps[part] = self.laps.get(part, 0.0) + now - self._last
         self._last = now
@@ -36,9 +36,9 @@ SKIPPED, KEPT = 2, 5  # updates; the first ones warm up caches
 
 
 def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]]:
-    """Split a chunk into at most three parts; yield each with whether it is to be profiled.
+    """Yield a chunk's first 2 batches, the next 5 and the rest, each with whether it is to be profiled.
 
-    A chunk too short to split is profiled as a whole.
+    Only the 5 are profiled. A chunk of 7 batches or fewer is yielded as a whole and profiled.
     """
     start = SKIPPED * batch_size
     stop = (SKIPPED + KEPT) * batch_size
@@ -50,7 +50,7 @@ def split_for_profile(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bo
 
 
 def profiling(folder: Path | None) -> AbstractContextManager[object]:
-    """Profile the block into ``folder``; do nothing if it is None."""
+    """Return a context that writes a TensorBoard profile of the block into ``folder``; without effect if it is None."""
     if folder is None:
         return contextlib.nullcontext()
     profile: AbstractContextManager[object] = tf.profiler.experimental.Profile(str(folder))

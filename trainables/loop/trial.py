@@ -62,7 +62,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class TrialClock:
-    """The seconds of a trial's epochs, from which schedules follow if the sweep file limits minutes."""
+    """The seconds that a trial's epochs took; schedules depend on them if the trial is limited by minutes."""
 
     trained_s: float = 0.0  # in all sessions
     epoch_s: float = 0.0  # of the last epoch
@@ -74,9 +74,10 @@ class TrialClock:
         self.epoch_s = time_s
 
     def shares(self, budget_s: float) -> tuple[float, float]:
-        """Return the fractions of the phase's time used at the start and at the expected end of the next epoch.
+        """Return the fractions of the phase's time that are used at the start and at the end of the next epoch.
 
-        The next epoch is expected to take as long as the last one; before the first one, nothing is known.
+        The phase's time is what previous phases have left of ``budget_s`` seconds; both are 1 if they left none. The
+        next epoch is expected to take as long as the last one, and the first one 0 seconds.
         """
         left_s = budget_s - self.phase_s
         if left_s <= 0:
@@ -126,7 +127,10 @@ class ReadyTrial:
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
     def prepare(self) -> None:
-        """Choose the batches for validation, and compile the training's updates with XLA if they go through it."""
+        """Choose the batch size of validation, and compile updates with XLA if they are to be compiled.
+
+        Sets `held_out`. Validation has the training's batch size if larger batches would give other numbers.
+        """
         self.stopwatch.begin()
         if self.held_out is not None:
             self.held_out = self._choose_batches(self.held_out)
@@ -134,7 +138,7 @@ class ReadyTrial:
         self._compile_updates()
 
     def _choose_batches(self, data: HeldOut) -> HeldOut:
-        """Return validation or test data, in batches of the training's size if larger ones give other numbers."""
+        """Return validation or test data, with the training's batch size if larger batches would give other metrics."""
         program = self.program
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             as_trained = program.validates_as_it_trains
@@ -152,9 +156,10 @@ class ReadyTrial:
 
     @property
     def finished(self) -> bool:
-        """Return whether no further epoch is to be trained.
+        """Whether no further epoch is to be trained.
 
-        All epochs are done, the author's code has stopped the trial, or the objective has not improved for too long.
+        True if all epochs are done or the minutes are used up, if the author's code has stopped the trial, or if the
+        objective has not improved for ``training.patience`` epochs.
         """
         in_vain = is_exhausted(self.waited, self.assignment.training)
         return bool(self.stopped) or in_vain or self.share >= 1
@@ -166,14 +171,15 @@ class ReadyTrial:
 
     @property
     def phase_is_over(self) -> bool:
-        """Return whether the next phase is due."""
+        """Whether the epochs of the present phase are done and another phase follows in an unfinished trial."""
         return self.span.last is not None and self.epoch >= self.span.last and not self.finished
 
     @property
     def extends(self) -> bool:
-        """Return whether the trial can be extended: with more epochs, all its epochs so far would have been the same.
+        """Whether the trial can go on with more epochs than planned, as if it had been planned with these.
 
-        Only a trial whose epochs are all done can be extended, and only if nothing has read their number.
+        False if its epochs are not all done, if it is limited by minutes, if the author's code has read the number of
+        epochs or updates, or if the learning rates depend on it.
         """
         if self.assignment.minutes is not None:
             return False
@@ -189,9 +195,10 @@ class ReadyTrial:
         return not schedules.depends_on_trial_length(self.schedule, updates=updates, count=count, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """Return the learning rate of each update in the next epoch.
+        """Return the learning rate of each update in the next epoch, with shape (updates in an epoch,).
 
-        If the optimizer has a schedule of its own, the rate of the last update is returned and the others are NaN.
+        All are the rate that a hook or callback has set, if one has. If the optimizer has a schedule of its own, only
+        the last element is a rate and the others are NaN.
         """
         epoch = max(self.epoch - self.span.first, 0) + 1
         if self.rate_set is not None:
@@ -223,9 +230,9 @@ class ReadyTrial:
         return self.clock.shares(60 * minutes)
 
     def train_epoch(self) -> EpochReported:
-        """Train and validate one epoch and return its report.
+        """Train and validate one epoch, call hooks and callbacks, and return the epoch's report.
 
-        Raises Diverged if a loss, a gradient or a weight is not finite.
+        Raises Diverged if a loss, a gradient or a weight is not finite, and Refused for what a hook may not do.
         """
         began = time.perf_counter()
         epoch = self.epoch + 1
@@ -259,9 +266,10 @@ class ReadyTrial:
         spent: Spent,
         settings_before: HookSettings | None = None,
     ) -> EpochReported:
-        """Count the epoch that was just trained at these rates, and return its report.
+        """Count the epoch that was just trained, call the hooks for its end, and return its report.
 
-        Raises Diverged if a loss, a gradient or a weight is not finite.
+        ``rates`` has the learning rate of each update. Hooks and callbacks are only called if ``settings_before``, the
+        settings before the epoch, is given. Raises Diverged if a loss, a gradient or a weight is not finite.
         """
         epoch = self.epoch + 1
         metrics = trained.metrics
@@ -304,7 +312,7 @@ class ReadyTrial:
         )
 
     def _find_last_rate(self, rates: np.ndarray[Any, Any], trained: Trained) -> float | None:
-        """Return the learning rate of the last update; None if only the model's own optimizers know it."""
+        """Return the learning rate of the last update; None if training does not use the trial's optimizer."""
         if self.program.optimizer_is_idle:
             return None
         if trained.rate is None:
@@ -312,9 +320,9 @@ class ReadyTrial:
         return trained.rate
 
     def test(self, data: Any) -> dict[str, float]:
-        """Return the metrics of the trial's model on test data, named without ``val_``.
+        """Return the loss and metrics of the trial's model on test data, by names without ``val_``.
 
-        ``data`` is the third part of what the author's `data` returns; training never sees it. Raises DataError.
+        ``data`` is the third part of what the author's `data` returns. Raises DataError if it is not valid data.
         """
         replicas = self.placement.replicas
         with replicas.scope(), self.hp.recording(self.structure.reads):
@@ -326,8 +334,8 @@ class ReadyTrial:
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Train one update at each rate and yield the loss of its batch before the update.
 
-        Stops after the first loss that is not finite. This uses the trial's program and the graph of its training; the
-        next `begin` resets them.
+        Stops after the first loss that is not finite. This changes the weights of the trial's program, which stay
+        changed until the session begins another trial.
         """
         program, walk = self.program, self.walk
         program.state.will_train()
@@ -351,7 +359,10 @@ class ReadyTrial:
                 self.hooks.epoch_begin(epoch)
 
     def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
-        """Call hooks and callbacks after an epoch; what they set applies from the next epoch on."""
+        """Call hooks and callbacks after an epoch, and return the metrics with those that they have added.
+
+        What they set on the model and optimizer applies from the next epoch on. Also counts the epoch for patience.
+        """
         with self._applying_changes(settings_before, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics, saving=self._saving)
             if self.program.model.stop_training:
@@ -365,7 +376,10 @@ class ReadyTrial:
 
     @contextmanager
     def _applying_changes(self, settings_before: HookSettings, hook: str) -> Iterator[None]:
-        """Apply what hooks and callbacks set on the model and its optimizer inside the block."""
+        """Apply what hooks and callbacks set inside the block: the learning rate, trainable layers and stop_training.
+
+        ``hook`` names the method for the reason of a stop. Raises Refused for a setting that would have no effect.
+        """
         program = self.program
         try:
             yield
@@ -384,7 +398,10 @@ class ReadyTrial:
 
     @contextmanager
     def _saving(self) -> Iterator[None]:
-        """Give the model the weights that it is validated with, and plain numbers for live ones, inside the block."""
+        """Prepare the model to be saved inside the block.
+
+        It has the weights that it is validated with, and numbers in place of hyperparameters kept in variables.
+        """
         program = self.program
         owners = [*keras_private.flatten_layers(program.model), *keras.tree.flatten(program.parts.options.get("loss"))]
         for optimizer in program.optimizers:
@@ -394,20 +411,26 @@ class ReadyTrial:
 
     @contextmanager
     def swapping_average(self) -> Iterator[None]:
-        """Swap in the averaged weights of the model inside the block, if it is validated with these."""
+        """Give the model its averaged weights inside the block, if it is validated with averages."""
         average = getattr(self.program, "average", None)
         with average.swapping() if average else nullcontext():
             yield
 
     def _set_trainable_layers(self, layers: list[bool]) -> None:
-        """Continue training with layers trainable or frozen as given, in the order of `HookSettings.layers`."""
+        """Record which layers are trainable, and trace and compile training again for them.
+
+        ``layers`` has one value per layer, in the order of `HookSettings.layers`; the layers are already set so.
+        """
         self.frozen = layers
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
         self._compile_updates()
 
     def scale_rate(self, factor: float) -> None:
-        """Multiply all later learning rates; raises Refused if the loop sets none."""
+        """Multiply all later learning rates by ``factor``, including one that a hook or callback has set.
+
+        Raises Refused if the loop does not set the learning rate.
+        """
         if self.peak is None or self.program.sets_no_rate:
             raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
         self.rate_scale *= float(factor)
@@ -415,7 +438,7 @@ class ReadyTrial:
             self.rate_set = self.rate_set * float(factor)
 
     def state(self) -> dict[str, Any]:
-        """Return the content of a checkpoint besides the program's variables."""
+        """Return the trial's progress as plain values for a checkpoint, without the program's variables."""
         return {
             "epoch": self.epoch,
             "phase": self.span.number,
@@ -432,9 +455,10 @@ class ReadyTrial:
         }
 
     def restore(self, about: checkpoint.About) -> None:
-        """Restore what `state` returned, so that the trial continues.
+        """Restore the progress that `state` returned, so that the trial continues after that epoch.
 
-        Raises CheckpointError if the trial cannot continue exactly and must begin again.
+        Training is traced again if layers were frozen or unfrozen. Sets `lost` to what could not be restored. Raises
+        CheckpointError if the trial cannot continue exactly and must begin again.
         """
         if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
@@ -456,7 +480,7 @@ class ReadyTrial:
             self.reduction.restore(about["reduction"])
 
     def continue_from(self, before: ReadyTrial) -> None:
-        """Take over the progress of the trial's previous phase."""
+        """Copy epoch, times, learning-rate factor, patience and recorded reads from the trial's previous phase."""
         self.epoch = before.epoch
         self.train_s = before.train_s
         self.lost = before.lost
@@ -468,7 +492,10 @@ class ReadyTrial:
         self.clock = replace(before.clock, phase_s=before.clock.trained_s)
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
-        """Train one epoch in the strategy's scope; hyperparameters that traces read are added to the structure."""
+        """Train one epoch at these rates, without validation, and return the result.
+
+        Hyperparameters that are read in traces are added to the structure. The first epoch is profiled if asked for.
+        """
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if epoch == 1:
@@ -479,7 +506,7 @@ class ReadyTrial:
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _observe_objective(self, metrics: dict[str, float]) -> None:
-        """Pass the objective to the patience rule and the plateau schedule."""
+        """Pass the objective's value to the patience rule and the plateau schedule; do nothing if it is missing."""
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
@@ -489,9 +516,10 @@ class ReadyTrial:
 
 
 def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
-    """Return the highest learning rate; None if the optimizer has a schedule of its own.
+    """Return the highest learning rate of the trial's schedule; None if the optimizer has a schedule of its own.
 
-    Raises Refused for hyperparameters that the author's optimizers would ignore.
+    If the loop does not set the learning rate, the optimizer's present rate is returned. Raises Refused for
+    hyperparameters that the author's optimizers would ignore.
     """
     own = get_own_rate(program.parts.optimizer)
     refusals.check_own_optimizers(program.model, hp, structure.made_with, idle=program.optimizer_is_idle)
@@ -504,14 +532,18 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
-    """Return the global batch size of a trial; raises DataError if the data come in batches of another size."""
+    """Return the number of examples in a batch of all replicas together, from the hyperparameters.
+
+    Raises DataError if the data come in batches of another size, and ValueError if ``batch_size`` and
+    ``per_replica_batch_size`` are both set.
+    """
     size = get_batch_size(hp, int(placement.replicas.number))
     data.check_batch_size(size)
     return size
 
 
 def check_eager(training: Mapping[str, object], placement: Placement, micro_batches: int) -> None:
-    """Raise Refused if ``training.run_eagerly`` is set and a batch is computed in parts or by XLA."""
+    """Raise Refused if ``training.run_eagerly`` is true with several replicas or micro-batches, or with XLA."""
     if training.get("run_eagerly") is not True:
         return
     parts = int(placement.replicas.number) * micro_batches
@@ -539,9 +571,9 @@ def _running_eagerly(training: Mapping[str, object]) -> Iterator[None]:
 
 
 def _iterate_whole_batches(walk: Walk) -> Iterator[Chunk]:
-    """Yield whole batches, pass after pass, each at the beginning of a chunk.
+    """Yield chunks whose first ``batch_size`` examples are the next batch, pass after pass without end.
 
-    All chunks have the same length, so that one trace serves them.
+    A partial last batch is left out. A chunk keeps its length (its order is rotated), so that one trace serves all.
     """
     number = 0
     while True:

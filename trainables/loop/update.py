@@ -115,9 +115,11 @@ class Graph:
         number: tf.Tensor,
         forward: Forward | None = None,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make one update with the examples of these rows; return its mean values, and whether all is finite.
+        """Make one update with the examples of these rows; return its losses and whether all numbers are finite.
 
-        ``forward`` is the method of this name, or one that XLA compiles.
+        The losses are means over the batch by name, with their sum as ``loss``. ``rate`` is the learning rate, ``seed``
+        and ``number`` (of the update) determine random draws, and ``forward`` replaces the method `forward`, for XLA.
+        With loss scaling, an update whose gradients are not finite is undone and counts as finite if its loss is.
         """
         given = tensors, rows, seed, number
         if not self.step.turns:
@@ -166,9 +168,10 @@ class Graph:
         return values, finite
 
     def _compute_gradients(self, compute: Forward, *arguments: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
-        """Return, on each replica, the whole batch's gradients for each update of a turn, and its mean values.
+        """Return, on each replica, the whole batch's gradients for each update of a turn, and the batch's mean losses.
 
-        Both are summed in the same reduction, because each one takes a millisecond between processes.
+        ``compute`` is `forward` for a turn. Gradients are without the loss scale. Both results are summed over replicas
+        in one reduction, because each takes a millisecond between processes.
         """
         parts, values = compute(*arguments)
         flat, totals = self._sum_and_unscale([g for part in parts for g in part], more=[*values.values()])
@@ -188,10 +191,11 @@ class Graph:
         place: int = 0,
         again: bool = False,
     ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
-        """Return, on each replica, the gradients for each update of a turn, and the turn's values.
+        """Return, on each replica, the gradients for each update of a turn, and the turn's losses by name.
 
-        Both are sums over the replica's slices. ``place`` is the number of the turn. With ``again``, the batch was
-        counted already, and the weights are where its loss is highest nearby.
+        Both are sums over the replica's slices, and gradients still have the loss scale. ``place`` is the number of the
+        turn. ``again`` marks the second pass of sharpness-aware minimization, which does not update the metrics.
+        Weights that a loss does not depend on get no gradient; raises Refused if the step requires one.
         """
         turn = self.step.turns[place]
         weights = [update.variables for update in turn]
@@ -267,7 +271,7 @@ class Graph:
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> Mapping[str, tf.Tensor] | None:
-        """Return the divisors of masked and weighted means; None if the step has no such means.
+        """Return the divisors of masked and weighted means over the whole batch, by loss; None if there are none.
 
         This takes a forward pass over all slices of the batch, before the pass that trains.
         """
@@ -285,7 +289,7 @@ class Graph:
         return dict(zip(names, sum_over_replicas(list(counts.values())), strict=True))
 
     def _sum_and_unscale(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the sums of gradients over replicas, without the loss scale, and the sums of ``more``."""
+        """Return gradients summed over replicas and divided by the loss scale, and ``more`` summed over replicas."""
         follow = []
         for g in gradients:
             follow.append(isinstance(g, tuple) and not _has_static_row_count(g))
@@ -309,7 +313,10 @@ class Graph:
         return summed, others
 
     def _climb(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
-        """Move the weights to where the loss of a turn is highest nearby; closing the returned stack restores them."""
+        """Move the weights by ``sam_rho`` along the gradients of a turn; closing the returned stack restores them.
+
+        This is the first step of sharpness-aware minimization, see `climbing`.
+        """
         stack = ExitStack()
         others = [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
@@ -320,7 +327,7 @@ class Graph:
         return stack
 
     def _clip(self, parts: Any) -> Any:
-        """Clip the gradients of the whole batch, for each update by itself."""
+        """Return the gradients of the whole batch, clipped separately for each update; unchanged if nothing clips."""
 
         def clip(found: list[list[Any]]) -> list[list[Any]]:
             bounds = {}
@@ -333,7 +340,7 @@ class Graph:
         return parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
-        """Apply the gradients of each update by its optimizer, on all replicas."""
+        """Apply the gradients of each update by its optimizer, on all replicas, which changes the weights."""
 
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
@@ -353,7 +360,10 @@ class Graph:
     def _update_by_model(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make an update by a model's own step, which computes and applies gradients itself, on the only replica."""
+        """Make an update by a model's own `train_step`, on the only replica.
+
+        Return the step's values, and whether its ``loss`` is finite (True if it returns none).
+        """
         if self.step.follows_the_rate:
             self._assign_rate(self.optimizer, rate)
 
@@ -366,7 +376,10 @@ class Graph:
         return self.step.evaluate(cut, example, training=True)
 
     def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return, on the only replica, the losses of a batch that is one slice with one turn, and count it."""
+        """Return the training losses of a batch without gradients, and update the metrics with the batch.
+
+        Used for several trials in one program, where a batch is computed on one replica, as one slice with one turn.
+        """
 
         def compute(cut: Slice, example: Example) -> dict[str, tf.Tensor]:
             shares, count = self.step.losses(cut, example, self.step.turns[0], counts=True)
@@ -378,7 +391,7 @@ class Graph:
     def _run_on_whole_batch(
         self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Return, on the only replica, what ``compute`` returns for a batch that is one slice.
+        """Return what ``compute`` returns for all examples of a batch, prepared for training, on the only replica.
 
         ``of`` has the seed and the number of the update.
         """
@@ -392,7 +405,10 @@ class Graph:
         return values
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return, on each replica, its contributions to the mean values of a batch, and count it in the metrics."""
+        """Evaluate this replica's slice of a batch; return its contributions to the batch's means, and update metrics.
+
+        ``batch`` is the number of the batch, on which random draws depend. The sum over replicas is the mean.
+        """
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
@@ -422,19 +438,21 @@ class Graph:
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
 
     def changed(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights that an update changes; known only after it was traced."""
+        """Return the weights that the loss of an update depends on; raises KeyError before training was traced."""
         return self._changed[id(update)]
 
     def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
-        """Return the weights with sparse gradients in an update, such as embeddings; known only after it was traced."""
+        """Return the weights, such as embeddings, for which an update has sparse gradients.
+
+        Raises KeyError before training was traced.
+        """
         return self._of_rows[id(update)]
 
     @property
     def seeds_from(self) -> slices.Seeds:
-        """Return the source of the seeds for random draws in training.
+        """The source of the seeds for random draws in training: ``"keras"`` or ``"counted"``, see `slices.Seeds`.
 
-        They come from Keras's generators if a batch is one slice that is computed once. Otherwise, and in XLA, draws
-        are counted and Keras's generators are advanced after the batch.
+        It is ``"keras"`` if a batch is one slice that is computed once, outside of XLA.
         """
         once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
         if once and not is_compiling():
@@ -514,17 +532,20 @@ class Graph:
         return [v for model in models for v in model.metrics_variables]
 
     def begin_anew(self) -> None:
-        """Forget which seed generators training draws from, because it is traced again."""
+        """Forget which seed generators training uses; to be called before training is traced again."""
         self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find the names of the values that an update returns, before anything is traced; later calls do nothing."""
+        """Find the names of the values that an update and the author's batch hook return, by separate traces."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Return a zero for each value that is summed over the batches of an epoch or of a validation."""
+        """Return zeros, by name, from which the values of an epoch or a validation are summed.
+
+        Includes the values of the author's batch hook in training, and the sums for `loss_std` in evaluation.
+        """
         more: Sequence[str] = ()
         if not training:
             more = self.step.spread
@@ -533,7 +554,7 @@ class Graph:
         return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
 
     def modes(self, *, validates: bool) -> list[Mode]:
-        """Return the modes in which `additivity` tests the program: training and, if asked for, evaluation."""
+        """Return the step's modes that `additivity.check_parts` tests: training and, with ``validates``, evaluation."""
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
@@ -584,11 +605,11 @@ def climbing(
     rho: LiveNumber,
     others: Sequence[Any],
 ) -> Iterator[None]:
-    """Move these weights by ``rho`` to where the loss is highest nearby; restore all bit for bit after the block.
+    """Move these weights a distance ``rho`` along their gradients, towards a higher loss; restore them after the block.
 
     Source: Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, 2021, algorithm 1. The
-    norm is that of the whole batch's gradient. Papers take it for each device, which is another method on each number
-    of devices.
+    norm is that of the whole batch's gradient; papers take the norm on each device, so that results depend on the
+    number of devices. Nothing is restored if the block raises.
 
     ``others`` are variables that a forward pass may change (moving statistics, metrics); each batch must count once in
     them. Must be called in cross-replica context.

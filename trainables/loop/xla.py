@@ -41,10 +41,10 @@ _MEET = "merge_call"
 
 
 def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
-    """Return whether XLA must, may or does not compile updates on these devices, by ``training.jit_compile``.
+    """Return how XLA is asked for by ``training.jit_compile``: ``"must"``, ``"may"`` or ``""`` (not at all).
 
-    ``must`` stands for true. ``may`` stands for auto on GPUs, unless the same bits, eager mode or fused trials are
-    asked for. Otherwise it is empty.
+    True gives ``"must"``. ``auto``, the default, gives ``"may"`` on GPUs, unless ``deterministic``, ``run_eagerly`` or
+    ``fuse`` is set. All else gives ``""``.
     """
     option = training.get("jit_compile", "auto")
     if option is True:
@@ -60,9 +60,10 @@ def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
 def follow_author(
     asked: Asked, jit_compile: bool | None, training: Mapping[str, object], placement: Placement
 ) -> Asked:
-    """Return ``asked``, or what an author has asked for by `compile`, which stands over ``jit_compile: auto``.
+    """Return how XLA is asked for, given ``jit_compile`` as the author has passed it to `compile` (None if not).
 
-    Raises Refused if the sweep file says something else, or has a setting that excludes it.
+    The author's value replaces ``training.jit_compile: auto``: True gives ``"must"`` and False ``""``. Otherwise
+    ``asked`` is returned. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
     """
     option = training.get("jit_compile", "auto")
     if jit_compile is None or option == jit_compile:
@@ -111,7 +112,10 @@ class Xla:
 
     @property
     def described(self) -> dict[str, str]:
-        """Return the trial's columns about XLA; empty if it was not asked for."""
+        """The trial's columns ``xla`` (on, on without augmentation, or off) and, if off, ``xla_reason``.
+
+        Empty if XLA was not asked for.
+        """
         if not self.wanted:
             return {}
         if self._way is not None:
@@ -119,10 +123,10 @@ class Xla:
         return {"xla": OFF, "xla_reason": self.reason}
 
     def try_next_mode(self, error: Exception) -> bool:
-        """Switch to the next way after an error of XLA's; return False for other errors.
+        """Switch to the next way of compiling updates, and return True, if XLA may have caused the error.
 
-        The last way is training without XLA; an error that occurs there as well is raised. Raises Refused if XLA must
-        be used and no way is left.
+        The last way is to train without XLA. Return False, and change nothing, if XLA is not used (any more), if memory
+        is exhausted, or for an unrelated RuntimeError. Raises Refused if XLA must be used and no way is left.
         """
         another = isinstance(error, RuntimeError) and _MEET not in str(error)
         if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
@@ -132,7 +136,10 @@ class Xla:
         return True
 
     def list_uncompiled(self, walk: Walk) -> list[tuple[int, int]]:
-        """Return the trial's batches that are not compiled yet, as pairs of their kind of chunk and their size."""
+        """Return the batches of a pass that are not compiled yet: pairs of the index of their kind of chunk and a size.
+
+        The size is the number of examples. Empty if updates do not go through XLA.
+        """
         if self._way is None:
             return []
         uncompiled = []
@@ -142,9 +149,10 @@ class Xla:
         return uncompiled
 
     def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
-        """Compile for these batches by training each once, with copies of the first row of its kind; remember them.
+        """Compile updates for the batches in ``lacking`` by training on one batch of each size, and remember them.
 
-        ``kinds`` has the tensors of each kind of chunk, and ``specs`` their types, for which the loop was traced.
+        This changes variables; the caller must restore them. ``lacking`` is from `list_uncompiled`, ``kinds`` has the
+        tensors of each kind of chunk, and ``specs`` the types for which the training was traced.
         """
         one = tf.function(self._one, autograph=False)
         concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
@@ -153,12 +161,12 @@ class Xla:
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
-        """Forget all compiled batches, because the training is traced again."""
+        """Forget all compiled batches and create the update function again; to be called before tracing again."""
         self._known.clear()
         self._set_update()
 
     def _set_update(self) -> None:
-        """Set the update function of the present way, or the graph's own if no way is left."""
+        """Set `update` to the update function of the present way, or to `Graph.update` if no way is left."""
         self._graph.begin_anew()
         if self._way:
             self.update, self._one = self._way.of(self._graph)
@@ -167,7 +175,10 @@ class Xla:
             self._one = None
 
     def _choose_next(self) -> None:
-        """Switch to the next way; without one, train without XLA or raise Refused if XLA must be used."""
+        """Switch to the next way of compiling updates; if none is left, train without XLA.
+
+        Raises Refused if none is left and XLA must be used.
+        """
         self._known.clear()
         self._way = next(self._ways, None)
         self._set_update()
@@ -183,7 +194,7 @@ class Xla:
 
 
 def describe_xla_error(error: Exception) -> str:
-    """Return in one line what XLA cannot compile, from an error."""
+    """Return the reason for an XLA error as one line for the user; a quotation has at most 160 characters."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
@@ -227,7 +238,7 @@ def _find_hindrance(graph: Graph) -> str:
 
 
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
-    """Yield the batches of a pass: the place of their kind of chunk, and their size."""
+    """Yield the distinct batches of a pass as pairs: the index of their kind of chunk, and their number of examples."""
     data, size = walk.data, walk.batch_size
     if data.cut_by_author:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
@@ -248,7 +259,10 @@ def _list_all_rows(batch: Any) -> tf.Tensor:
 
 
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
-    """Return a function that XLA compiles, with the states of seed generators as arguments."""
+    """Return ``function`` compiled by XLA; states of seed generators are passed in, as XLA cannot read host memory.
+
+    Calling it raises CannotCompile if an argument or captured tensor is a text.
+    """
     generators = random_layers.list_generators(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:
@@ -272,7 +286,7 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
 
 
 def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
-    """Return an update of one replica that is compiled as a whole, and a function that compiles it for a batch."""
+    """Return an update that XLA compiles as a whole, for one replica, and a function that compiles it for a batch."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _list_all_rows(batch), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
@@ -284,7 +298,10 @@ def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
-    """Return an update compiled without the preparation of examples, and a function that compiles it for a batch."""
+    """Return an update that XLA compiles, except for the preparation of examples (augmentation and mixing).
+
+    Also return a function that compiles it for a batch. For one replica.
+    """
     known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
@@ -307,7 +324,7 @@ def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _compile_gradients(graph: Graph) -> tuple[Update, OneBatch]:
-    """Return an update that compiles each replica's gradients, and a function that compiles them for a batch."""
+    """Return an update in which XLA compiles each replica's gradients, and a function that compiles it for a batch."""
     once = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=False))
     twice = _jit(graph, lambda batch, *rest: graph.forward(batch, _list_all_rows(batch), *rest, again=True))
 

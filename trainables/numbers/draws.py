@@ -50,7 +50,7 @@ def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, eq=False)
 class DrawnRows:
-    """The rows, of a batch of ``size`` examples, for which random numbers are drawn.
+    """The rows of a batch of ``size`` examples for which random numbers are drawn.
 
     These are rows ``start`` to ``start + count``, or those at ``places`` if they are set.
     """
@@ -105,7 +105,7 @@ def place_on_host() -> Iterator[None]:
 
 
 def begins_with_batch(shape: tf.Tensor) -> bool:
-    """Return whether a shape begins with a batch dimension, whose size is unknown while tracing.
+    """Return whether the first dimension of a shape is unknown while tracing, and so is the batch dimension.
 
     Draws without a batch dimension are the same for all parts of a batch.
     """
@@ -170,10 +170,10 @@ def tracing_for_xla() -> Iterator[None]:
 
 
 def install_draws() -> None:
-    """Make TensorFlow draw the same random numbers for an example however its batch is split, once per process.
+    """Replace TensorFlow's stateless random kernels, so that an example's draws do not depend on the batch's cut.
 
-    Its stateless random kernels are replaced, or made to fail in XLA, where that is not possible. The numbers that are
-    drawn for a whole batch outside XLA do not change.
+    They are replaced for the whole process. In XLA, kernels whose numbers cannot be reproduced raise CannotCompile. The
+    numbers that are drawn for a whole batch outside XLA do not change. Further calls have no effect.
     """
     v2 = tensorflow_private.gen_stateless_random_ops_v2
     _replace_draw(tensorflow_private.random_ops_util, "get_key_counter_alg", _draw_by_philox)
@@ -228,7 +228,10 @@ def _replace_draw(
 
 
 def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
-    """Return how many numbers TensorFlow's kernel makes from one step of its counter, which has 16 bytes."""
+    """Return how many numbers TensorFlow's kernel makes from one step of its counter.
+
+    These are 4 of up to 4 bytes, or 2 of 8 bytes.
+    """
     if "minval" in arguments:
         kind = tf.convert_to_tensor(arguments["minval"]).dtype
     else:
@@ -270,7 +273,7 @@ def _draw_uniform(original: Callable[..., Any], arguments: dict[str, Any]) -> tf
 
 
 def _convert_to_fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
-    """Return numbers in [0, 1) from the low bits of words; raises CannotCompile for an unknown type."""
+    """Return numbers in [0, 1) from the low bits of random words; raises CannotCompile for an unsupported type."""
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
     bits, exponent, unsigned = _MANTISSA[dtype]
@@ -283,7 +286,10 @@ _MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), 
 
 
 def _draw_normal(original: Callable[..., Any], arguments: dict[str, Any]) -> tf.Tensor:
-    """Draw normal numbers with the Box-Muller transform, two from each pair of words."""
+    """Draw normal numbers as TensorFlow's kernel does: by the Box-Muller transform, two from each pair of random words.
+
+    Raises CannotCompile for an unsupported type.
+    """
     dtype = tf.as_dtype(arguments.get("dtype", tf.float32))
     if dtype not in _MANTISSA:
         raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
@@ -401,9 +407,9 @@ class Draws:
             return self._select_rows(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
-        """Return for each example the row of its partner in the whole batch, as int64.
+        """Return for each example of the slice the row of its mixing partner in the whole batch, as int64.
 
-        All together are a permutation.
+        Over all slices, the partners are a permutation of the batch.
         """
         with drawing_rows(None):
             uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
@@ -418,7 +424,7 @@ class Draws:
             return tf.stack([of_call, self.update])
 
     def follow(self, other: Draws) -> None:
-        """Continue where ``other`` draws for the same batch have ended."""
+        """Take over the counts of calls from ``other``, to continue where it has ended on the same batch."""
         self.calls = other.calls
         self.seeds = dict(other.seeds)
 
@@ -427,7 +433,7 @@ class Draws:
         return Draws(self._seed, self.update, self._size, self._start, self._stop, calls, self.places)
 
     def at(self, places: tf.Tensor) -> Draws:
-        """Return draws for the rows at these places of the whole batch, starting at the present call."""
+        """Return draws for the rows at ``places`` of the whole batch; they start at the present number of calls."""
         return Draws(self._seed, self.update, self._size, self._start, self._stop, self.calls, places)
 
     def _select_rows(self, full: tf.Tensor) -> tf.Tensor:
@@ -457,7 +463,7 @@ class UsedGenerators:
         return self._draw_batch_rows.get(key, (None, 0))[1]
 
     def advance(self) -> None:
-        """Advance the generators by one batch; must be called in cross-replica context."""
+        """Advance the generators' states by the draws of one batch; must be called in cross-replica context."""
         for generator, times in self._draw_batch_rows.values():
             with place_on_host():
                 generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

@@ -18,9 +18,9 @@ _present = threading.local()
 
 @contextmanager
 def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Use these values in place of the variables of live numbers inside the block, in this thread.
+    """Use these tensors in place of the variables of live numbers inside the block, in this thread.
 
-    ``values`` maps ids of variables to tensors.
+    ``values`` maps the ids of variables to tensors.
     """
     before = getattr(_present, "values", None)
     _present.values = values
@@ -31,12 +31,12 @@ def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
 
 
 class LiveNumber:
-    """A hyperparameter in a variable, usable where Keras expects a Python float.
+    """A hyperparameter in a variable, so that a graph need not be traced again for another value.
 
-    Keras keeps such floats as attributes and reads them while a step is traced, so a plain float would become a
-    constant of the graph. Keras also asks whether a rate is above 0 before it uses it. A live number always answers
-    yes, because the graph must also serve trials in which it is. With plain numbers it computes in double precision, as
-    Python does: in float32, 1 - 0.999 would differ in the fifth digit.
+    Use it as a float. Keras keeps such floats as attributes and reads them while a step is traced, so a plain
+    float would become a constant of the graph. Keras also asks whether a rate is above 0 before it uses it. A live
+    number always answers yes, because the graph must also serve trials in which it is. With plain numbers it computes
+    in double precision, as Python does: in float32, 1 - 0.999 would differ in the fifth digit.
     """
 
     def __init__(self, name: str, value: float) -> None:
@@ -45,9 +45,9 @@ class LiveNumber:
 
     @property
     def value(self) -> tf.Tensor:
-        """Return the value of the present trial in float64.
+        """The value of the present trial as a float64 tensor.
 
-        In a graph of several trials, of the one that is computed.
+        In a graph of several trials, that of the trial being computed.
         """
         replacements: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
         replacement = replacements.get(id(self.variable))
@@ -204,7 +204,7 @@ class Live:
         return tuple(entry.number.variable for entry in self._entries.values())
 
     def find_unused(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
-        """Return the parameters whose variables a graph does not use.
+        """Return the names of the parameters whose variables a graph does not use.
 
         ``captured`` has the ids of the handles that the graph captures, and ``components`` gives a variable's part on
         each replica.
@@ -216,14 +216,17 @@ class Live:
         return outside
 
     def set(self, hp: Hyperparameters) -> None:
-        """Set all live numbers to the values of a trial's hyperparameters."""
+        """Assign to all live numbers the values of a trial's hyperparameters, or their defaults.
+
+        Raises the errors of `number`.
+        """
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_read_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Change all live numbers to other values that are not 0 inside the block: 0 to 0.5, others to 3/4."""
+        """Set all live numbers to other values that are not 0 inside the block: 0 becomes 0.5, others 3/4 of theirs."""
         before = []
         for variable in self.variables:
             before.append(float(variable.numpy()))
@@ -266,7 +269,10 @@ def _read_number(
     meaning: Mapping[str, float] | None,
     within: table.Bounds | None,
 ) -> float:
-    """Return a parameter's value as a float, or the default; raises KeyError if there is neither."""
+    """Return a parameter's value as a float, or the default if it is absent.
+
+    Raises KeyError if there is neither, TypeError for a value that is no number, and ValueError for one out of bounds.
+    """
     value = hp.peek(name)  # does not record a read, because the structure does not depend on the value
     if value is not ReadMark.ABSENT:
         return table.convert_to_number(name, value, meaning, within)  # type: ignore[arg-type]  # ABSENT is the only mark

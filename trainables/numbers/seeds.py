@@ -34,7 +34,7 @@ def seeding_python_and_numpy(seed: int) -> Iterator[None]:
 
 @contextmanager
 def seeding_all_generators(seed: int) -> Iterator[None]:
-    """Seed every generator that code can use without a seed of its own, and restore them afterwards.
+    """Seed every random generator that code can use without a seed of its own, and restore all states after the block.
 
     Besides those of `seeding_python_and_numpy`, these are the generators of `keras.random` and `tf.random`, and the
     entropy that `np.random.default_rng()` takes from the machine.

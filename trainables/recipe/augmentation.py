@@ -19,9 +19,9 @@ LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
 
 
 def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Rotate, scale and shift each image at random.
+    """Return the images, each rotated, scaled and shifted at random; borders repeat the edge.
 
-    At strength 1: up to 30 degrees, 25 % of the scale, 20 % of the side. Borders repeat the edge.
+    At strength 1: up to 30 degrees, 25 % of the scale, 20 % of the side.
     """
     terms = affine_terms(images, draws, strength)
     zero = tf.zeros_like(terms[0])
@@ -58,13 +58,16 @@ def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tens
 
 
 def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
-    """Mirror a share of the images left to right."""
+    """Return the images, of which each is mirrored left to right with probability ``share``."""
     mirrored = draws.uniform() < tf.convert_to_tensor(share, tf.float32)
     return tf.where(_broadcast_to_pixels(mirrored), tf.reverse(images, [2]), images)
 
 
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
-    """Shift each image by up to ``padding`` whole pixels; zeros fill the border (pad and random crop)."""
+    """Return the images, each shifted by up to ``padding`` whole pixels at random; zeros fill the border.
+
+    This is the same as padding and a random crop.
+    """
     shift = crop_shifts(draws, padding)
     one = tf.ones_like(shift[:, 0])
     zero = tf.zeros_like(shift[:, 0])
@@ -89,29 +92,36 @@ def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
 
 
 def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add one number to each image, of up to ``strength`` times the value range."""
+    """Add one random number to all pixels of an image: up to ``strength`` times the value range, in both directions.
+
+    The value range of integer images is 255.
+    """
     u = _signed(draws, strength)
     return _cast_like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
 
 
 def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Scale each image's distance from its mean by a factor of up to 1 +- ``strength``."""
+    """Scale each image's distance from its mean by a random factor between 1 - ``strength`` and 1 + ``strength``."""
     pixels = tf.cast(images, tf.float32)
     mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
     return _cast_like(images, pixels + (pixels - mean) * _signed(draws, strength))
 
 
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Scale each colour's distance from grey by a factor of up to 1 +- ``strength``; three channels are needed."""
+    """Scale each image's distance from its grey version by a random factor of 1 +- ``strength`` at most.
+
+    The images must have three channels.
+    """
     pixels = tf.cast(images, tf.float32)
     grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
     return _cast_like(images, pixels + (pixels - grey) * _signed(draws, strength))
 
 
 def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add normal noise to every value; its deviation is drawn per image, up to ``strength`` times the value range.
+    """Add normal noise to every value.
 
-    On every replica, it draws as many numbers as the global batch has values.
+    Its standard deviation is drawn per image, up to ``strength`` times the value range. The value range of integer
+    images is 255.
     """
     spread = _broadcast_to_pixels(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
     drawn = draws.normal(tuple(images.shape[1:])) * spread
@@ -135,9 +145,10 @@ def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, t
 
 
 def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a rectangle of 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3, in a ``share`` of the images.
+    """Fill a random rectangle with ``fill`` in each image with probability ``share``.
 
-    Zhong et al., Random Erasing Data Augmentation, algorithm 1. A side that would be too long is cut to the image's.
+    It has 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3; a side that would be too long is cut to the image's.
+    Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
     u = draws.uniform((5,))
@@ -178,7 +189,7 @@ def _sides(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _cast_like(images: tf.Tensor, pixels: tf.Tensor) -> tf.Tensor:
-    """Return pixels in the type of the images; integers are rounded and clipped."""
+    """Return pixels in the dtype of the images; for integer images they are rounded and clipped to 0 to 255."""
     if images.dtype.is_integer:
         pixels = tf.clip_by_value(tf.round(pixels), 0.0, 255.0)
     return tf.cast(pixels, images.dtype)

@@ -44,7 +44,7 @@ class DataParts(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """Loaded data, for all trials with the same values of everything that was read to load it."""
+    """The data that one run of `data` has loaded, with everything that decides whether another trial can use it."""
 
     placement: Placement  # of the devices that hold it
     cut: str  # see `trial_parts.choose_cut`
@@ -62,7 +62,7 @@ class Loaded:
         return self.train.streamed or (self.validation is not None and self.validation.streamed)
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
-        """Return whether loading for this trial would give the same data."""
+        """Return whether loading for another trial, with these hyperparameters, would give the same data."""
         return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(self.reads)
 
 
@@ -105,7 +105,7 @@ class AuthorData:
 
     @property
     def follows_from(self) -> str | None:
-        """Return the parameters that the present data depends on, as JSON.
+        """The hyperparameters that the present data depends on, as JSON.
 
         None for streams, which may draw anew in each trial, and before any data is loaded.
         """
@@ -122,9 +122,10 @@ class AuthorData:
     def load_splits(
         self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
     ) -> tuple[Examples, Examples | None]:
-        """Return training and validation data of a trial.
+        """Return training and validation data of a trial, or of its fold; the validation data may be None.
 
         The previous trial's data is used again, unless this trial has other values for what was read to load it.
+        Settings and the working folder that `data` has changed are set again.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
         cut = trial_parts.choose_cut(assignment)
@@ -156,7 +157,7 @@ class AuthorData:
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
     def _publish(self, author: Author, train: Examples, *, validates: bool) -> None:
-        """Make the first example and targets visible to the author's methods, and update the key of programs."""
+        """Set the first example and targets on the author's object for its methods, and update the key of programs."""
         author.first_example = train.example()
         author.some_targets = train.some_targets()
         author.validates = validates
@@ -165,7 +166,7 @@ class AuthorData:
         self.key = self.seen, values.digest(author.first_example), values.digest(targets)
 
     def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
-        """Return the data with class weights that are computed from a fold's training examples alone."""
+        """Return all data with class weights that are computed from a fold's training rows ``rows`` alone."""
         if self._loaded is None:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
@@ -176,9 +177,10 @@ class AuthorData:
         return ArraySplit(trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
-        """Run `data` again and return its third part; None without one.
+        """Run `data` again and return its third part, the test data; None without one.
 
-        Raises: OtherData: if the first two parts differ from those that the trial has.
+        Raises: OtherData: if the first two parts differ from those that the trial has. DataError: if the test data
+        cannot be used.
         """
         watched = self._surroundings.running_data(author)
         with attributes.attributes_replaced(author, self._own, self.bare), watched, hp.without_live():
@@ -194,7 +196,11 @@ class AuthorData:
         return parts.test
 
     def load_raw_inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
-        """Return the raw inputs that exports are compared on, for a trial that trains on cached features."""
+        """Run `data` again and return the raw inputs on which exports are compared.
+
+        They are those of the validation data, or else of the training data. Needed for a trial that trains on cached
+        features.
+        """
         with self._surroundings.running_data(author):
             train, validation, _ = run_data(author, hp, assignment.data_seed)
         if validation is None:
@@ -206,7 +212,7 @@ class AuthorData:
         return tf.nest.map_structure(sources.convert_texts, sources.convert_arrays(residence.map_block_arrays(data))[0])
 
     def check_fingerprint(self, expected: str | None, checkpoint: str) -> None:
-        """Raise OtherData if a checkpoint was made on data with another fingerprint."""
+        """Raise OtherData if the present data differs from that of a checkpoint, whose fingerprint is ``expected``."""
         self._compare_fingerprints(self.fingerprint, expected, f"that {checkpoint} was trained on")
 
     def _compare_fingerprints(self, actual: str | None, expected: str | None, which: str) -> None:
@@ -227,7 +233,10 @@ class AuthorData:
         )
 
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
-        """Load the data by the author's `data`, or map the files that another worker of the node has written."""
+        """Load the data by the author's `data`, or map the files that another worker of the node has written.
+
+        Attributes that earlier runs of `data` have set on the author's object are reset first.
+        """
         self._loaded = self._weighted = None
         cut = trial_parts.choose_cut(assignment)
         seed = assignment.data_seed
@@ -326,7 +335,10 @@ def _cut(
     cut: str,
     extents: tuple[Extent, Extent] = (sources.ALL, sources.ALL),
 ) -> tuple[Examples, Examples | None]:
-    """Cut the parts of `data` into training and validation data; if folds will be cut, return all data and None."""
+    """Return training and validation data, made of the parts of `data`; for folds, all data and None.
+
+    ``cut`` is as in `trial_parts.choose_cut`. Class weights are applied, except for folds.
+    """
     data = parts.train
     held_out = parts.validation
     replicas = placement.replicas
@@ -345,8 +357,8 @@ def _cut(
 def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return copies of the layers and `FeatureSpace` objects among the author's attributes, by the attribute's name.
 
-    Call it inside the strategy's scope, where the variables of a program are created. What Keras cannot save is not
-    copied; it is refused later as a part of the model.
+    Attributes without any are left out. Call it inside the strategy's scope, where the variables of a program are
+    created. What Keras cannot save is not copied; it is refused later as a part of the model.
     """
     found = {}
     for name, value in attributes.items():
@@ -375,7 +387,7 @@ def _with_copies(value: Any, name: str) -> Any:
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:
-    """Copy a layer by saving and loading it, which keeps what `adapt` has computed.
+    """Return a copy of a layer with this name, made by saving and loading, which keeps what `adapt` has computed.
 
     Return the layer itself if that fails.
     """

@@ -148,7 +148,7 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
 
 
 def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
-    """Return each update once, with its optimizer, or ``own`` (the trial's) if it has none."""
+    """Return each distinct update once, with its optimizer; with ``own``, the trial's optimizer, if it has none."""
     return [(update, update.optimizer or own) for turn in _list_distinct(turns) for update in turn]
 
 
@@ -160,9 +160,9 @@ def follow_the_rate(turns: Sequence[Turn]) -> bool:
 
 
 def average_values(returned: Any, method: str) -> dict[str, tf.Tensor]:
-    """Return the mean over a slice of each value that `train_step` or `test_step` returned.
+    """Return the mean of each value that `train_step` or `test_step` returned for a slice, as float32 by its name.
 
-    Raises: Refused: if ``returned`` is not a dictionary with values.
+    Raises: Refused: if ``returned`` is not a dictionary with at least one value.
     """
     if not isinstance(returned, Mapping) or not returned:
         raise Refused(

@@ -29,7 +29,7 @@ class Average:
 
     @property
     def state(self) -> list[tf.Variable]:
-        """Return the variables that a checkpoint must hold."""
+        """The variables that a checkpoint must hold."""
         return [*self.variables, self.started]
 
     def reset(self) -> None:
@@ -39,7 +39,10 @@ class Average:
             average.assign(weight.value)
 
     def update(self) -> None:
-        """Add the present weights to the average; called across replicas after each update."""
+        """Move the average towards the present weights; the first update after `reset` copies them.
+
+        Called across replicas after each optimizer update.
+        """
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):

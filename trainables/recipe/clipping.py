@@ -18,7 +18,7 @@ KINDS = READS
 
 
 def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Return a tuple with the kind of clipping that a trial asks for; empty if it asks for none.
+    """Return the one kind of clipping that a trial asks for, such as "clipnorm", in a tuple; an empty tuple for none.
 
     Raises: ValueError: if there is more than one.
     """
@@ -39,10 +39,10 @@ def read_bounds(hp: Hyperparameters) -> dict[str, float]:
 def clip(
     gradients: Sequence[Any], bounds: Mapping[str, tf.Tensor | float], groups: Sequence[Sequence[int]] | None = None
 ) -> list[Any]:
-    """Clip the gradients of the global batch by kind as Keras does; sparse gradients must have each row only once.
+    """Return the gradients clipped as Keras does; sparse gradients must have each row only once.
 
-    ``bounds`` are by kind. ``groups`` has the indices of gradients that are parts of one weight's gradient; by default
-    each is whole.
+    ``bounds`` maps kinds of clipping to bounds; a bound that is not positive has no effect. ``groups`` has the indices
+    of gradients whose parts belong to one weight, for "clipnorm"; by default each gradient is a whole one.
     """
     found = list(gradients)
     if groups is None:
@@ -71,10 +71,11 @@ def clip(
 
 
 def _compute_global_scale(gradients: Sequence[Any], bound: tf.Tensor) -> tf.Tensor:
-    """Return the scale of `tf.clip_by_global_norm`, for use with `multiply_no_nan`, which TensorFlow does not reorder.
+    """Return the factor by which clipping to a global norm scales all gradients; NaN if their norm is not finite.
 
-    In (gradient * scale) * rate, TensorFlow's graph optimizer may multiply the two numbers first, depending on where
-    the rate comes from. With several processes, the last digit would then differ.
+    Use it with `multiply_no_nan`, which TensorFlow does not reorder. In (gradient * scale) * rate, TensorFlow's graph
+    optimizer may multiply the two numbers first, depending on where the rate comes from. With several processes, the
+    last digit would then differ.
     """
     norm = tf.linalg.global_norm(gradients)
     return bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN if the norm is not finite

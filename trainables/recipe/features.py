@@ -27,9 +27,10 @@ AUGMENTING = tuple(
 
 
 def are_cached(author: Author, hp: Hyperparameters) -> bool:
-    """Return whether features are computed once and used as inputs of the trained model.
+    """Return whether the features of all examples are computed once and are the inputs of the trained model.
 
-    By default they are, unless inputs are augmented; ``cache_features`` overrides this.
+    False if the author defines no `features`. By default True unless inputs are augmented; ``cache_features`` overrides
+    this.
     """
     if type(author).features is Author.features:
         return False
@@ -38,7 +39,7 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
 
 
 def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
-    """Return the author's frozen model, the same in every trial; None if the author defines none.
+    """Return the author's model from `features`, frozen, with the same weights in every trial; None if there is none.
 
     Raises: TypeError: if it is no model. Refused: if it has layers that augment.
     """
@@ -59,7 +60,7 @@ def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
 
 def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
-    """Replace the inputs of a data set by the outputs of the frozen ``model``, as float32; return the data set.
+    """Return a data set whose inputs are replaced by the outputs of the frozen ``model``, as float32; None for None.
 
     Raises: DataError: if the data is not arrays. Refused: if the model is random.
     """
@@ -93,9 +94,10 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
 
 def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
-    """Connect the frozen model and the trained one to one model of the raw inputs, in which the first stays frozen.
+    """Connect the frozen model ``front`` and the trained ``model`` to one model of the raw inputs.
 
-    Raises: Refused: if the second is compiled, or has training methods of its own.
+    ``example`` is a batch of raw inputs.
+    Raises: Refused: if ``model`` is compiled, or has training methods of its own.
     """
     if model.compiled:
         raise Refused(
@@ -112,9 +114,9 @@ def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.M
 
 
 def chain_models(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
-    """Connect both models to one that consists of layers known to Keras, for predictions only.
+    """Return one functional model that applies ``front`` and then ``model``, for predictions only.
 
-    ``example`` is a batch of raw inputs.
+    It consists of layers that Keras can load. ``example`` is a batch of raw inputs.
     """
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example

@@ -37,7 +37,7 @@ def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
 
 
 class _Settings:
-    """A record of process-wide settings that a trial sets itself or must not change, taken when it is created."""
+    """A snapshot of Keras's floatx, dtype policy and eager mode, to check and restore them."""
 
     def __init__(self) -> None:
         self._floatx = keras.config.floatx()
@@ -50,7 +50,7 @@ class _Settings:
         tf.config.run_functions_eagerly(self._eager)
 
     def check(self, *policies: str) -> None:
-        """Raise Refused if a setting is neither Keras's default nor one of these policies."""
+        """Raise Refused if functions run eagerly, floatx is not float32, or the policy is none of ``policies``."""
         if self._eager:
             raise Refused(
                 "the author's code has called tf.config.run_functions_eagerly(True), under which no program can be "

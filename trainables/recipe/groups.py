@@ -27,7 +27,7 @@ Found: TypeAlias = "list[tuple[str, keras.Layer]]"
 
 
 def list_layer_paths(model: keras.Model) -> Found:
-    """Return all layers of a model, also those within layers, each with its path."""
+    """Return all layers of a model, also those within layers, each with its path, such as ``encoder/block_1/dense``."""
     return list(_walk_layers(model, ""))
 
 
@@ -115,7 +115,7 @@ Rate = LiveNumber | float
 
 @dataclass(eq=False)
 class Part:
-    """An optimizer with its weights; its learning rate is the loop's times ``factors``, or its own."""
+    """An optimizer with the weights that it trains; its learning rate is the loop's times ``factors``, or its own."""
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
@@ -123,17 +123,17 @@ class Part:
     is_the_trials: bool  # False: given to a group by the author
 
     def rate(self, rate: Any) -> tf.Tensor:
-        """Return the part's rate for this rate of the loop."""
+        """Return the learning rate of this part: the loop's ``rate`` times each factor raised to its exponent."""
         for factor, power in self.factors or ():
             rate = rate * tf.cast(factor**power, tf.float32)
         return tf.convert_to_tensor(rate)
 
 
 class GroupedOptimizer(keras.optimizers.Optimizer):
-    """An optimizer that applies gradients by its parts, with the loop's rate as its own.
+    """An optimizer that trains groups of weights by different optimizers, with the loop's learning rate as its own.
 
-    Create it under the strategy's scope. What the trial's own optimizer clips is clipped over all parts that use it
-    together.
+    Create it under the strategy's scope. Clipping that the trial's own optimizer asks for is applied to the gradients
+    of all parts that use it together.
     """
 
     def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
@@ -148,16 +148,16 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Return the variables of this optimizer and of all parts."""
+        """The variables of this optimizer and of the optimizers of all parts."""
         return [*super().variables, *(v for part in self.parts for v in part.optimizer.variables)]
 
     @property
     def follows(self) -> bool:
-        """Return whether the learning rate that the loop sets has an effect on any part."""
+        """Whether the learning rate that the loop sets affects any part."""
         return any(part.factors is not None for part in self.parts)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Create the variables of all parts; weights that are in no part belong to the first."""
+        """Create the variables of all parts' optimizers; weights that are in no part belong to the first part."""
         if self.built:
             return
         super().build(list(variables))
@@ -168,7 +168,10 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
                 part.optimizer.build(mine)
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
-        """Apply gradients to weights; called on each replica."""
+        """Clip gradients, set the parts' learning rates, and let each part update its weights.
+
+        Called on each replica.
+        """
         if trainable_variables is None:
             weights = self._given
         else:
@@ -209,7 +212,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
 
 def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """Return an optimizer and the optimizers that it consists of."""
+    """Return an optimizer followed by those inside it: of a loss scaling wrapper or of the parts of a grouped one."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *list_parts(optimizer.inner_optimizer)]
     if isinstance(optimizer, GroupedOptimizer):
@@ -218,7 +221,7 @@ def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.O
 
 
 def get_averaging_momentum(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Return the momentum with which an optimizer, or one of its parts, averages weights; None if none does."""
+    """Return the largest momentum with which an optimizer or a part of it averages weights; None if none averages."""
     return max((float(part.ema_momentum) for part in list_parts(optimizer) if part.use_ema), default=None)
 
 
@@ -229,7 +232,10 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
-    """Return the parts of a grouped optimizer that are the trial's own or copies of it; any other one as it is."""
+    """Return the optimizers of a grouped optimizer that are the trial's own or copies of it.
+
+    For any other, only itself.
+    """
     if isinstance(optimizer, GroupedOptimizer):
         main = []
         for part in optimizer.parts:
@@ -247,9 +253,9 @@ def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
 def convert_multi_optimizer(
     optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras.Variable]
 ) -> GroupedOptimizer:
-    """Convert a `MultiOptimizer` of Keras, whose optimizers keep their rates or schedules.
+    """Return a `GroupedOptimizer` with the optimizers of Keras's `MultiOptimizer`, which keep their rates or schedules.
 
-    It cannot be used as it is, because it has no rate to read and cannot apply gradients of only some weights.
+    A `MultiOptimizer` has no rate to read and cannot apply gradients of only some weights.
     Raises: Refused: if it has no optimizer for a weight.
     """
     place = keras_private.optimizer_choice(optimizer)
@@ -287,9 +293,10 @@ class Rated:
 
 
 def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
-    """Return weights with the factors of their rates, by ``layer_decay`` and ``layer_rates.<layers>``.
+    """Return groups of weights with the factors of their learning rates.
 
-    Empty without these.
+    They follow from ``layer_decay`` and ``layer_rates.<layers>``. The list is empty without these hyperparameters.
+    Raises: ValueError: if a pattern matches no layer, or two the same.
     """
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
@@ -323,9 +330,10 @@ def combine_optimizers(
     model: keras.Model,
     given: Any,
 ) -> keras.optimizers.Optimizer:
-    """Return the trial's optimizer, or one that combines it with those of the ``given`` groups.
+    """Return the trial's optimizer if there are no groups, or one that trains each of the ``given`` groups differently.
 
-    ``make_copy`` makes the trial's optimizer once more; it is None if the optimizer came with a compiled model.
+    ``given`` has `Group` and `Rated` objects. ``make_copy`` makes the trial's optimizer once more; it is None if the
+    optimizer came with a compiled model.
     Raises: Refused: if the groups contradict each other or the optimizer.
     """
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
@@ -363,9 +371,10 @@ def combine_optimizers(
 def _resolve_groups(
     groups: Any, model: keras.Model
 ) -> list[tuple[Group, list[keras.Variable], Sequence[tuple[Rate, int]]]]:
-    """Return the groups with their trainable weights and the factors of their rates.
+    """Return each group with its trainable weights and the factors of its learning rate.
 
-    Weights that are in a `Group` are left out of all `Rated`.
+    A `Rated` becomes a group without the weights that are in any `Group`.
+    Raises: Refused: if ``groups`` is no list of groups, or two groups have the same weight.
     """
     if isinstance(groups, Group | Rated) or not isinstance(groups, Sequence) or isinstance(groups, str):
         raise Refused(f"groups() returned {type(groups).__name__}, expected a list of Group")
@@ -449,9 +458,9 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
 
 
 def _compute_heights(model: keras.Model) -> dict[int, int]:
-    """Return by id how many layers are above each weight's layer.
+    """Return, by the id of each weight, how many layers lie between its layer and the output; 0 for the last layer.
 
-    Layers without matrices, such as normalisation, count with the layer before them. Nested models are taken apart;
+    Layers without matrices, such as normalization, count with the layer before them. Nested models are taken apart;
     other layers with inner layers, such as a block of a transformer, count as one.
     """
     depth = -1

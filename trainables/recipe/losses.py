@@ -74,7 +74,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class _Task:
-    """The task that follows from targets and output: classification, binary or not, or regression."""
+    """The task that follows from targets and output: sparse or one-hot classes, binary, or regression."""
 
     kind: str  # sparse, one_hot, binary or numbers
     from_logits: bool = False
@@ -106,7 +106,7 @@ def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None)
 
 
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
-    """Return accuracy for labels, mean absolute error for numbers; none if a trainable must define its loss."""
+    """Return accuracy for labels, mean absolute error for numbers; [] if no default loss fits targets and model."""
     try:
         task = _find_task(targets, model)
     except Undecided:
@@ -172,7 +172,7 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
 
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
-    """Return whether targets have this shape, in which None stands for any size."""
+    """Return whether targets of shape ``wanted`` have the shape ``shape``, in which None stands for any size."""
     if len(wanted) != len(shape):
         return False
     return all(b in (a, None) for a, b in zip(wanted, shape, strict=True))

@@ -33,7 +33,7 @@ def changes_inputs(hp: Hyperparameters) -> bool:
 
 @dataclass(frozen=True)
 class Mixing:
-    """The parameters of a trial; those that it does not have are None, and cost nothing."""
+    """The parameters of mixup, cutmix and random erasing of a trial; None for each that it does not use."""
 
     mixup: LiveNumber | None = None
     cutmix: LiveNumber | None = None
@@ -50,7 +50,7 @@ class Mixing:
 
     @property
     def mixes(self) -> bool:
-        """Return whether examples are mixed with each other."""
+        """Whether examples are mixed with each other, by mixup or cutmix."""
         return self.mixup is not None or self.cutmix is not None
 
     def check(self, example: tuple[Any, ...]) -> None:
@@ -84,7 +84,10 @@ class Mixing:
                 )
 
     def erase(self, x: Any, draws: Draws) -> Any:
-        """Return the inputs with a rectangle of some images filled with zeros."""
+        """Return the inputs with a random rectangle of some images filled with zeros.
+
+        They are unchanged without ``random_erasing``.
+        """
         if self.erasing is None:
             return x
         start = draws.calls + ERASING
@@ -98,7 +101,10 @@ class Mixing:
         return tf.nest.map_structure(erase, x)
 
     def mix(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
-        """Return examples mixed with their partners; ``own`` and ``other`` are (x, y, sample_weight or None)."""
+        """Return the examples ``own``, each mixed with the example of ``other`` in the same row.
+
+        Both are (x, y, sample_weight or None).
+        """
         return Mixed.of(self, own, other, draws)
 
     def _names(self) -> list[str]:
@@ -111,9 +117,9 @@ class Mixing:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Mixed examples, as returned by `Mixing.mix`.
+    """Mixed examples, as returned by `Mixing.mix`; ``share`` is the weight of each example's own label.
 
-    ``labels`` has both labels of integer targets, by the index of the targets among the flat ones.
+    Integer targets cannot be averaged: ``labels`` has both labels, by the index of the target in the flattened targets.
     """
 
     x: Any
@@ -124,7 +130,10 @@ class Mixed:
 
     @classmethod
     def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
-        """Mix x, then targets and weights with the same shares and rectangles."""
+        """Return examples of ``own`` mixed with those of ``other``.
+
+        Inputs, targets and weights are mixed with the same random shares.
+        """
         x = tf.nest.flatten(own[0])
         share, box, cut = _draw_mix(mixing, x[0], draws)
         if cut is None:
@@ -163,9 +172,9 @@ class Mixed:
 
 
 def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
-    """Draw how each example is mixed: its own share, the mask of pasted pixels, and whether pixels are pasted.
+    """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted.
 
-    The last two are None without cutmix.
+    The mask and the last result are None without cutmix.
     """
     if mixing.mixup is None:
         mixup = None

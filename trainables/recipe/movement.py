@@ -85,7 +85,10 @@ class Movement:
         return self._after([1.0, 0.0, shift[:, 0], 0.0, 1.0, shift[:, 1]])
 
     def cutout(self, strength: Any) -> Movement:
-        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout`; only cutouts may follow."""
+        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout`.
+
+        Only cutouts may follow it.
+        """
         corners = augmentation.square(self._images, self._draws, strength)
         return self._with(replace(self._steps, covered=(*self._steps.covered, corners)))
 
@@ -167,9 +170,9 @@ class Movement:
         return Movement(self._images, self._draws, steps)
 
     def _after(self, terms: Sequence[Any]) -> Movement:
-        """Return the movement followed by a step with these terms, as of `augmentation.affine_terms`.
+        """Return this movement followed by a step with these six affine terms, as of `augmentation.affine_terms`.
 
-        Raises: Refused: if it follows a cutout.
+        Raises: Refused: if this movement has a cutout.
         """
         if self._steps.covered:
             raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
@@ -221,7 +224,10 @@ class Movement:
         return order, sides if form.startswith("rel_") else tf.ones_like(sides)
 
     def _to_corners(self, boxes: tf.Tensor, form: str) -> tf.Tensor:
-        """Return boxes as left, top, right, bottom, in pixels."""
+        """Return boxes in the format ``form`` as left, top, right, bottom, in pixels, as float32.
+
+        Raises Refused for other forms.
+        """
         order, scale = self._form(form, BOXES)
         first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
         if order in DOWN_FIRST:

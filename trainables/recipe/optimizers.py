@@ -105,7 +105,7 @@ def _normalize_name(name: str) -> str:
 
 
 def list_arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of an optimizer's arguments that are hyperparameters of its own."""
+    """Return the names of an optimizer's arguments, without those that the loop or other hyperparameters set."""
     given = _get_parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)
@@ -119,9 +119,9 @@ def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
-    """Return an author's own optimizer by its ``module:Name``; its arguments are fixed in the graph.
+    """Return an optimizer made by the author's ``module:Name``; its arguments are fixed in the graph.
 
-    Raises: ValueError: if it cannot be imported, or makes no optimizer.
+    Raises: ValueError: if it cannot be imported, refuses its arguments, or makes no optimizer.
     """
     module, _, attribute = name.partition(":")
     try:
@@ -148,7 +148,10 @@ def _read_arguments(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence
 
 
 def _read_argument(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
-    """Return the value of an argument, with the type of its default."""
+    """Return the hyperparameter ``arg`` as a value of the type that the argument's default has.
+
+    Raises ValueError or TypeError if it has another type.
+    """
     match _get_parameters(kind)[arg].default:
         case bool():
             return hp.flag(arg)
@@ -182,7 +185,7 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[
 
 
 def disable_averaging(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """Turn off an optimizer's own averaging of weights and return its momentum; None if it has none.
+    """Turn off an optimizer's own averaging of weights and return its momentum; None if it does not average.
 
     The loop averages instead. Keras averages in the same way, but evaluates with the averages only after `fit` has
     ended.

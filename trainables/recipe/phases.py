@@ -37,9 +37,10 @@ class Span:
 
 
 def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
-    """Return the phases of ``frozen_epochs``: first with ``frozen_layers``, then all at ``fine_tune_learning_rate``.
+    """Return the two phases of ``frozen_epochs``: epochs with ``frozen_layers`` frozen, then the rest with all layers.
 
-    Without ``frozen_epochs``, there is one phase.
+    The second phase has the learning rate ``fine_tune_learning_rate``, if it is set. Without ``frozen_epochs``, there
+    is one phase.
     Raises: ValueError: if ``frozen_layers`` is missing.
     """
     if "frozen_epochs" not in hp:
@@ -53,7 +54,7 @@ def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
 
 
 def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
-    """Return the spans of the phases that `phases` returned, in a trial of ``epochs``.
+    """Return the spans of epochs of the phases that an author's `phases` returned, in a trial of ``epochs`` epochs.
 
     ``data`` has the parameters that the trial's data depends on, which no phase may change. A phase without epochs is
     left out.

@@ -43,7 +43,7 @@ def check_follows(optimizer: Any, whose: str) -> None:
 
 
 def get_rate_or_schedule(optimizer: Any) -> Any:
-    """Return the learning rate or schedule of an optimizer, to create another optimizer with the same."""
+    """Return the present learning rate of an optimizer as a float; its schedule if it has one."""
     rate = get_own_rate(optimizer)
     if rate is None:
         return _get_learning_rate(optimizer)
@@ -51,7 +51,7 @@ def get_rate_or_schedule(optimizer: Any) -> Any:
 
 
 def compute_scheduled_rate(optimizer: Any, update: int) -> float:
-    """Return the learning rate of an update (from 0) by the schedule that an optimizer was made with."""
+    """Return the learning rate of update number ``update`` (from 0) by the optimizer's own schedule or callable."""
     rate = _get_learning_rate(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         value = rate(update)

@@ -50,7 +50,7 @@ WRITTEN = {keras.callbacks.CSVLogger: "filename", keras.callbacks.ModelCheckpoin
 
 
 class Refused(Incompatible):
-    """Raised if the author's code asks for something that this loop would silently ignore."""
+    """Raised if the author's code asks for something that the chosen training loop would silently ignore."""
 
 
 def check_backend() -> None:
@@ -69,9 +69,10 @@ def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
 
 
 def check_model(model: keras.Model, *, fit: bool) -> None:
-    """Raise Refused for a model that has its own steps or `compile`, a fixed batch size, or stateful layers.
+    """Raise Refused if a model has its own training steps or `compile`, a fixed batch size, or stateful layers.
 
-    With ``fit``, own steps and a model that its own `compile` has compiled are accepted.
+    With ``fit``, which says that `Model.fit` trains, own steps and a model that its own `compile` has compiled are
+    accepted.
     """
     kind = type(model)
     for step in () if fit else list_overridden_methods(model, "train_step", "test_step"):
@@ -124,7 +125,10 @@ def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[st
 
 
 def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
-    """Raise Refused if a trainable or its callbacks have methods that the chosen loop does not call."""
+    """Raise Refused if the trainable's methods ``own``, or methods of callbacks, are not called by the chosen loop.
+
+    With ``fit``, the loop is `Model.fit`.
+    """
     if fit and own:
         raise Refused(
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
@@ -234,7 +238,10 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 
 
 def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
-    """Return a message about a model's own step that cannot unpack its data; an empty string for any other error."""
+    """Return a message about a model's own step that cannot unpack its data; "" for any other error.
+
+    ``step`` is the name of the method, ``data`` the data that it was given, ``error`` what it raised.
+    """
     if isinstance(data, tuple):
         parts = len(data)
     else:
@@ -276,9 +283,10 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 
 
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:
-    """Raise Refused for parameters that have no effect, because the optimizer or `compile` has its own schedule.
+    """Raise Refused for learning-rate parameters of the trial that have no effect beside another schedule.
 
-    ``read``: that code reads the learning rate itself.
+    Call it only if the optimizer or `compile` brings a schedule. ``read`` says that this code reads ``learning_rate``,
+    which is then accepted.
     """
     names = [*standard_hyperparameters.SHAPING]
     if not read:
@@ -295,8 +303,8 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
 def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Container[str], *, idle: bool) -> None:
     """Raise Refused for parameters of the trial's optimizer if the model is trained by optimizers of its own.
 
-    ``read`` has the parameters that model() reads, possibly for its optimizers. ``idle``: training does not use the
-    optimizer that Keras and the loop know, whose gradients they could clip.
+    ``read`` has the parameters that model() reads, possibly for its optimizers. ``idle`` says that training does not
+    use the optimizer that Keras and the loop know, whose gradients they could clip.
     """
     compiled = bool(list_overridden_methods(model, "compile"))
     if not idle and not compiled:
@@ -326,7 +334,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
 
 
 def check_idle_loss(idle: Sequence[str]) -> None:
-    """Raise Refused if parameters of the loss are among ``idle``, those that have no effect on training."""
+    """Raise Refused if parameters of the loss are among ``idle``, the trial's parameters without effect on training."""
     names = []
     for name in idle:
         if name == "label_smoothing" or name.startswith("loss_weights."):
@@ -367,7 +375,7 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
 
 
 def check_plateau_validates(hp: Hyperparameters) -> None:
-    """Raise Refused for a plateau schedule if all data trains, so that there is no validation."""
+    """Raise Refused if ``lr_schedule`` is plateau, for a trial that trains on all data and so has no validation."""
     if is_plateau(hp):
         raise Refused(
             "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "

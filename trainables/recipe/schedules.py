@@ -74,12 +74,12 @@ def one_cycle(rise: float, initial: float, final: float) -> Schedule:
 
 
 def polynomial(final: float, power: float) -> Schedule:
-    """Return a schedule that decays from 1 to ``final`` in proportion to ``(1 - share) ** power``."""
+    """Return a schedule that decays from 1 to ``final``: ``final + (1 - final) * (1 - share) ** power``."""
     return lambda now: final + (1 - final) * (1 - min(now.share, 1.0)) ** power
 
 
 def exponential(final: float) -> Schedule:
-    """Return a schedule that decays geometrically from 1 to ``final``."""
+    """Return a schedule that decays from 1 to ``final`` as ``final ** share``; ``final`` must be above 0."""
     return lambda now: float(final ** min(now.share, 1.0))
 
 
@@ -89,7 +89,7 @@ def step(drops: int, factor: float) -> Schedule:
 
 
 def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
-    """Return a schedule that multiplies the rate by ``factor`` after each of these epochs."""
+    """Return a schedule that multiplies the rate by ``factor`` after each of ``epochs``, numbers of trained epochs."""
     ends = sorted(epochs)
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
@@ -110,12 +110,12 @@ READS = (
 
 
 def build(hp: Hyperparameters) -> Schedule:
-    """Return the schedule that ``lr_schedule`` names.
+    """Return the schedule that ``lr_schedule`` names; by default a constant one.
 
-    Reads those that the schedule uses: ``lr_final`` (share of the peak at the end), ``lr_power``, ``lr_drops``,
+    Reads the parameters of this schedule among ``lr_final`` (share of the peak at the end), ``lr_power``, ``lr_drops``,
     ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``, ``lr_initial``. For
     ``plateau`` the schedule is constant, and `make_reduction` reads its parameters.
-    Raises: ValueError: if a parameter is wrong.
+    Raises: ValueError or TypeError: if a parameter is wrong.
     """
     name = hp.text("lr_schedule", "constant", standard=True)
     match name:
@@ -162,10 +162,10 @@ def compute_rates(
     warmup: int,
     by_time: tuple[float, float] | None = None,
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Return the learning rates of the ``count`` updates of one epoch (from 1) of ``epochs``, as float32.
+    """Return the learning rates of the ``count`` updates of epoch ``epoch`` (from 1) of ``epochs`` epochs, as float32.
 
-    The first ``warmup`` updates of the trial rise linearly to the peak: update i (from 0) has ``(i + 1) / warmup`` of
-    it. ``by_time`` are the shares of the trial's minutes at the start and at the end of the epoch; the decay goes by
+    The first ``warmup`` updates of the trial rise linearly to the ``peak``: update i (from 0) has ``(i + 1) / warmup``
+    of it. ``by_time`` are the shares of the trial's minutes at the start and at the end of the epoch; the decay goes by
     its epochs or by its minutes, whichever is further.
     """
     decay = max(epochs * count - warmup, 1)
@@ -185,10 +185,9 @@ def compute_rates(
 
 
 def _share_after_warmup(used: float, updates: int, warmup: int) -> float:
-    """Return the progress of the decay after a share of the trial's time, and so many updates.
+    """Return the progress of the decay, from 0 to 1, after the share ``used`` of the trial's time and ``updates``.
 
-    The warm-up is taken to have lasted its part of the updates. With the share of epochs in place of that of time, this
-    is the progress by epochs.
+    The warm-up is assumed to have taken the fraction ``warmup / updates`` of the time so far.
     """
     if updates:
         warmed = used * warmup / updates
@@ -242,7 +241,7 @@ def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
 
 
 def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
-    """Return ``learning_rate``, or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
+    """Return ``learning_rate`` (default 0.001), or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
 
     With the global batch it is scaled not at all (none), linearly (Goyal et al., Accurate, Large Minibatch SGD, section
     2.1) or by the square root (Krizhevsky, One Weird Trick, section 5), relative to ``reference_batch_size``, the batch
@@ -294,14 +293,18 @@ class Reduction:
     scale: float = 1.0
 
     def update(self, value: float) -> None:
-        """Record the objective of one epoch, and reduce the rate if it has not improved for ``patience`` epochs."""
+        """Record the objective of one epoch.
+
+        After ``patience`` epochs without improvement, multiply `scale` by ``factor``. The scale does not fall below
+        ``final``.
+        """
         self.plateau.count_epoch(value)
         if self.plateau.waited >= self.patience:
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 
     def state(self) -> State:
-        """Return the content of a checkpoint, for `restore`."""
+        """Return the state for a checkpoint, from which `restore` continues."""
         return {**self.plateau.state(), "scale": self.scale}
 
     def restore(self, state: State) -> None:

@@ -70,7 +70,7 @@ class ProgramUnderTest:
 
     @property
     def parts(self) -> int:
-        """Return the number of parts that a batch is cut into."""
+        """The number of parts that a batch is cut into for the test, with at most two micro-batches per replica."""
         return int(self.replicas.number) * min(self.micro_batches, TOGETHER)
 
     @property
@@ -87,7 +87,7 @@ class ProgramUnderTest:
 
 @dataclass(frozen=True)
 class ExampleResults:
-    """The results of computing some examples: mean values, metrics, and on each replica the written variables."""
+    """Results for some examples: mean values, metrics, and the written variables by path, one array per replica."""
 
     values: Values
     metrics: Values
@@ -97,7 +97,8 @@ class ExampleResults:
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused if a loss, metric or variable differs when a batch is computed in parts.
 
-    All state is restored afterwards.
+    Each of ``modes`` is computed for about 31 examples of ``data``, once whole and once in parts; with fewer than 2
+    examples, nothing is checked. The message names what differs. All variables are restored afterwards.
     """
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first = data.examples(count)
@@ -132,7 +133,8 @@ class _ModeTest:
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused if these examples give different results when they are computed in parts.
 
-        With ``bold``, values are set that no trial has set, so an error of the computation itself is ignored.
+        Differences that rounding can explain are allowed. With ``bold``, an error of the computation itself is ignored,
+        because it runs with settings that no trial has asked for.
         """
         size = _count_examples(examples)
         try:
@@ -155,9 +157,9 @@ class _ModeTest:
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Set live numbers to other values inside the block, and scalar variables that are 0 to another number.
+        """Turn on features inside the block that another trial or a hook may turn on later, so that they are tested.
 
-        In this way, features that another trial or a hook may turn on later are tested, too.
+        Live numbers get other values, and scalar variables that start at 0 and are not written become 0.5.
         """
         state = self._tried.state
         others = []
@@ -180,9 +182,9 @@ class _ModeTest:
     # ---- one computation
 
     def _compute_results(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> ExampleResults:
-        """Return the results for all ``size`` examples at once or, with ``edges``, for the parts between them.
+        """Return the results for all ``size`` examples at once or, given ``edges``, in parts.
 
-        The state of the model and its metrics is restored.
+        ``edges`` has the first row of each part and, last, ``size``. All variables are restored afterwards.
         """
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size)] + [(0, size, 0)] * (replicas - 1)]
@@ -296,9 +298,10 @@ class _ModeTest:
         return f"variable {path!r}"
 
     def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:
-        """Return the results for whole examples with weights perturbed as much as rounding would perturb them.
+        """Return the results for all examples at once, with the weights multiplied by small random factors.
 
-        If these differ as much as the parts do, rounding explains the difference.
+        The factors differ from 1 by about a hundredth of the tolerance. What differs here as well is taken for
+        rounding. The weights are restored afterwards.
         """
         state = self._tried.state
         random = np.random.default_rng(0)
@@ -319,7 +322,10 @@ def _count_examples(examples: Any) -> int:
 
 
 def _choose_cuts(size: int, parts: int) -> list[list[int]]:
-    """Return where to cut the examples: evenly, as a batch is, and once with nearly all in the last part."""
+    """Return two ways to cut the examples into parts, as lists of the parts' first rows and, last, ``size``.
+
+    One is even, as a batch is cut, and the other has nearly all examples in the last part.
+    """
     even = []
     for i in range(parts + 1):
         even.append(compute_bounds(size, i, parts)[0])
@@ -365,6 +371,7 @@ def _computing_in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None
 def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any, Any]:
     """Return a function that computes one part of the examples on each replica, and its graph.
 
+    It returns the sums over replicas of the parts' contributions to mean values, and of the counts for `mode.totals`.
     As in training, sizes are unknown when it is traced.
     """
     number = tf.TensorSpec([], tf.int32)
@@ -420,7 +427,10 @@ def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 def _find_differing_layer(
     tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
 ) -> str:
-    """Return a message that names the first layer whose outputs differ in parts; empty if there is none."""
+    """Return a message that names the first layer whose outputs for an example differ in parts; empty if none do.
+
+    ``relative`` is a tenth of the allowed difference, as a fraction of the layer's largest output.
+    """
     called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor, tf.Tensor]]] = {}  # by the identity of a slice
     layers: list[keras.layers.Layer] = []
 
@@ -457,7 +467,10 @@ def _find_differing_layer(
 
 @contextmanager
 def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
-    """Record each layer's outputs for each example of a slice inside the block, in the order in which layers finish."""
+    """Append each layer's outputs to ``called``, by the id of the slice, whenever a layer is called inside the block.
+
+    They are appended in the order in which layers finish, as (layer, *`_average_outputs`).
+    """
 
     def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         outputs = original(*args, **kwargs)
@@ -480,9 +493,10 @@ def _recording_outputs(layers: Sequence[keras.layers.Layer], called: dict[int, l
 
 
 def _average_outputs(output: tf.Tensor, cut: Slice) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a weighted mean of each example's outputs, at its position in the batch, and 1 if the rows do not match.
+    """Return a weighted mean of each example's outputs, with shape (examples of the batch,), and a flag.
 
-    Examples of other slices get 0, and so do all if the output has another number of rows than the slice.
+    Examples of other slices get 0. The flag is 1, and all means are 0, if the output has not one row for each example
+    of the slice.
     """
     rows = cut.stop - cut.start
 

@@ -23,14 +23,18 @@ class GlobalLoss:
     """A loss of a compiled model, which is called for slices of a batch.
 
     The average of its values over all slices, weighted by their fractions of the examples, is the loss that Keras
-    computes on one device for the whole batch, for all reductions, masks and sample weights. Source of the reductions:
-    keras/src/losses/loss.py, `reduce_weighted_values`.
+    computes on one device for the whole batch, with masks and sample weights. The reduction may be a mean or a sum, not
+    none. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
     """
 
     def __init__(
         self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
     ) -> None:
-        """Set ``weight``, the loss's weight in the total, which Keras applies."""
+        """Wrap ``loss``, whose values are multiplied by ``scale`` inside a slice.
+
+        ``weight`` is the loss's weight in the total, which Keras applies; it only enters the single examples' losses.
+        Raises ValueError for a reduction that is neither a mean nor a sum.
+        """
         self.name = name
         self._weight = weight
         self._scale = scale
@@ -99,7 +103,10 @@ class RecordedLoss:
     counts_first = False
 
     def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
-        """Set ``weight``, the loss's weight in the total, which Keras applies."""
+        """Wrap ``loss``; ``weight`` is its weight in the total, which Keras applies.
+
+        The weight only enters the losses of single examples that are recorded.
+        """
         self.name = name
         self.loss = loss
         self._weight = weight
@@ -125,7 +132,10 @@ class _MixedLabelLoss(keras.losses.Loss):
         self._loss, self._mixture = loss, mixture
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Return the loss of each example (or element of it) against both labels, weighted by their shares."""
+        """Return the loss of each example (or element of it) against both labels, weighted by their shares.
+
+        ``y_true`` is ignored. Raises Refused if the loss is one number for a batch, or ignores a class.
+        """
         labels = (self._mixture.own, self._mixture.other)
         own, other = (self._loss.call(tf.cast(y, self.dtype), y_pred) for y in labels)
         if own.shape.rank == 0:
@@ -148,9 +158,9 @@ def _record_example_losses(
 
 
 def _adapt_to_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
-    """Return a loss and the targets to call it with; for mixed labels, a loss against both labels.
+    """Return ``loss`` and ``y_true`` or, for mixed labels, a loss against both labels and the first of them.
 
-    Raises: Refused: if the loss cannot be computed for mixed labels.
+    Mixed labels are then counted as used by a loss. Raises Refused if the loss cannot be computed for mixed labels.
     """
     if cut is None:
         mixture = None
@@ -220,7 +230,7 @@ def replace_losses(
 
 
 def _install_losses(compiled: Any, entries: Iterable[Any], losses: Iterable[Any]) -> None:
-    """Replace the losses of compiled entries; all else of the entries stays."""
+    """Make a compiled model call these losses, in order; names and weights stay as in ``entries``."""
     pairs = zip(entries, losses, strict=True)
     keras_private.set_flat_losses(compiled, [entry._replace(loss=loss) for entry, loss in pairs])
 
@@ -273,9 +283,10 @@ def _join_masks(mask: Any, other: Any) -> Any:
 
 
 def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
-    """Return a slice's contributions to the global batch's mean of the examples' losses and of their squares.
+    """Return a slice's contributions to two means over the global batch: of the examples' losses, and their squares.
 
-    They are by name, as in `SPREAD`, and NaN if the losses of single examples are unknown for one of the losses.
+    The keys are the names in `SPREAD`. The values are NaN if the losses of single examples are unknown for one of the
+    losses, and 0 if a row stands in for an empty slice.
     """
     known: Sequence[tf.Tensor | None] = cut.examples or ()
     vectors = [vector for vector in known if vector is not None]
@@ -291,8 +302,8 @@ def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
 
 
 def compute_deviation(mean: float, square: float) -> float:
-    """Return the standard deviation of examples' losses from their mean and the mean of their squares.
+    """Return the standard deviation of examples' losses, from their ``mean`` and the mean of their squares.
 
-    NaN if these are unknown.
+    NaN if these are NaN.
     """
     return math.sqrt(max(square - mean * mean, 0.0))

@@ -28,7 +28,7 @@ SEEDS = (1, 1_000_000_000)
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
-    """Make an optimizer apply gradients without summing them over replicas, because they are such sums already.
+    """Make an optimizer apply gradients without summing them over replicas, because the loop has summed them.
 
     Keras would sum them itself, after clipping each replica's part (keras/src/backend/tensorflow/optimizer.py,
     `_all_reduce_sum_gradients`), and so never use the global norm.
@@ -49,11 +49,11 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 
 
 def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return mean and variance over all replicas, with one reduction.
+    """Return mean and variance of a layer's inputs over all replicas, for each channel, with one reduction.
 
-    Each replica writes the moments of its own slice to a separate place, and then combines those of all replicas (Chan
-    et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances). A sum of squares would lose the
-    variance of numbers that are far from 0.
+    If all inputs are masked, they are the layer's moving statistics. Each replica writes the moments of its own slice
+    to a separate place, and then combines those of all replicas (Chan et al., Updating Formulae and a Pairwise
+    Algorithm for Computing Sample Variances). A sum of squares would lose the variance of numbers that are far from 0.
     """
     found = _compute_local_moments(inputs, mask, keras_private.reduction_axes(layer))
     count, mean, squares = tf.unstack(stack_over_replicas(tf.stack(found)), axis=1)
@@ -93,9 +93,10 @@ def _compute_local_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iter
 
 
 def weight_added_losses(model: keras.Model) -> None:
-    """Weight losses that layers add by the slices' fractions, instead of dividing them by the number of replicas.
+    """Stop Keras from dividing the losses that layers add by the number of replicas.
 
-    As in Keras, a loss that a layer adds in half precision is added in float32.
+    The loop weights them by the slices' fractions of the batch instead. As in Keras, a loss that a layer adds in half
+    precision is added in float32.
     """
     keras_private.replace_loss_aggregation(model, lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx()))
 
@@ -147,11 +148,11 @@ def _convert_to_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
 
 
 def keep_loss_means() -> None:
-    """Make Keras's losses the mean over their slice when an author calls them, once per process.
+    """Stop Keras from dividing the values of its losses by the number of replicas inside a slice; once per process.
 
-    An author calls them in `compute_loss`, in `add_loss` or as a metric. Keras divides each replica's value by the
-    number of replicas (keras/src/losses/loss.py, `reduce_values`), because it sums over them. In our loop, the slices'
-    fractions do that. Without effect outside a slice.
+    An author calls losses in `compute_loss`, in `add_loss` or as a metric. Keras divides each replica's value
+    (keras/src/losses/loss.py, `reduce_values`), because it sums over replicas; our loop weights by the slices'
+    fractions instead. Without effect outside a slice and in `Model.fit`.
     """
     if hasattr(getattr(keras_private.loss_module, keras_private.LOSS_SCALING[0]), "__wrapped__"):
         return
@@ -250,7 +251,7 @@ class _Seeds:
 
 @contextmanager
 def counting_seeds() -> Iterator[_Seeds]:
-    """Count the seeds that Keras draws inside the block, for initializers and random layers."""
+    """Count the seeds that Keras draws inside the block, for initializers and random layers, in the field ``given``."""
     seeds = _Seeds()
     with keras_private.random_replaced(seeds):
         yield seeds
@@ -267,7 +268,10 @@ def set_outputs_to_float32(model: keras.Model) -> None:
 
 
 def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
-    """Return the arguments of a model's `compile`."""
+    """Return the optimizer, loss, loss_weights, metrics and weighted_metrics that a model was compiled with.
+
+    A `LossScaleOptimizer` that `compile` has put around the optimizer is removed.
+    """
     given = keras_private.compile_arguments(model)
     optimizer = model.optimizer
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
@@ -290,7 +294,10 @@ def get_asked_jit(model: keras.Model) -> bool | None:
 
 
 def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
-    """Return the ids of the layers whose `call` adds to the loss."""
+    """Return the ids of the layers that call `add_loss` when the model is called with the inputs of ``batch``.
+
+    The model is called symbolically, so nothing is computed.
+    """
     found: set[int] = set()
     layers = _list_layers(model)
     for layer in layers:
@@ -304,7 +311,7 @@ def find_layers_adding_losses(model: keras.Model, batch: tuple[Any, ...], traini
 
 
 def get_added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
-    """Return the losses that layers added in the last traced call, by a description of the layer."""
+    """Return the sum of the losses that each layer added in the last call, by a phrase that describes the layer."""
     found: dict[str, list[tf.Tensor]] = {}
     for layer in _list_layers(model):
         for loss in keras_private.layer_losses(layer):
@@ -321,7 +328,10 @@ def _record_loss(layers: set[int], layer: keras.layers.Layer, loss: Any) -> None
 
 
 def call_losses_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
-    """Call the model's losses on symbolic tensors, which creates their variables without computing anything."""
+    """Call the model and its losses on symbolic tensors like ``batch``, so that the losses create their variables.
+
+    ``batch`` is (x, y, sample_weight) or a beginning of it. Nothing is computed.
+    """
 
     def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return keras_private.compute_loss(model, x, y, model(x, training=False), sample_weight, training=False)
@@ -337,7 +347,10 @@ def make_symbolic(batch: Any) -> Any:
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Raise Refused if a model has neither a compiled loss nor one of a layer, a regularizer or `compute_loss`."""
+    """Raise Refused if a model without a compiled loss has no other one: of a layer, a regularizer or `compute_loss`.
+
+    That there is no compiled loss is not checked here. ``training`` chooses the mode of the call and the message.
+    """
     own = list_overridden_methods(model, "compute_loss")
     if (
         own
@@ -362,7 +375,7 @@ def create_variables(model: keras.Model, batch: tuple[Any, ...]) -> None:
 
 
 def leave_building_to_steps(model: keras.Model) -> None:
-    """Prevent `fit` and `evaluate` from building the model and its loss by calls; its own steps have built them."""
+    """Prevent `fit` and `evaluate` from building the model by calling it and its loss; its own steps build it."""
     keras_private.replace_symbolic_build(model, _build_nothing)
 
 

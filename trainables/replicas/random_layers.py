@@ -36,7 +36,7 @@ WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 
 
 class NotPerExample(Exception):
-    """Raised if a layer draws random numbers for a whole batch that its parts cannot draw consistently."""
+    """Raised if a layer draws random numbers that would differ between a whole batch and its parts."""
 
 
 _here = threading.local()
@@ -65,9 +65,10 @@ class ModelBuilding:
 
 @contextmanager
 def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
-    """Seed `tf.random`, and `keras.random` without a seed, from Python's `random` while a trial's model is built.
+    """Seed `tf.random`, and `keras.random` without a seed, from Python's `random` inside the block.
 
-    The trial has seeded Python's generator; Keras would use one that lives as long as the process.
+    To be used while a trial's model is built, after Python's generator was seeded; Keras would use a generator that
+    lives as long as the process. The yielded object tells whether `keras.random` drew numbers.
     """
     replace_random_functions()
     _here.making = making = ModelBuilding()
@@ -78,7 +79,7 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
 
 
 def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
-    """Return the seed generators of these networks' layers."""
+    """Return the seed generators of all layers of these networks, each once."""
     found = []
     for network in networks:
         for layer in keras_private.flatten_layers(network):
@@ -88,9 +89,9 @@ def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
 
 @contextmanager
 def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Make these states of generators, by id, available inside code that XLA compiles.
+    """Make draws inside the block, in code that XLA compiles, use these states of seed generators, by generator id.
 
-    Such code cannot read the host's memory.
+    Such code cannot read the states from the host's memory.
     """
     before = getattr(_here, "seeds", None)
     _here.seeds = seeds
@@ -118,7 +119,11 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
 
 def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Return the seed with which `keras.random` draws."""
+    """Return the seed with which `keras.random` draws: the given seed's next one or, without a seed, the trial's.
+
+    Replaces Keras's ``draw_seed`` (``original``). Inside a slice, a generator's seed depends on `Slice.seeds`. Without
+    a slice, a draw that becomes a constant of the graph is recorded.
+    """
     seed = arguments["seed"]
     if cut is None or cut.draws is None:
         _here.making.drew |= tf.executing_eagerly() and not origins.is_initializing()
@@ -163,7 +168,10 @@ def _refuse_loops(cut: Slice) -> None:
 
 
 def _apply_dropout(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Apply dropout as Keras does, with a rate that may be a live number."""
+    """Return the inputs after dropout, as Keras computes it; the rate may be a `LiveNumber`, which each trial sets.
+
+    A live rate of 1 or more gives zeros.
+    """
     inputs = arguments["inputs"]
     rate = arguments["rate"]
     if not isinstance(rate, LiveNumber):

@@ -17,11 +17,11 @@ from trainables import keras_private
 
 
 def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
-    """Make layers that depend only on their inputs and trainable weights recompute their activations.
+    """Make the model's own layers recompute their activations in the backward pass where that gives the same result.
 
-    Layers with state or random draws (batch normalisation, dropout) would update or draw twice, so their activations
-    are stored. The same holds for the layers, by identity, in ``adding``, which add to the loss: their gradient would
-    be lost.
+    Layers with other variables than trainable weights, or with random draws, would update or draw twice, and losses
+    that layers add would lose their gradient; ``adding`` has the ids of these layers. They, layers without weights, and
+    models within the model store their activations as usual.
     """
     for layer in model.layers:
         adds = any(id(part) in adding for part in keras_private.flatten_layers(layer))

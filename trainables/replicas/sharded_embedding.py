@@ -71,11 +71,11 @@ class ShardedEmbedding(keras.layers.Layer):
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Return the parts of the table, by rows; empty unless under a parameter server."""
+        """The parts of the table in the order of their rows, one per server; empty without parameter servers."""
         return self._shards
 
     def build(self, input_shape: Any) -> None:
-        """Create the table; under a parameter server, each part on its server."""
+        """Create the table: the weight ``embeddings`` or, under a parameter server, a shard on each server."""
         if in_scope_of_servers():
             shards = tuple(self.make_shard(device, *rows) for device, rows in self._divide_rows())
             object.__setattr__(self, "_shards", shards)
@@ -83,7 +83,7 @@ class ShardedEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
 
     def call(self, inputs: Any) -> Any:
-        """Return the vectors of these numbers."""
+        """Return the rows of the table for these integers, with shape (*inputs.shape, output_dim)."""
         inputs = tf.convert_to_tensor(inputs)
         ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
         # Look up each row once: it is sent once, and Keras's optimizers would square duplicate rows of a gradient
@@ -97,7 +97,7 @@ class ShardedEmbedding(keras.layers.Layer):
         return tf.ensure_shape(vectors, (*inputs.shape, self.output_dim))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
-        """Return the shape with one more axis."""
+        """Return ``input_shape`` with ``output_dim`` as one more axis at the end."""
         return (*input_shape, self.output_dim)
 
     def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
@@ -105,7 +105,7 @@ class ShardedEmbedding(keras.layers.Layer):
         return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """Return all arguments."""
+        """Return the arguments with which the layer can be created again."""
         initializer = keras.initializers.serialize(self.embeddings_initializer)
         own = {"input_dim": self.input_dim, "output_dim": self.output_dim, "lazy": self.lazy}
         return {**super().get_config(), **own, "embeddings_initializer": initializer}
@@ -113,8 +113,8 @@ class ShardedEmbedding(keras.layers.Layer):
     def _divide_rows(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield (device, (first row, row after the last one)) for each server that gets rows.
 
-        The parts are equal and in order, and the first ones have one more row if needed, as `tf.nn.embedding_lookup`
-        expects.
+        The parts are in order and equal, except that the first ones have one more row if the rows do not divide evenly,
+        as `tf.nn.embedding_lookup` expects.
         """
         devices = parameter_server.list_server_devices()
         start = 0
@@ -125,7 +125,10 @@ class ShardedEmbedding(keras.layers.Layer):
             start += count
 
     def make_shard(self, device: str, start: int, stop: int) -> Shard:
-        """Create the rows from ``start`` to ``stop`` of the table on a device, with the values that they begin with."""
+        """Create a shard with the rows from ``start`` to before ``stop`` of the table on a device, and initialize it.
+
+        The initial values are the same as those of these rows in a single table.
+        """
 
         def begin() -> tf.Tensor:
             return tf.zeros((stop - start, self.output_dim))
@@ -157,7 +160,10 @@ class ShardedEmbedding(keras.layers.Layer):
 
 @contextmanager
 def creating_keras_embeddings() -> Iterator[None]:
-    """Make all layers created inside the block Keras's own: they predict the same and do not need this package."""
+    """Make `ShardedEmbedding(...)` return a `keras.layers.Embedding` inside the block, as for exported models.
+
+    It predicts the same and does not need this package. Subclasses of `ShardedEmbedding` are not replaced.
+    """
     token = _keras_own.set(True)
     try:
         yield
@@ -168,7 +174,7 @@ def creating_keras_embeddings() -> Iterator[None]:
 def _build_whole_embedding(
     input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
 ) -> keras.layers.Embedding:
-    """Return an embedding with the whole table; ``lazy`` only concerns training."""
+    """Return a `keras.layers.Embedding` with these arguments, except ``lazy``, which only concerns training."""
     return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 

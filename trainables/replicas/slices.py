@@ -66,7 +66,7 @@ class Slice:
 
     @classmethod
     def whole(cls, size: tf.Tensor, seeds: Seeds = "counted") -> Slice:
-        """Return a slice of the whole batch."""
+        """Return the slice that is the whole batch of ``size`` examples."""
         return cls(size, tf.constant(0), size, seeds=seeds)
 
     @property
@@ -86,7 +86,10 @@ class Slice:
         return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
     def draw(self, seed: tf.Tensor, update: tf.Tensor, calls: int = 0) -> Draws:
-        """Create the random numbers of this slice for an update of the global batch, and return them."""
+        """Set and return the source of this slice's random draws in an update.
+
+        Draws depend on the trial's ``seed``, the number ``update``, and how many draws came before, from ``calls`` on.
+        """
         self.draws = Draws(seed, update, self.size, self.start, self.stop, calls)
         return self.draws
 
@@ -97,7 +100,11 @@ class Slice:
         return self.mixtures[id(target)][1]
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
-        """Return the sum over the global batch of the counts that each slice has under ``name``."""
+        """Record ``count`` as this slice's count under ``name``, and return its sum over the global batch.
+
+        The sum is the one in `totals`, if these were counted beforehand, and otherwise the sum over replicas. A row
+        that stands in for an empty slice counts as 0.
+        """
         if self.real is None:
             own = count
         else:
@@ -109,7 +116,10 @@ class Slice:
 
 
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
-    """Return part number ``part`` of a global batch cut into ``parts`` parts, whose sizes differ by at most one."""
+    """Return part number ``part``, from 0, of a batch of ``size`` examples that is cut into ``parts`` parts.
+
+    The sizes of the parts differ by at most one. An empty part gets one row of the batch and is not ``real``.
+    """
     if parts == 1:
         return Slice.whole(size)
     start, stop = compute_bounds(size, part, parts)
@@ -131,7 +141,7 @@ def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 @contextmanager
 def entering(piece: Slice) -> Iterator[Slice]:
-    """Make this slice the current one inside the block."""
+    """Make this slice the current one of this thread inside the block, so that losses and random draws follow it."""
     before = get_current_slice()
     piece.graph = tf.compat.v1.get_default_graph()
     _present.slice = piece
@@ -155,7 +165,7 @@ def _find_drawn_rows(piece: Slice) -> DrawnRows | None:
 
 
 def get_current_slice() -> Slice | None:
-    """Return the current slice, or None."""
+    """Return the slice that this thread computes now, set by `entering`; None outside of slices."""
     return getattr(_present, "slice", None)
 
 

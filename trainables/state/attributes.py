@@ -23,7 +23,7 @@ __all__ = [
 
 
 def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, object]:
-    """Return the attributes that the author's code has set on a trainable: all except ``own``, which sweep sets."""
+    """Return the attributes of a trainable by name, except those named in ``own``, which sweep itself sets."""
     attributes = {}
     for name, value in vars(author).items():
         if name not in own:
@@ -32,7 +32,10 @@ def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, obje
 
 
 def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
-    """Replace the author's attributes of a trainable by ``attributes``; those of sweep (``own``) stay."""
+    """Replace the author's attributes of a trainable by ``attributes``.
+
+    Those named in ``own``, which sweep sets, stay.
+    """
     for name in get_author_attributes(author, own):
         delattr(author, name)
     vars(author).update(attributes)
@@ -40,7 +43,7 @@ def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, ob
 
 @contextmanager
 def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
-    """Replace the author's attributes inside the block, and restore the previous ones afterwards."""
+    """Replace the author's attributes of a trainable inside the block, and restore the previous ones afterwards."""
     before = get_author_attributes(author, own)
     replace_all(author, own, attributes)
     try:

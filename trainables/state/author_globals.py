@@ -37,9 +37,9 @@ MODEL_AGAIN = "model() and the related methods run again for other trials and fo
 
 
 class AuthorSurroundings:
-    """The author's object and modules, where `data` may set values.
+    """The trainable and the author's modules, where `data` may set values that later runs must find unchanged.
 
-    ``own`` has the names of the object's attributes that do not belong to the author.
+    ``own`` has the names of the trainable's attributes that do not belong to the author.
     """
 
     def __init__(self, own: frozenset[str]) -> None:
@@ -48,12 +48,12 @@ class AuthorSurroundings:
         self._names_left: set[str] = set()  # names on this object
 
     def names_left(self, author: object) -> set[str]:
-        """Return the full names of all values that any run of `data` has set, on this object or in modules."""
+        """Return the full names of all values that `data` has set so far, on this trainable or in modules."""
         return self._names_left | _names_left_in_modules.get(type(author), set())
 
     @property
     def attributes(self) -> frozenset[str]:
-        """Return the names of the attributes that any run of `data` has set on this object."""
+        """The names of the attributes that any run of `data` has set on this trainable."""
         return frozenset(name.removeprefix("self.") for name in self._names_left)
 
     def compute_digests(self, author: object) -> Digests:
@@ -67,8 +67,8 @@ class AuthorSurroundings:
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
         """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
-        Yields a function that returns the names that `data` has set so far. Random generators are rewound, so they are
-        not among these.
+        Yields a function that returns the names that all runs of `data` have set so far. Random generators are rewound,
+        so they are not among these.
         """
         with without_model_changes():
             spaces = self._list_namespaces(author)
@@ -108,7 +108,7 @@ class AuthorSurroundings:
         return [Namespace("self", author, self._own), *modules.find_namespaces(author)]
 
     def _with_records(self, spaces: list[Namespace]) -> list[tuple[RecordedValues, list[Namespace]]]:
-        """Return the object's namespace and all others, each with the record of its original values."""
+        """Return the records of original values with their namespaces: one for the trainable, one for all others."""
         return [(self._object, spaces[:1]), (_modules, spaces[1:])]
 
 
@@ -117,7 +117,7 @@ _names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.Weak
 
 
 class ModelChanges:
-    """The values that making a model has set in the author's modules and in the process's settings."""
+    """The values that making one model has set in the author's modules, in process settings and as working folder."""
 
     def __init__(self) -> None:
         self._values: list[tuple[Namespace, str, Callable[[], Any]]] = []
@@ -132,7 +132,7 @@ class ModelChanges:
                     self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
 
     def redo(self) -> None:
-        """Undo the changes of the last model, and set the values of this one again in modules and settings."""
+        """Undo the changes of the last model, and apply these again: to modules, settings and the working folder."""
         undo_model_changes()
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
@@ -176,7 +176,8 @@ def making_model(author: object) -> Iterator[ModelChanges]:
     """Undo the changes of the last model before a model is made inside the block, and record the changes of this one.
 
     Yields the changes that the block makes to modules and settings, complete after the block. They stay until a model
-    is made again or another trial begins, because hooks of this trial may read them.
+    is made again or another trial begins, because hooks of this trial may read them. After the block, raises an error
+    if a changed value cannot be restored.
     """
     undo_model_changes()
     recorded = RecordedValues()
@@ -247,7 +248,7 @@ class TrialSnapshot:
     def begin(self, author: object, data: object, *, trains: bool) -> None:
         """Take a snapshot for a trial on these data, after they are loaded and before any other method runs.
 
-        A trial that does not train may be inspected in a user's own process, so nothing is restored after it.
+        With ``trains`` False, nothing is restored after the trial, which may be inspected in a user's own process.
         """
         names = frozenset(vars(author)) - self._own
 
@@ -278,7 +279,8 @@ def end_trial() -> None:
 class HookChanges:
     """The changes that hooks and callbacks have made to the author's modules and to settings since their trial began.
 
-    A checkpoint holds the plain values. All others are named in a message when a trial continues without them.
+    A checkpoint holds values that JSON can represent. The others are named in a message when a trial continues without
+    them.
     """
 
     def __init__(self, author: object) -> None:
@@ -289,14 +291,14 @@ class HookChanges:
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
     def enter_phase(self) -> None:
-        """Ignore the changes that making the model of another phase has made to modules."""
+        """Accept the values that making the model of another phase has set; they are no changes of hooks."""
         of_model = {name for _, _, names in _model_changes for name in names}
         for name, digest in self._compute_digests().items():
             if name in of_model:
                 self._digests[name] = digest
 
     def state(self) -> dict[str, Any]:
-        """Return the changes for a checkpoint, as JSON."""
+        """Return the changes for a checkpoint, as JSON; ``lost`` names the changed values that it cannot hold."""
         spaces = modules.find_namespaces(self._author)
         changed = find_changed_names(self._digests, self._compute_digests())
         names = self_changing.remove_from(changed, spaces)
@@ -323,9 +325,9 @@ class HookChanges:
         return {"values": plain_values, "generators": generators, "settings": plain_settings, "lost": lost}
 
     def restore(self, state: Mapping[str, Any]) -> str:
-        """Apply the changes that `state` returned.
+        """Apply the changes in ``state``, which `state` returned.
 
-        Return a line for users about values that it lacks, or an empty string.
+        Return a line for users about values that it lacks, or "" if it lacks none.
         """
         for namespace in modules.find_namespaces(self._author):
             for full, value in state["values"].items():

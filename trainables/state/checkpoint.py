@@ -36,7 +36,10 @@ class CheckpointError(Exception):
 
 
 def save(folder: Path, state: State, about: About) -> Callable[[], None]:
-    """Copy the variables of a program, and return a function that writes them and a small JSON file, in any thread."""
+    """Copy the values of a program's variables, and return a function that writes them to ``folder``, in any thread.
+
+    It writes one file of arrays, and a JSON file with ``about`` and the variables' paths.
+    """
     values = state.copy_all()
     arrays = {}
     for i, parts in enumerate(values.values()):
@@ -57,7 +60,7 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
 def read_phase_and_data(folder: Path) -> tuple[int, str | None]:
     """Return a checkpoint's phase (from 0) and the fingerprint of its data, which are needed before it is restored.
 
-    Returns 0 and None if they cannot be read.
+    Returns (0, None) if the file cannot be read. The fingerprint may be None.
     """
     try:
         about = json.loads((folder / _ABOUT).read_text())
@@ -95,7 +98,8 @@ def read(folder: Path) -> tuple[About, Values]:
 def assign(folder: Path, state: State, values: Values) -> None:
     """Assign the values of a checkpoint to the variables with the same paths.
 
-    With another number of replicas, all get the first one's values, which is exact only within rounding.
+    If it was saved with another number of replicas, all get the first replica's values, which is exact only within
+    rounding.
     Raises: CheckpointError: if the variables are those of another model.
     """
     try:
@@ -119,14 +123,15 @@ class Shard:
     rows: int
 
     def name_of(self, start: int, stop: int) -> str:
-        """Return the name of some of the shard's rows in TensorFlow's files."""
+        """Return the name in TensorFlow's checkpoint files of the table's rows from ``start`` to ``stop``."""
         return _name_rows(self.rows, int(self.variable.shape[1]), start, stop)
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
-    """Make each server write its rows of the tables below ``folder``, which all servers must be able to reach.
+    """Make each server write its rows of the tables to a new folder below ``folder``.
 
-    Returns the description that `restore_tables` needs.
+    All servers must be able to reach the folder. Returns, by the path of each table, the bounds of the rows in each
+    file, for `restore_tables`.
     """
     (folder / FOLDER).mkdir()
     about: dict[str, Any] = {}
@@ -178,7 +183,7 @@ def read_whole_table(
 
 @contextmanager
 def _reading_table(folder: Path, path: str) -> Iterator[None]:
-    """Raise CheckpointError if a table cannot be read inside the block."""
+    """Turn TensorFlow's errors about missing or damaged files inside the block into CheckpointError."""
     try:
         yield
     except _UNREADABLE as error:
@@ -191,14 +196,14 @@ def _restore_rows(prefix: str, path: str, rows: str) -> tf.Tensor:
 
 
 def _name_rows(rows: int, width: int, start: int, stop: int) -> str:
-    """Return the name of some rows of a table in TensorFlow's files."""
+    """Return the name under which TensorFlow's checkpoint files hold the rows ``start`` to ``stop`` of a table."""
     return f"{rows} {width} {start},{stop - start}:0,{width}"
 
 
 def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield the rows of a part that each file holds, and the first row of that file.
+    """Yield (start, stop, first row of the file) for the rows of a shard that each written file holds.
 
-    Raises: CheckpointError: if rows are missing.
+    Raises: CheckpointError: at the end, if rows are missing.
     """
     count = 0
     for first, last in written:

@@ -41,7 +41,7 @@ def is_constant(value: Any) -> bool:
 
 
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    """Return all numbers and texts that the layers of a model hold besides their variables.
+    """Return, as arrays, all tensors and arrays that the layers of a model hold besides their variables.
 
     Call it before compiling.
     """
@@ -55,7 +55,7 @@ def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
 
 
 def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Return whether two models that were built alike hold the same constants."""
+    """Return whether two lists of constants, of models that were built alike, have equal types and values in order."""
     if len(mine) != len(theirs):
         return False
     for a, b in zip(mine, theirs, strict=True):

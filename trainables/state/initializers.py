@@ -12,10 +12,11 @@ _SEEDS = 1, 10**9  # the range from which Keras draws them
 
 
 def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
-    """Seed each initializer that was created without a seed, from the trial's seed and the initializer's name.
+    """Set the seed of each initializer that was created without one.
 
-    In a program that trains one model, such initializers are created once after a seed was set. Here, each trial sets
-    its own.
+    It is computed from the trial's seed and the object's name. ``objects`` are pairs of name and object; other objects
+    are ignored. In a program that trains one model, such initializers are created once after a seed was set. Here, each
+    trial sets its own.
     """
     count: dict[str, int] = {}
     for name, value in objects:

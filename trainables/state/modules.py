@@ -19,9 +19,9 @@ _CACHED: Any = type(functools.cache(abs))
 
 
 def find_namespaces(author: object) -> list[Namespace]:
-    """Return the namespaces where this author's code may keep values.
+    """Return the modules and classes where this author's code may keep values, as namespaces.
 
-    The trainable's classes and modules come first.
+    Those of the trainable's classes come first.
     """
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
@@ -56,7 +56,7 @@ def count_cached_results(author: object) -> int:
 
 
 def list_top_packages(author: object) -> set[str]:
-    """Return the top-level packages of the trainable's classes."""
+    """Return the names of the top-level packages of the trainable's classes, without sweep's own base classes."""
     return {kind.__module__.partition(".")[0] for kind in _list_classes(author)}
 
 
@@ -83,13 +83,16 @@ def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
 
 
 def _module_of(kind: type) -> str:
-    """Return the name of a class's module; an empty string if the class has replaced it by another object."""
+    """Return the name of a class's module; "" if the class has replaced it by another object."""
     name = vars(kind).get("__module__", "")
     return name if isinstance(name, str) else ""
 
 
 def _get_namespace_of(kind: type) -> Any:
-    """Return a class's module; if it was defined in a notebook, the globals of its methods, also in a worker."""
+    """Return a class's module; None if it is not loaded.
+
+    For a class of a notebook or script, return the dictionary of its methods' globals, also in a worker.
+    """
     if kind.__module__ != "__main__":
         return sys.modules.get(kind.__module__)
     methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))

@@ -46,7 +46,7 @@ class _Origin:
 
 @dataclass
 class CreatedVariables:
-    """The variables created inside one block, in order."""
+    """The variables created inside one block of `recording_variables`, in order of creation."""
 
     seed: int
     number: int = field(default_factory=lambda: next(_numbers))

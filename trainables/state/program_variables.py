@@ -53,10 +53,10 @@ class State:
         record: CreatedVariables,
         others: Iterable[tf.Variable] = (),
     ) -> None:
-        """Collect the ``tracked`` variables, then all that the traced ``graphs`` use besides, except ``others``.
+        """Collect the ``tracked`` variables, then all others that the traced ``graphs`` use, except ``others``.
 
         Variables that an earlier trial of another trainable has changed are restored first.
-        Raises: NotOwned, NotInScope or origins.StaleVariable: if a variable cannot be reset.
+        Raises: UnmanagedState, NotInScope or origins.StaleVariable: if a graph's state cannot be reset.
         """
         _refuse_operations(graphs)
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
@@ -123,19 +123,19 @@ class State:
         return written
 
     def read(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
-        """Return a copy of one variable's values, one array per replica; None if it is not in this state."""
+        """Return copies of one variable's values, one array per replica; None if it is not in this state."""
         held = self._by_identity.get(id(raw))
         if held is None:
             return None
         return tuple(part.numpy() for part in held.components)
 
     def set_values(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Assign values to one variable, one per replica."""
+        """Assign values to one variable: the n-th to its component on the n-th replica."""
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
     def copy_from(self, raw: Any, other: Any) -> None:
-        """Assign the values of ``other``, a variable outside this state, to a variable, replica by replica.
+        """Assign the values of ``other``, a variable outside this state, to the variable ``raw``, replica by replica.
 
         If ``other`` has only one component, all replicas get its value.
         """
@@ -151,7 +151,7 @@ class State:
         return arrays
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
-        """Assign values by path; from another number of replicas, the first value is assigned to all.
+        """Assign values to all variables by path; from another number of replicas, all get the first replica's value.
 
         Raises: ValueError: if paths or shapes differ.
         """
@@ -185,7 +185,10 @@ _trained: list[State] = []  # states in this process that trials may have change
 
 
 def find_written_variables(graph: Any, first: int = 0) -> set[int]:
-    """Return the identities of the handles of variables that a graph writes, from its operation ``first`` on."""
+    """Return the ids, as of `id`, of the handles of variables that a graph writes, from its operation ``first`` on.
+
+    An operation that may write a variable counts as writing it.
+    """
     written = {}
     for op in graph.get_operations()[first:]:
         if op.type in _READING:
@@ -204,7 +207,7 @@ def find_written_variables(graph: Any, first: int = 0) -> set[int]:
 
 
 def reset_changed_state(owner: object) -> None:
-    """Reset the variables that trials of this trainable, or of deleted ones, have changed, even if they failed."""
+    """Reset the variables that trials of ``owner``, or of deleted trainables, have changed, even if they failed."""
     for state in list(_trained):
         if state.owner is None or state.owner() in (owner, None):
             _trained.remove(state)
@@ -212,17 +215,20 @@ def reset_changed_state(owner: object) -> None:
 
 
 def reset_shared_variables(variables: Iterable[Any]) -> None:
-    """Reset those variables that another trainable of this process has changed."""
+    """Reset those of these variables that any earlier trial of this process has changed."""
     wanted = {id(raw) for raw in variables}
     for state in _trained:
         state.reset(wanted)
 
 
 class SavedVariables:
-    """Copies of variables' values at one point of a graph, to restore them later; used across replicas."""
+    """Copies of variables' values at one point of a graph or of eager code, to restore them later.
+
+    Create and use it across replicas.
+    """
 
     def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
-        """Remember these ``variables``; only those that are written after this point have a cost."""
+        """Copy the present values of ``variables``; in a graph, those that it does not write later cost nothing."""
         self._replicas = replicas
         self._variables = list({id(unwrap_variable(v)): unwrap_variable(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
@@ -275,10 +281,7 @@ def _name(variable: Any) -> str:
 
 
 def _snapshot(component: Any) -> np.ndarray[Any, Any]:
-    """Return the value of a variable's component.
-
-    If all elements are equal, as a view of one number, to save memory.
-    """
+    """Return the value of a variable's component as an array; if all elements are equal, as a view of one number."""
     value: np.ndarray[Any, Any] = component.numpy()
     if value.size and origins.has_one_value(value):
         return np.broadcast_to(value.flat[0], value.shape)
@@ -286,7 +289,7 @@ def _snapshot(component: Any) -> np.ndarray[Any, Any]:
 
 
 def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas) -> list[Any]:
-    """Return an optimizer's variables as TensorFlow's, one per replica, without weights of the model."""
+    """Return the TensorFlow variables of an optimizer, one for each replica, without weights of the model."""
     weights = {id(variable) for variable in model.variables}
     its_own = []
     for variable in optimizer.variables:
@@ -296,7 +299,7 @@ def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas)
 
 
 def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
-    """Return the identities of the handles of all variables that these graphs use."""
+    """Return the ids, as of `id`, of the handles of all variables that these graphs use."""
     handles = set()
     for variable in _list_captured_variables(graphs):
         handles.add(id(variable.handle))
@@ -343,7 +346,10 @@ class NotInScope(Incompatible):
 
 
 def check_scope(model: keras.Model, replicas: Replicas) -> None:
-    """Raise NotInScope with the names of all variables and objects that belong to another strategy or to none."""
+    """Raise NotInScope if a model, or a variable of its optimizer or metrics, belongs to another strategy or to none.
+
+    The message names the first five, or if only metrics are concerned all of them.
+    """
     strays = []
     if model.distribute_strategy is not replicas.strategy:
         strays.append(f"model {model.name!r}")

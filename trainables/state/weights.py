@@ -54,7 +54,7 @@ def caching_weights() -> Iterator[None]:
 
 
 def limit_cache(most_bytes: float) -> None:
-    """Limit the cache of weights to this many bytes; the last file is always kept."""
+    """Limit the cache of weights to this many bytes, at most 4 GiB; the file used last is always kept."""
     _limit_bytes[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
@@ -104,14 +104,14 @@ def _draw_marker(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> n
 
 
 def _can_hold_marker(dtype: str) -> bool:
-    """Return whether variables of this type can hold numbers that no file contains."""
+    """Return whether variables of this type can hold the marker numbers with which `_load_and_compare` fills them."""
     return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
 def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tuple[Any, ...] | None:
     """Return a cache key for everything that determines which values a file sets; None if they cannot be cached.
 
-    They cannot for anything but a single file, for a model without variables yet, and for one with booleans or small
+    They cannot be for anything but a single file, for a model without variables yet, and for one with booleans or small
     integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))

@@ -58,7 +58,7 @@ class Workers:
     replaced: dict[str, list[int]] = field(default_factory=dict)  # of ending workers, which take no room
 
     def of(self, trial: Any) -> list[int]:
-        """Return the sweep's trials that a Tune trial has now."""
+        """Return the numbers of the sweep's trials that a Tune trial has now; empty if none."""
         return self.held.get(trial.trial_id, [])
 
 
@@ -137,7 +137,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """Process one step of a worker: pass it to the driver, and tell Tune whether the worker goes on."""
+        """Pass one step of a worker to the driver, and return Tune's CONTINUE or STOP for the worker.
+
+        CONTINUE is also returned for a worker that must be replaced; it then raises an exception in its next step.
+        """
         steps: Steps = result["steps"]
         workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
         workers.together = min(workers.together, steps.together)
@@ -174,12 +177,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-        """Remove ended trials from Tune's records. The driver already knows that this one has ended."""
+        """Remove all ended trials from Tune's records. The driver already knows that they have ended."""
         if self._is_usable(ray_private_api.FORGETTING, tune_controller):
             forget_ended_trials(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """Tell the driver that a worker was lost; one that ended itself because it was not to be used again is not."""
+        """Tell the driver which trials were lost with a worker, and the user where each continues.
+
+        A worker that ended itself because it was not to be used again has no trials any more.
+        """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         first: Order = trial.config["orders"][0]
@@ -193,7 +199,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
                 self._notice(f"trial {number}: {reason}; {_explain_continuation(job, number)}")
 
     def _pass_progress(self, number: int, progress: Progress) -> bool:
-        """Pass a trial's progress to the driver; return whether the same worker trains it on."""
+        """Pass a trial's progress to the driver; return whether the same worker trains the trial further."""
         goes_on = self._driver.take(number, progress)
         if isinstance(progress, Outgrown | Crowded) and progress.spoilt is None:  # its worker stays, for other trials
             self._driver.lose(number, "it needs another process")
@@ -214,7 +220,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         return False
 
     def _is_usable(self, use: ray_private_api.Use, controller: Any) -> bool:
-        """Return whether Ray has the private names that a feature needs; if not, say so once."""
+        """Return whether Ray has the private names that a feature needs; if not, the user is told once."""
         if use not in self._usable:
             self._usable[use] = ray_private_api.is_usable(use, self._notice, controller)
         return self._usable[use]
@@ -270,7 +276,8 @@ def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
 def forget_ended_trials(controller: Any) -> None:
     """Remove ended trials from Tune's collections, which would otherwise grow with each trial.
 
-    Tune iterates over all its trials in each step and writes them all at the end, but does not need ended ones.
+    Their empty folders are deleted too. Tune iterates over all its trials in each step and writes them all at the
+    end, but does not need ended ones.
     """
     trials: list[Any] = controller.get_trials()
     ended = {trial for trial in trials if trial.is_finished()}
@@ -364,7 +371,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
 
 
 def _has_room(controller: Any, trial: Any) -> bool:
-    """Return whether a trial's own worker has its resources and is starting."""
+    """Return whether the worker that Tune starts for this trial has its resources and is starting."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
@@ -439,7 +446,7 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        """Publish the figures of the sweep and this status, with ``why`` as its reason."""
+        """Write the figures of the sweep, this status and its reason ``why`` to Ray's metrics and the sweep's page."""
         sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:
             sweep_status = replace(sweep_status, left_s=None)

@@ -21,8 +21,8 @@ from typing import Any
 from sweep.backends.ray_tune import ray_private_api
 
 PORTS = range(20_000, 30_000)
-"""Lies below the ports that Linux gives to outgoing connections, and above those of Ray's own workers."""
-NICENESS = 10  # of what must not slow down workers
+"""Ports below those that Linux gives to outgoing connections, and above those of Ray's own workers."""
+NICENESS = 10  # of the agents, which must not slow down workers
 WATCH_S = 20.0  # within which a raylet has started its agents
 _FILES = {
     "metrics_agent_port": "METRICS_AGENT_PORT_NAME",
@@ -40,7 +40,10 @@ reservations: list[socket.socket] = []  # of the Ray that this process has start
 
 @contextmanager
 def starting_later(say: Callable[[str], None]) -> Iterator[None]:
-    """Make raylets that start inside the block not wait for their agents; only on Linux."""
+    """Make raylets that start inside the block not wait for their agents.
+
+    Does nothing except on Linux, and if this Ray lacks the private names that are needed; ``say`` then gets a line.
+    """
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield
         return
@@ -67,13 +70,10 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def reserve_port() -> int:
-    """Return a free port of this machine, which no other sweep gets either.
+    """Return a free port of this machine from `PORTS`, which no other process of sweep gets either.
 
-    An abstract Unix socket stands for the port until this process reserves other ones or ends: an agent binds its port
-    only seconds later.
-
-    Raises:
-        OSError: if none is free.
+    An abstract Unix socket stands for the port until `release_ports` or the end of this process: an agent binds its
+    port only seconds later. Raises OSError if none is free.
     """
     for port in random.sample(PORTS, len(PORTS)):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -90,13 +90,13 @@ def reserve_port() -> int:
 
 
 def release_ports() -> None:
-    """Release the ports that were reserved for an earlier Ray of this process."""
+    """Release all ports that this process has reserved, which are those of an earlier Ray."""
     while reservations:
         reservations.pop().close()
 
 
 def lower_priority(raylet: int) -> None:
-    """Wait until a raylet has started its agents, and give them less processor time than workers."""
+    """Wait up to 20 s until a raylet has started its two agents, and give them less processor time than workers."""
     deadline = time.monotonic() + WATCH_S
     lowered: set[int] = set()
     while len(lowered) < 2 and time.monotonic() < deadline:

@@ -103,7 +103,7 @@ class RayTune:
         return self._fits_of(gpus)
 
     def limit(self, most: int | None) -> None:
-        """Run at most ``most`` trials at once from now on; trials that are running continue."""
+        """Run at most ``most`` trials at once from now on, None for no limit; trials that are running continue."""
         for bounds in self._bounds:
             bounds.most = most
 
@@ -126,12 +126,15 @@ class RayTune:
         return self._fits() if shared is None else self._limit_to_part(shared)
 
     def _limit_to_part(self, fits: int) -> int:
-        """Return how many of the trials that fit this sweep may run, if other sweeps share the cluster."""
+        """Return how many of the ``fits`` trials that fit this sweep may run; all unless other sweeps wait for room."""
         return fits if self._sharing is None else self._sharing(fits)
 
 
 def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSharing | None = None) -> None:
-    """Train all trials that the driver hands out with Ray Tune."""
+    """Train all trials that the driver hands out with Ray Tune, and return when it hands out no more.
+
+    If other sweeps share the cluster, ``sharing`` limits how many trials run at once.
+    """
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
@@ -173,10 +176,11 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
 
 
 def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContextManager[None]:
-    """Return a context manager that begins with the kept workers and keeps this sweep's for the next one.
+    """Return a context manager in which workers kept from an earlier sweep are used, and this sweep's are kept.
 
-    It does nothing unless this process keeps its Ray between commands. Workers of trials with several processes, of
-    trials that share a GPU or are trained together, and those of a class or function that no module has are not kept.
+    It does nothing unless this process keeps its Ray between commands. Kept workers that this sweep cannot use are
+    ended now. Workers of trials with several processes, of trials that share a GPU or are trained together, and those
+    of a class or function that no module has are not kept.
     """
     kept = kept_ray.get_kept_ray()
     if kept is None or not backend.cluster.local:

@@ -67,14 +67,17 @@ class Cluster:
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
-        """Return how many processes with these devices fit at once, counted as in `fits`."""
+        """Return how many processes with these devices fit at once, counting machines that an autoscaler adds.
+
+        See `fits` for how many of those are counted.
+        """
         there = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
         more = max(sum(fits * count for fits, count in kinds) - there, 0)
         return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
-        """Raise InputError if a trial does not fit on the present or promised machines."""
+        """Raise InputError if a trial does not fit on the machines that exist or that an autoscaler would add."""
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
@@ -121,7 +124,10 @@ class Cluster:
         return now
 
     def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
-        """Return a function that returns the same as that of `room`, for trials with a given number of GPUs."""
+        """Return a function of a number of GPUs: how many trials that have so many each may run at once now.
+
+        It is at least 1. The function raises InputError if no such trial fits.
+        """
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
@@ -153,13 +159,11 @@ class Start:
 def connect(
     address: str | None, simulated_gpus: int | None, say: Callable[[str], None], start: Start = Start()
 ) -> Iterator[Cluster]:
-    """Start a local Ray, or join the one at ``address``; after the block, shut it down or leave it.
+    """Start a local Ray, or join the one at ``address``; after the block, shut it down or disconnect.
 
-    ``say`` gets the address of the dashboard, possibly from another thread. A local Ray listens only on 127.0.0.1 and
-    keeps its token authentication.
-
-    Raises:
-        InputError: if there is no cluster at the address.
+    A Ray to which this process is connected already is used and left as it is. Sets environment variables. ``say``
+    gets the address of the dashboard, possibly from another thread. A local Ray listens only on 127.0.0.1 and keeps
+    its token authentication. Raises InputError if there is no cluster at the address, or a local Ray does not start.
     """
     for name, value in (SETTINGS if address else {**SETTINGS, **LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -187,15 +191,15 @@ def connect(
 
 
 def redirect_ray_messages(say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Write Ray's long messages about lost workers into the debug log instead of the terminal.
+    """Return a context manager in which Ray's long messages about lost workers go to the debug log.
 
-    `worker_exits` reports lost workers in one line.
+    `worker_exits` reports lost workers in one line on the terminal.
     """
     return ray_private_api.replacing_name(ray_private_api.WORDS, say, lambda theirs: _write_to_debug_log)
 
 
 def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
-    """Write lines of Ray into the debug log."""
+    """Write the lines of a message of Ray to standard error, which is the debug log."""
     for line in data.get("lines", ()):
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
@@ -269,7 +273,7 @@ def _start_ray(simulated_gpus: int | None, say: Callable[[str], None], start: St
 
 @contextmanager
 def _report_failed_start() -> Iterator[None]:
-    """Raise InputError, which prints as one line, if starting a Ray in the block fails."""
+    """Raise InputError instead if the block, which starts a Ray, raises an OSError or a plain Exception."""
     try:
         yield
     except Exception as error:
@@ -290,7 +294,10 @@ def _is_client(address: str | None) -> bool:
 
 
 def _check_address(address: str) -> None:
-    """Raise InputError if nothing listens at host:port, for which Ray itself would wait for minutes."""
+    """Raise InputError if nothing listens at host:port within 10 s, for which Ray itself would wait for minutes.
+
+    Addresses of another form, such as "auto", are not checked.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "://" in address:
         return  # "auto" or a Ray client, which Ray handles itself
@@ -338,7 +345,7 @@ PATIENCE_S = 10.0
 
 
 def count_allowed_trials(fits: int, max_share: float | None) -> int:
-    """Return the share ``max_share`` of the trials that fit, but at least one; all if it is None."""
+    """Return the share ``max_share`` of the ``fits`` trials that fit, rounded down, at least 1; all if it is None."""
     return fits if max_share is None else max(count_parts(max_share * fits, 1), 1)
 
 
@@ -368,18 +375,18 @@ class ClusterSharing:
         self.close = repeat(self.look, LOOK_AROUND_S, "sweeps that share the cluster")
 
     def look(self) -> None:
-        """Update which other sweeps there are, and whether anything waits for room."""
+        """Update which other sweeps there are, and whether anything waits for room; errors of Ray are ignored."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             self.others = tuple(one for one in self._drivers() if one.job != self._job)
             self._contested = bool(self.others) and self._waits()
 
     def __call__(self, fits: int) -> int:
-        """Return how many of the trials that fit this sweep may run now."""
+        """Return how many of the ``fits`` trials that fit this sweep may run now; all if nothing waits for room."""
         return count_trials_of_user(fits, self._user, self.others) if self._contested else fits
 
 
 def anybody_waits() -> bool:
-    """Return whether any worker, also of other programs, waits for room on the cluster."""
+    """Return whether any placement group of the cluster, of any program, is waiting for resources."""
     return any(group["state"] == "PENDING" for group in placement_group_table().values())
 
 

@@ -109,7 +109,7 @@ class JobPage:
             self._thread.join(PATIENCE_S)
 
     def _work(self, shared: bool) -> None:
-        """Write the page again and again, whenever it has changed, until it is closed."""
+        """Write the page whenever it has changed, at most every two seconds, until it is closed; runs in a thread."""
         with _ignoring_errors():
             if shared:
                 mark_lost_sweeps_failed()
@@ -122,7 +122,7 @@ class JobPage:
                     return
 
     def _write(self) -> None:
-        """Write the record of the page. That of a submitted job keeps what Ray has written into it."""
+        """Write the record of the page; in a submitted job's record, only the message and metadata change."""
         record = self._record
         if self._adds:
             found = _read_record(self._key)
@@ -135,7 +135,7 @@ class JobPage:
 
 
 def describe_status(status: SweepStatus) -> tuple[str, dict[str, str]]:
-    """Return the status of a sweep as a line of text, and as metadata."""
+    """Return the status of a sweep as one line of text, and as metadata of its page by name."""
     of_total = "" if status.total is None else f"{status.finished} of "
     trials = f"{of_total}{counted(status.finished if status.total is None else status.total, 'trial')}"
     told = {
@@ -185,9 +185,9 @@ class LiveDrivers:
 
 
 def mark_lost_sweeps_failed() -> None:
-    """Mark the pages of sweeps as failed whose drivers were killed.
+    """Mark the pages of all running sweeps whose drivers are gone as failed, in Ray's key-value store.
 
-    Ray does this for submitted sweeps, whose drivers are also disconnected before they start and between two attempts.
+    Submitted sweeps are left out: Ray marks them itself, and their drivers are also disconnected before they start.
     """
     for key, record, alive in _list_job_records():
         if record.get("status") == RUNNING and not alive and "file" not in record["metadata"]:
@@ -211,7 +211,7 @@ def _list_job_records(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, di
 
 @contextmanager
 def _ignoring_errors() -> Iterator[None]:
-    """Write an error of Ray in the block into the debug log, because no trial needs the page."""
+    """Write any error in the block to the debug log instead of raising it, because no trial needs the page."""
     try:
         yield
     except Exception as error:  # whatever fails in Ray: the page stays as it is, and no trial needs it
@@ -272,7 +272,7 @@ class DashboardGauges:
         }
 
     def set(self, status: SweepStatus, busy: int, slots: int) -> None:
-        """Publish the figures of the sweep; ``busy`` of its ``slots`` workers are training."""
+        """Publish the status of the sweep; ``busy`` trials run and ``slots`` can run at once."""
         for state, count in status.trials.items():
             self._set("sweep_trials", count, state=state)
         self._set("sweep_trials_planned", status.total)
@@ -291,7 +291,7 @@ class DashboardGauges:
 
 
 def convert_to_ascii(text: str) -> str:
-    """Return a text with only ASCII characters, for the value of a tag: Ray refuses others."""
+    """Return a text with other than ASCII characters replaced, for the value of a tag: Ray refuses them."""
     return encodable(text, "ascii")
 
 
@@ -302,7 +302,8 @@ _TOKENS = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")  # where Ray looks first, be
 def protect_token(folder: Path | None = None) -> None:
     """Make Ray use a token file that only its owner can read; Ray itself writes one that everybody can read.
 
-    If the home folder is not writable, as in a container, the token is set for this process and its children.
+    Does nothing if the environment names a token. If the home folder is not writable, as in a container, the token is
+    set in the environment of this process.
     """
     if any(name in os.environ for name in _TOKENS):
         return
@@ -313,7 +314,10 @@ def protect_token(folder: Path | None = None) -> None:
 
 
 def _write_token(path: Path) -> None:
-    """Write a token that only its owner can read; if there is one, change its permissions. Raises OSError."""
+    """Write a token that only its owner can read; keep an existing one, but restrict its permissions.
+
+    Raises OSError if the file cannot be written or read.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with suppress(OSError):  # in a read-only folder

@@ -36,9 +36,9 @@ class ProbeRank:
         return address
 
     def run_probe(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
-        """Run the probe, which computes a sum with the other rank.
+        """Run the probe, which computes a sum with the other rank, in a process of at most ``timeout_s`` seconds.
 
-        Return its exit code, None after a timeout, and its standard output and errors.
+        Returns its exit code, None after a timeout, and its standard output and errors.
         """
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank)]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
@@ -54,7 +54,10 @@ class ProbeRank:
 
 
 def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
-    """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each."""
+    """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each.
+
+    If Ray cannot run them, both results are exit code 1 with the error. Each uses a GPU if both nodes have one.
+    """
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
         ray.remote(ProbeRank)
@@ -76,13 +79,16 @@ def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) ->
 
 
 def get_resources() -> dict[str, float]:
-    """Return the CPUs and GPUs of the cluster."""
+    """Return the total numbers of CPUs and GPUs of the connected cluster, by ``cpus`` and ``gpus``."""
     there = ray.cluster_resources()
     return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
 
 
 def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
-    """Return how many nodes there are, and the result for each pair of neighbours, for JSON."""
+    """Return the number of nodes, and for each pair of neighbours, at most eight, whether they compute a sum.
+
+    The result can be written as JSON; nodes with less than one CPU are left out.
+    """
     there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": try_sum_on_nodes(one, other, timeout_s)}

@@ -33,7 +33,10 @@ STARTED = b"started "
 
 
 def main() -> None:
-    """Start a worker with this program's arguments, as a fork or in this process."""
+    """Start a worker with this program's arguments as a fork and exit with its code, or run it in this process.
+
+    It runs in this process if there is no fork server.
+    """
     connection = _connect(os.environ.get(SERVER_VARIABLE, ""))
     if connection is not None and _request_worker(connection):
         sys.exit(_wait_for_end(connection))
@@ -41,7 +44,7 @@ def main() -> None:
 
 
 def run_worker(arguments: list[str]) -> None:
-    """Run Ray's own program of a worker in this process."""
+    """Run the program of Ray's own worker in this process, as if Python had started it with these arguments."""
     program = os.environ.pop(PROGRAM_VARIABLE)
     os.environ.pop(SERVER_VARIABLE, None)  # nothing for the author's code
     sys.argv = [program, *arguments]
@@ -63,7 +66,10 @@ def _connect(name: str) -> socket.socket | None:
 
 
 def _request_worker(connection: socket.socket) -> bool:
-    """Send what the worker takes over from this process; return False if the server ends without starting it."""
+    """Ask the fork server to start a worker in place of this process; return False if it does not.
+
+    The request has this process's arguments, environment, folder, standard streams and limits.
+    """
     request = {
         "arguments": sys.argv[1:],
         "environment": dict(os.environ),

@@ -55,7 +55,10 @@ class Request:
 
 
 def main() -> None:
-    """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker."""
+    """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker.
+
+    Exits with a message if libraries have started threads, which a fork would lack.
+    """
     gc.disable()  # until a worker is forked, see `sweep.garbage`
     recorder.pause()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the driver
@@ -82,10 +85,11 @@ def main() -> None:
 
 
 def get_worker_identity() -> dict[str, str]:
-    """Return environment variables that Ray's library reads only once, when it is imported, for all workers.
+    """Return environment variables that Ray reads only when it is imported, with values that suit all workers.
 
-    They belong to no job until they get work, as those do that Ray starts in advance. They end when this process ends;
-    if Ray itself ends, `fork_client.py` does, and this process then ends the worker.
+    With them, a worker belongs to no job until it gets work, as those do that Ray starts in advance, and takes this
+    process for its raylet: it ends when this process ends. If Ray itself ends, `fork_client.py` does, and this
+    process then ends the worker.
     """
     return {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": str(os.getpid())}
 
@@ -98,9 +102,9 @@ def import_modules(names: Sequence[str]) -> None:
 
 
 def list_lasting_threads() -> list[str]:
-    """Return the names of other threads that do not prepare for a fork, in which they would be missing.
+    """Return the names of this process's other threads that would be missing in a fork.
 
-    Those of OpenBLAS end before a fork and begin again when they are needed.
+    A trial fork comes first, because OpenBLAS ends its threads before a fork and begins them again when needed.
     """
     child = os.fork()
     if child == 0:
@@ -166,7 +170,7 @@ def _fork_worker(
 
 
 def _receive_request(connection: socket.socket) -> Request | None:
-    """Return the request on a connection; None if another user sends it, or its sender has ended."""
+    """Return the request on a connection; None if another user sends it, or its sender ends before it is complete."""
     user = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
     if user != os.getuid():
         return None
@@ -187,7 +191,7 @@ def _receive_request(connection: socket.socket) -> Request | None:
 
 
 def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Send the exit codes of workers that have ended to their clients."""
+    """Send the exit codes of workers that have ended to their clients; 128 plus the number for a signal."""
     while clients:
         worker, status = os.waitpid(-1, os.WNOHANG)
         if not worker:
@@ -201,10 +205,7 @@ def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors
 
 
 def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """End the worker of a client that was ended.
-
-    Ray ends the client in place of a worker that has not registered yet.
-    """
+    """Kill the worker of a client that has ended, as Ray ends the client in place of an unregistered worker."""
     workers = [worker for worker, one in clients.items() if one is client]
     if workers:  # otherwise it has just ended
         selector.unregister(client)

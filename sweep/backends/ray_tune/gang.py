@@ -54,14 +54,17 @@ class Gang:
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines for the user on what has happened to peers since the last call."""
+        """Return the lines for the user about lost and replaced peers since the last call, which removes them."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
     # ---- methods of a trainable
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin a trial on all ranks; the first trial starts the peers before."""
+        """Begin a trial on all ranks; the first trial starts the peers before.
+
+        Raises RuntimeError if ranks have loaded different data, and WorkerLost if one is lost.
+        """
         self._trial = assignment.trial
         if self._ranks is None:
             self._ranks = self._start_peers(assignment)
@@ -82,7 +85,8 @@ class Gang:
     def train(self, report: Report) -> None:
         """Train epoch after epoch on all ranks, as long as ``report`` returns True.
 
-        Each call of a rank trains one epoch, because the report function that it gets always returns False.
+        Each call of a rank trains one epoch, because the report function that it gets always returns False. Raises
+        RuntimeError if ranks disagree about the epoch or its loss, and WorkerLost if one is lost.
         """
         while True:
             epochs: list[EpochReported] = []
@@ -107,7 +111,10 @@ class Gang:
         return self._own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint on all ranks; return its epoch. They share the results folder or download it."""
+        """Continue from a checkpoint on all ranks; return its epoch. They share the results folder or download it.
+
+        Raises ValueError if they have restored different epochs.
+        """
         mine, *theirs = self._call_all_ranks("restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
@@ -121,7 +128,10 @@ class Gang:
         return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
 
     def absorb_reads(self) -> None:
-        """Add what the other ranks have read to this process's record."""
+        """Add the files and variables that the other ranks have read to this process's record.
+
+        For ranks that do not answer, it is recorded that their reads are unknown.
+        """
         if self._attendance is not None:  # its peers receive no calls
             inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
             return
@@ -154,7 +164,7 @@ class Gang:
         return self._local
 
     def _leave(self, reason: str) -> None:
-        """Disconnect rank 0 from the other ranks, but wait only briefly.
+        """Disconnect rank 0 from the other ranks and send them the reason, but wait only a second for it.
 
         While ranks connect, TensorFlow blocks one that leaves.
         """
@@ -164,7 +174,10 @@ class Gang:
         leaving.join(LEAVING_S)
 
     def _start_peers(self, assignment: Assignment) -> Ranks:
-        """Start the peers, and connect all ranks to each other; return how rank 0 is connected."""
+        """Start the peers and connect all ranks; return the addresses of all ranks, as rank 0 uses them.
+
+        With servers, a `PeerWatcher` takes over the peers.
+        """
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
         shares = self._job.shares(assignment.devices)
 
@@ -271,7 +284,7 @@ class Gang:
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
     def _collect_answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, CallResult], dict[int, str]]:
-        """Return the answers of the peers by rank, and why the others are lost."""
+        """Wait up to ``patience_s`` seconds; return the answers of the peers by rank, and why the others are lost."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
         answers: dict[int, CallResult] = {}
@@ -305,9 +318,9 @@ class Gang:
             watch.join()
 
     def _watch(self, waiting: list[Any], over: threading.Event) -> None:
-        """Wait until the block is over or a peer is lost, and then disconnect this rank.
+        """Wait until the block is over; if a peer is lost before, disconnect this rank, so that its call ends.
 
-        If its call does not end after that, end this process.
+        If the call has not ended 15 s later, this process is ended with exit code 75.
         """
         while waiting and not over.wait(LOOK_S):
             answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
@@ -378,7 +391,7 @@ class PeerWatcher:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines on lost and replaced peers since the last call."""
+        """Return the lines about lost and replaced peers since the last call, which removes them."""
         told, self._told = tuple(self._told), []
         return told
 
@@ -402,7 +415,10 @@ class PeerWatcher:
             _kill(peer.actor)
 
     def _watch(self) -> None:
-        """Look at all peers again and again, until a peer is lost that cannot be replaced."""
+        """Look at all peers again and again, until one is lost that cannot be replaced; runs in a thread.
+
+        If rank 0 is still in a call `STUCK_S` seconds after that, this process is ended.
+        """
         while not self._over.wait(ATTEND_S) and not self.lost:
             for rank, peer in self._peers.items():
                 if reason := self._look(peer):
@@ -445,6 +461,6 @@ class PeerWatcher:
 
 
 def _kill(actor: Any) -> None:
-    """End an actor of Ray."""
+    """End an actor of Ray; errors are ignored, as it may be gone."""
     with suppress(Exception):  # it is already gone
         ray.kill(actor)

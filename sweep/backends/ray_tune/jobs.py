@@ -47,7 +47,7 @@ class SweepJob:
 
     @property
     def address(self) -> str:
-        """Name by which any user can find the sweep: ``user/sweep``."""
+        """Name by which any user can refer to the sweep: ``user/sweep``."""
         return f"{self.user}/{self.sweep}"
 
 
@@ -67,16 +67,15 @@ class Jobs:
             logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
-        """Return all jobs that run or have run sweeps, the latest last."""
+        """Return all jobs that run or have run sweeps, sorted by the time of their start."""
         with self._asking():
             found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
         return sorted((_make_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
-        """Return the latest job of a sweep: of this user's, or of another user's given as ``user/sweep``.
+        """Return the latest job of a sweep: of this user's, or of another user's sweep if written as ``user/sweep``.
 
-        Raises:
-            UnknownNameError: if there is none.
+        Raises UnknownNameError if there is none.
         """
         all_of_them = self.sweeps()
         address = sweep if "/" in sweep else f"{dashboard.get_user()}/{sweep}"
@@ -135,7 +134,7 @@ class Jobs:
             )
 
     def _submit_patiently(self, **job: Any) -> str:
-        """Submit a job and return its id; try again while a cluster that has just started has no agent for jobs."""
+        """Submit a job and return its id; try again for 60 s while a new cluster has no agent that runs jobs."""
         until = time.monotonic() + AGENT_S
         while True:
             try:
@@ -151,7 +150,7 @@ class Jobs:
             return str(self._client.get_job_logs(job))
 
     def follow(self, job: str) -> Generator[str, None, None]:
-        """Yield what a job prints, from its beginning to its end."""
+        """Yield what a job prints, piece by piece, from its beginning until the job ends."""
         lines = self._client.tail_job_logs(job)
 
         async def read() -> str | None:
@@ -167,7 +166,7 @@ class Jobs:
                 yield text
 
     def wait(self, job: str) -> SweepJob:
-        """Wait until a job is over and return it."""
+        """Wait until a job is over, however long that takes, and return it."""
         while True:
             with self._asking():
                 found = _make_job(self._client.get_job_info(job))
@@ -183,7 +182,7 @@ class Jobs:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turn errors of Ray's dashboard in the block into `InputError`."""
+        """Raise `InputError` instead if Ray's dashboard does not answer or refuses in the block."""
         import aiohttp
         import requests
         from ray.exceptions import AuthenticationError
@@ -210,7 +209,7 @@ def _parse_job_number(job: SweepJob) -> int:
 
 
 def _make_job(found: Any) -> SweepJob:
-    """Return a job of Ray as a `SweepJob`."""
+    """Return a job of Ray as a `SweepJob`; one whose driver was interrupted counts as stopped, not as failed."""
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))

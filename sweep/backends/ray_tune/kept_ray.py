@@ -57,7 +57,7 @@ class KeptRay:
         return self._workers
 
     def enter(self, context: AbstractContextManager[object]) -> None:
-        """Enter a context; it is left when the Ray ends."""
+        """Enter a context manager now; it is left when this Ray is closed."""
         self._kept.enter_context(context)
 
     @contextmanager
@@ -102,7 +102,10 @@ class KeptRay:
 
     @contextmanager
     def _open_page(self, cluster: Cluster, metadata: dict[str, str]) -> Iterator[Cluster]:
-        """Show this session on the page of the previous one, because the connection to Ray is the same."""
+        """Yield the cluster with a page for this session, which takes over the record of the Ray's first session.
+
+        Without metadata, the session has no page.
+        """
         from sweep.backends.ray_tune.dashboard import POINTER, JobPage
 
         if not metadata:
@@ -115,16 +118,16 @@ class KeptRay:
             page.close()
 
     def say(self, text: str) -> None:
-        """Report a line to the session that uses the Ray now."""
+        """Report a line to the session that uses the Ray now; do nothing if none does."""
         self.listener.say(text)
 
     def report_loss(self) -> None:
-        """Report to the session that uses the Ray now that it has died. Called from another thread."""
+        """Note that the Ray has died, and report it to the session that uses it. Called from another thread."""
         self._is_lost = True
         self.listener.lost()
 
     def close(self) -> None:
-        """End the kept workers and the Ray."""
+        """End the kept workers and the Ray; the object can start another one afterwards."""
         if self._workers is not None and not self._is_lost:
             self._workers.end()
         self._workers = None

@@ -51,7 +51,10 @@ class KeptWorkers:
         self.workers = []
 
     def end_unfit(self, job: Job, settings: WorkerSettings, say: Callable[[str], None]) -> None:
-        """End the kept workers that cannot train for this job; tell ``say`` how many these are, and why."""
+        """End the kept workers that cannot train for this job, or do not answer within 10 s.
+
+        ``say`` gets a line with their number and the first reason, if there are any.
+        """
         if not self.workers:
             return
         answers = [worker.handle.find_hindrance.remote(job, settings) for worker in self.workers]
@@ -156,7 +159,7 @@ class _KeepsWorkers:
         return True
 
     def _cleanup_trials(self) -> None:
-        """End the workers that still have a trial at the end, and leave the idle ones to be kept."""
+        """End the workers that still have a trial, and put the idle ones into `kept` for the next experiment."""
         self._is_ending = True
         idle = [self.idle[actor] for actor in self._actor_cache.flush_cached_objects(force_all=True)]
         for trial in list(self._actor_to_trial.values()):

@@ -65,10 +65,10 @@ def importing_in_advance(
 ) -> Iterator[None]:
     """Make workers of a local Ray that starts inside the block import the trainable's libraries in advance.
 
-    With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import these modules
-    themselves; this is left out if trials use GPUs or many cores each, because most of these processes would never get
-    a trial. Libraries read their number of threads when they are imported, so it is set as Ray sets it for the worker
-    of a trial.
+    With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import ``modules``
+    themselves; this is left out if trials use GPUs, or if Ray would start more than twice as many processes as trials
+    can run at once (``most`` limits these). Libraries read their number of threads when they are imported, so it is
+    set as Ray sets it for the worker of a trial.
     """
     with forking_workers(server, say) as are_forked:
         if are_forked:
@@ -199,7 +199,11 @@ class _BackgroundStart:
                 self._starts.task_done()
 
     def finish(self) -> None:
-        """Wait for the added function that runs now, which ends soon and fails silently; do not call the others."""
+        """Wait for the added function that runs now, and do not call the others.
+
+        The function that runs ends soon, because Ray's time limit for the dashboard is set to 0; its error is not
+        reported.
+        """
         self._finishing.set()
         # Ray reads it repeatedly while it waits for the dashboard
         self._ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0

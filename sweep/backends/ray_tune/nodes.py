@@ -40,7 +40,7 @@ class Node:
     is_known: bool = True  # false: an autoscaler may add it, without saying what it has
 
     def fits(self, devices: Devices) -> int:
-        """Return how many trials with these devices fit on the machine at once; a trial is on one machine."""
+        """Return how many processes with these devices fit on the machine at once; 8 if it is not known what it has."""
         if not self.is_known:
             return AT_FIRST
         return devices.fits(self.cpus, self.gpus)
@@ -57,7 +57,10 @@ def list_alive_nodes() -> tuple[Node, ...]:
 
 
 def find_draining_nodes() -> Mapping[str, int]:
-    """Return the machines that will be taken away soon, by id, with the time in ms since 1970 (0 if unknown)."""
+    """Return the machines that will be taken away soon, by id, with the time in ms since 1970 (0 if unknown).
+
+    Empty if this Ray cannot tell.
+    """
     if ray_private_api.list_missing(ray_private_api.DRAINING):
         return {}
     found: Mapping[str, int] = ray_private_api.import_private("ray._private.state").state.get_draining_nodes()
@@ -74,7 +77,7 @@ class DrainWatcher:
         self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
 
     def __call__(self) -> str | None:
-        """Return why trials must leave this machine; None if they can stay."""
+        """Return in words why trials must leave this machine, with the seconds left if known; None if they can stay."""
         return self._why
 
     def _look(self) -> None:
@@ -87,7 +90,10 @@ class DrainWatcher:
 
 
 def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
-    """Return the kinds of machines that an autoscaler can add, each with how many; empty without an autoscaler."""
+    """Return the kinds of machines that an autoscaler can add, each with how many; empty without an autoscaler.
+
+    The number is 1000 if there is no limit.
+    """
     if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
     config = ray_private_api.import_private("ray._private.state").state.get_cluster_config()
@@ -107,8 +113,8 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
 def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
     """Check that all machines see a job's results folder; after the block, remove data that its workers shared.
 
-    Raises:
-        InputError: naming each machine that does not see the folder, unless the results are in an object store.
+    With an object store, the folder is not checked. Data left by a killed session are removed first. Raises
+    InputError naming each machine that does not see the folder.
     """
     used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
@@ -146,7 +152,10 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
 
 
 def _probe_folder(probe: str, text: str, node: str) -> str | None:
-    """Return why this machine cannot use the results folder; None if it can."""
+    """Return why this machine cannot use the results folder; None if it can.
+
+    Checks that the file ``probe`` contains ``text``, and creates an empty file beside it, named with the id ``node``.
+    """
     path = Path(probe)
     try:
         if path.read_text() != text:
@@ -160,7 +169,10 @@ def _probe_folder(probe: str, text: str, node: str) -> str | None:
 
 
 def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *arguments: str) -> list[tuple[Node, Any]]:
-    """Call a function on each machine; return the results or, as texts, why a machine could not call it."""
+    """Call a function on each machine; return each machine with its result or, as a text, why it has none.
+
+    Waits for 60 s at most. `_probe_folder` also gets the machine's id.
+    """
     calls = [(node, _call_on_node(node, function, arguments)) for node in nodes]
     if calls:
         ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S)
@@ -186,10 +198,10 @@ def _get_result(call: Any) -> Any:
 
 
 def hold_port(before: str = "") -> tuple[socket.socket, str]:
-    """Reserve a port of this node; return the socket that holds it, and the port's address.
+    """Reserve a port of this node; return the socket that holds it, and the address as ``host:port``.
 
-    A server may listen on the port at the same time. ``before`` is the address to reserve, if not any. Raises OSError
-    if it is not available.
+    A server may listen on the port at the same time. ``before`` is the address to reserve, ``""`` for any port.
+    Raises OSError if it is not available or belongs to another node.
     """
     host = ray.util.get_node_ip_address()
     old_host, _, old_port = before.rpartition(":")

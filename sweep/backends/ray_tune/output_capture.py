@@ -30,7 +30,7 @@ _OF_RAY = re.compile(r"^:(?:actor|task)_name:.*\n", re.MULTILINE)  # for Ray's m
 
 
 def clean_output(printed: bytes) -> str:
-    """Convert printed bytes to text: without escape sequences, and with only the last state of each line.
+    """Return printed bytes as text, without escape sequences, and with only the last state of each line.
 
     A program that writes a line again, such as a progress bar, begins each state of it with a carriage return.
     """
@@ -57,7 +57,10 @@ def _apply_backspaces(line: str) -> str:
 
 
 def take_unsent_output(path: Path) -> str:
-    """Return what is in the file of a worker that was lost, and delete it; empty if there is no such file."""
+    """Return what is in the output file of a lost worker, and delete it; ``""`` if there is no such file.
+
+    Of a long output, only the first 32 KiB and the last 4 KiB are returned.
+    """
     printed = _Excerpt()
     try:
         with path.open("rb") as file:
@@ -85,7 +88,7 @@ class _Excerpt:
         self.size += len(data)
 
     def describe_end(self) -> bytes:
-        """Return the end, after a line that says how much is left out before it; empty if the beginning is all."""
+        """Return the end, after a line that says how many bytes are left out before it; ``b""`` if nothing follows."""
         left_out = self.size - len(self.first) - len(self.last)
         if left_out:
             return f"\n[{left_out:,} bytes are left out]\n".encode() + self.last
@@ -93,7 +96,10 @@ class _Excerpt:
 
 
 class OutputCapture:
-    """Collects in a file what this process prints, until it is closed."""
+    """Collects in a file what this process writes to standard output and standard error, until it is closed.
+
+    Raises OSError if the file cannot be created.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -109,17 +115,17 @@ class OutputCapture:
         threading.Thread(target=self._limit_size, name="output", daemon=True).start()
 
     def begin_trial(self) -> None:
-        """Keep the output of new trials from now on."""
+        """Forget the output of earlier trials and keep that of new ones from now on."""
         with self._lock:
             self._empty()
             self._printed = _Excerpt()
             self._sent = 0
 
     def take(self, *, trial_ends: bool) -> str:
-        """Return the lines that were completed since the last call, as far as the beginning goes that is kept.
+        """Return the output that was completed since the last call, up to the first 32 KiB of the present trials.
 
-        ``trial_ends``: the trial leaves this worker, so its last line is complete, and the end of a longer output
-        follows.
+        Of an incomplete last line, nothing is returned yet. With ``trial_ends``, the last line counts as complete,
+        and the last 4 KiB of a longer output follow.
         """
         with self._lock:
             self._empty()
@@ -139,7 +145,7 @@ class OutputCapture:
         return clean_output(text)
 
     def close(self) -> None:
-        """Give this process its outputs back, and delete the file."""
+        """Restore the process's standard output and standard error, and delete the file."""
         with self._lock:
             self._empty()
             self._closed.set()
@@ -151,14 +157,14 @@ class OutputCapture:
             self._path.unlink()
 
     def _limit_size(self) -> None:
-        """Empty the file whenever it is large; the body of a thread."""
+        """Empty the file whenever it is larger than 4 MiB, until `close`; runs in a thread."""
         while not self._closed.wait(LOOK_S):
             with self._lock:
                 if not self._closed.is_set() and os.fstat(self._file).st_size > LARGE_BYTES:
                     self._empty()
 
     def _empty(self) -> None:
-        """Move the content of the file to the original output, and collect its beginning and end."""
+        """Move the content of the file to the original standard output, and add it to the excerpt of the trials."""
         _flush_streams()
         at = 0
         while block := os.pread(self._file, _BLOCK_BYTES, at):
@@ -171,7 +177,7 @@ class OutputCapture:
 
 
 def _flush_streams() -> None:
-    """Write what Python's streams hold back."""
+    """Flush Python's standard output and standard error; errors are ignored."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(ValueError, OSError, AttributeError):  # closed, or replaced by something else
             stream.flush()

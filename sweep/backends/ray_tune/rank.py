@@ -45,7 +45,10 @@ class CallResult:
 
 
 def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseException | None]:
-    """Call a function; return its result and, if it raised one, the exception."""
+    """Call a function and return its result; catch any exception, and return it in words and as it is.
+
+    The second value is None if the function has raised nothing.
+    """
     try:
         return CallResult(function()), None
     except BaseException as error:  # any error of the user's code, as in `Worker.step`
@@ -63,11 +66,8 @@ def call_and_capture(function: Callable[[], Any]) -> tuple[CallResult, BaseExcep
 def prepare_rank(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     """Load the trainable of this process and reserve a port; return (trainable, socket of the port, its address).
 
-    ``before`` is the address of the process that this one replaces.
-
-    Raises:
-        TypeError: if the trainable trains in one process only.
-        OSError: if the address is not available.
+    ``before`` is the address of the process that this one replaces, ``""`` for any port. Raises TypeError if the
+    trainable trains in one process only, and OSError if the address is not available.
     """
     trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given, seed=job.data_seed)()
     missing = [name for name in RANKED_METHODS if not callable(getattr(trainable, name, None))]
@@ -94,7 +94,7 @@ class TrialRank:
         imports.start_seeding(job.data_seed)  # for the life of this process
 
     def ready(self) -> CallResult:
-        """Load the trainable and reserve a port; return its address."""
+        """Load the trainable and reserve a port; return the port's address, or the error, as a `CallResult`."""
 
         def get_ready() -> str:
             return self._load()
@@ -140,7 +140,7 @@ class TrialRank:
         return self._run_on_all_ranks(begin)
 
     def restore(self, folder: Path) -> CallResult:
-        """Continue from the checkpoint that rank 0 has chosen. No rank waits for another one here."""
+        """Continue from the checkpoint that rank 0 has chosen; return its epoch. No rank waits for another one here."""
 
         def restore() -> int:
             checkpoints.ensure_local(self._job.folder, folder)
@@ -180,7 +180,11 @@ class TrialRank:
         return self._trainable  # type: ignore[return-value]  # `prepare_rank` has checked
 
     def _run_on_all_ranks(self, function: Callable[[], Any]) -> CallResult:
-        """Call a function that all ranks call; if it fails here, disconnect so that the others do not wait."""
+        """Call a function that all ranks call at the same time; return its result or error.
+
+        If it fails, this rank disconnects, so that the others do not wait, and rank 0 is killed if it does not react
+        in time.
+        """
         self._calls += 1
         with self._surroundings.inside():
             found, error = call_and_capture(function)
@@ -190,7 +194,7 @@ class TrialRank:
         return found
 
     def _end_frozen_rank_0(self, call: int) -> None:
-        """Kill rank 0 if it does not react to a failure here within `FROZEN_S`; normally it ends its peers then."""
+        """Kill rank 0 if it makes no other call within `FROZEN_S` seconds; normally it ends its peers before that."""
         time.sleep(FROZEN_S)
         if self._calls == call:
             ray.kill(self._first)

@@ -22,7 +22,10 @@ FOLDERS = ("/tmp", "/var/tmp")
 
 
 def find_fault(folder: str) -> str:
-    """Return why a local Ray cannot keep its sockets and logs in a folder; empty if it can."""
+    """Return why a local Ray cannot keep its sockets and logs in a folder; ``""`` if it can.
+
+    Creates the folder ``ray`` in it.
+    """
     if not folder.startswith("/"):
         return "is no absolute path"
     size = len(os.fsencode(folder))
@@ -47,8 +50,8 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
 def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
     """Make a Ray that starts inside the block keep its sockets and logs in a folder where it can.
 
-    Raises:
-        InputError: if there is none.
+    If Ray's own choice is unusable, ``RAY_TMPDIR`` is set inside the block, and ``say`` gets a line. Raises
+    InputError if no folder is usable.
     """
     folder, name = get_ray_folder(os.environ)
     fault = find_fault(folder)

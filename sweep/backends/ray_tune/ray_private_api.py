@@ -153,12 +153,15 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def list_missing(use: Use, owner: object = None) -> list[str]:
-    """Return the private names of a feature that this version of Ray does not have."""
+    """Return the private names of a feature that this version of Ray lacks; ``owner`` is for names ``:attribute``."""
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
 def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
-    """Return whether all private names of a feature exist; if not, tell ``say`` what is lost."""
+    """Return whether all private names of a feature exist; if not, ``say`` gets a line with what is lost.
+
+    Names of the form ``:attribute`` are looked up in ``owner``.
+    """
     absent = list_missing(use, owner)
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
@@ -167,7 +170,10 @@ def is_usable(use: Use, say: Callable[[str], None], owner: object = None) -> boo
 
 @contextmanager
 def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace the private name of a feature by ``stand_in(original)`` inside the block, if the name exists."""
+    """Replace the first private name of a feature by ``stand_in(original)`` inside the block.
+
+    If any of its names is missing, nothing is replaced, and ``say`` gets a line.
+    """
     if not is_usable(use, say):
         yield
         return
@@ -187,7 +193,7 @@ def import_private(name: str) -> Any:
 
 
 def _name_exists(name: str, owner: object) -> bool:
-    """Return whether a private name exists; ``owner`` is the object that one of the form ``:attribute`` is of."""
+    """Return whether a private name exists; names of the form ``:attribute`` are looked up in ``owner``."""
     path, _, attributes = name.partition(":")
     try:
         found = import_module(path) if path else owner

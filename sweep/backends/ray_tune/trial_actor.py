@@ -111,14 +111,14 @@ class TrialWorker(tune.Trainable):
         return True
 
     def rest(self) -> None:
-        """End this worker's session, but keep the trainable for a next one."""
+        """End this worker's session and restore its outputs, but keep the trainable for a later session."""
         self._group.keep([])
         self._group.close()
         if self._output is not None:
             self._output.close()
 
     def find_hindrance(self, job: Job, settings: WorkerSettings) -> str | None:
-        """Return why this worker cannot train trials of another session after its own; None if it can."""
+        """Return why this worker cannot train trials of another session after its present one; None if it can."""
         same = ("trainable", "import_folders", "working_folder", "data_seed", "workers", "servers", "together")
         for name in same:
             if getattr(job, name) != getattr(self._job, name):
@@ -152,7 +152,7 @@ class TrialWorker(tune.Trainable):
             self._kept_wrongly.__cause__ = error
 
     def _interrupt_all(self) -> Steps:
-        """Return the interruption of all trials because this node does not see the results folder."""
+        """Return steps in which all trials are interrupted, because this node does not see the results folder."""
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
@@ -211,7 +211,10 @@ def _capture_output(job: Job) -> OutputCapture | None:
 
 
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
-    """Return the job with the class or function that `backend.store_target` has put into Ray's object store."""
+    """Return the job with the class or function that is in Ray's object store, if there is one.
+
+    Its reference is removed from ``config``, and the job's import folders are put on the import path.
+    """
     if "given" not in config:
         return job
     make_importable(job.import_folders)  # its imports may be there
@@ -224,6 +227,6 @@ def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float])
 
 
 def _describe_node() -> Mapping[str, Any]:
-    """Return Ray's description of the node on which this worker runs."""
+    """Return Ray's description of the node on which this worker runs; empty if Ray does not know it."""
     here = ray.get_runtime_context().get_node_id()
     return next((node for node in ray.nodes() if node["NodeID"] == here), {})

@@ -47,7 +47,10 @@ def get_exits_folder(job: Job) -> Path:
 
 @contextmanager
 def make_exits_folder(job: Job) -> Iterator[None]:
-    """Create the folder of these files for a session, without files of earlier ones; delete it after the block."""
+    """Delete the folder of the exit files of an earlier session now, and that of this session after the block.
+
+    `record_exit` creates the folder.
+    """
     shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
         yield
@@ -56,9 +59,10 @@ def make_exits_folder(job: Job) -> Iterator[None]:
 
 
 def record_exit(job: Job) -> Callable[[int], None]:
-    """Make this process write into a file of this session how it ends; it stops using that of an earlier one.
+    """Make this process write how it ends into a file of this session, instead of the file of an earlier one.
 
-    Return a function that must be called with the number of each trial that begins.
+    Enables Python's fault handler and replaces `os._exit`. Returns a function that must be called with the number of
+    each trial that begins. If the file cannot be created, nothing is recorded.
     """
     path = get_exits_folder(job) / get_process_name()
     try:
@@ -81,9 +85,10 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def limiting_time(seconds: float) -> Iterator[None]:
-    """End this process if the block takes longer than ``seconds``, after recording the line at which it was.
+    """End this process if the block takes longer than ``seconds``, after writing all threads' stacks.
 
-    This works even if no other Python thread can run.
+    They go into the file of `record_exit`, or to standard error without one. This works even if no other Python
+    thread can run.
     """
     faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
     try:
@@ -98,7 +103,10 @@ def get_output_file(job: Job) -> Path:
 
 
 def take_lost_output(job: Job, trial: int) -> str:
-    """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost."""
+    """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost, or ``""``.
+
+    The output counts as sent afterwards.
+    """
     output = ""
     with suppress(OSError):
         for path, _ in _list_exits(job, trial):
@@ -107,7 +115,10 @@ def take_lost_output(job: Job, trial: int) -> str:
 
 
 def explain_loss(job: Job, trial: int, error: str) -> str:
-    """Return in a few words why the worker of a trial was lost; ``error`` is Ray's message, often without a reason."""
+    """Return in a few words why the worker of a trial was lost, and delete the file that says so.
+
+    ``error`` is Ray's message, which is used if the worker wrote no reason.
+    """
     error = printable(error)
     gang_cause = re.search(r"WorkerLost: (.+)", error)
     if gang_cause:
@@ -132,7 +143,7 @@ def _explain_error(error: str) -> str:
 
 
 def classify_loss(error: str) -> Lost:
-    """Return what was lost according to Ray's message: a worker, its node, or a node that was taken away."""
+    """Return what was lost according to Ray's message or `explain_loss`: a worker, its node, or a preempted node."""
     if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
         return "preempted"
     if any(words in error or cause_of_loss in error for words, cause_of_loss in NODE_LOST.items()):
@@ -141,10 +152,7 @@ def classify_loss(error: str) -> Lost:
 
 
 def _take_last_words(job: Job, trial: int) -> str:
-    """Return and delete what a worker wrote when it died; empty if nothing.
-
-    It is the worker whose last trial was ``trial``, and what it wrote since that trial began.
-    """
+    """Return what the worker whose last trial was ``trial`` wrote when it died, or ``""``, and delete its file."""
     words = ""
     with suppress(OSError):
         for path, said in _list_exits(job, trial):
@@ -170,7 +178,7 @@ def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
 
 
 def _explain_words(words: str) -> str:
-    """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote."""
+    """Return in a few words why a process ended, from what Python's fault handler or `os._exit` wrote, or ``""``."""
     fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
     if fatal:
         where = _find_innermost_line(words.rpartition("Current thread ")[2])  # other threads come before it

@@ -42,7 +42,7 @@ NAMED = 12  # maximum number of parameters in a list
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The content of a report as HTML, and the document from which its scripts draw."""
+    """The body of a report as HTML, and the data from which its scripts draw the charts."""
 
     html: str
     data: Mapping[str, object]
@@ -50,7 +50,7 @@ class Sections:
 
 
 def page(folders: Sequence[ResultsFolder]) -> str:
-    """Return the report on one sweep, or on several with the same objectives.
+    """Return the report on one sweep, or on several with the same objectives, as a complete HTML page.
 
     Raises `InputError` if their objectives differ, and `StoreError` if a sweep is damaged.
     """
@@ -73,7 +73,10 @@ def page(folders: Sequence[ResultsFolder]) -> str:
 
 
 def sections(folders: Sequence[ResultsFolder]) -> Sections:
-    """Return the parts of the report as it is now. Raises like `page`."""
+    """Return the body and the data of the report as it is now, for a page that is served.
+
+    Raises the errors of `page`.
+    """
     values, content, accounts = _collect_values(folders)
     html = _make_environment().get_template("sections.html.jinja").render(**values)
     return Sections(html, content, accounts[0].tables.history.log_bytes)
@@ -93,7 +96,7 @@ def _make_environment() -> jinja2.Environment:
 def _collect_values(
     folders: Sequence[ResultsFolder],
 ) -> tuple[dict[str, object], dict[str, object], list[ReportData]]:
-    """Return the values for the templates, the document for the scripts, and the data that both were made from."""
+    """Return the values for the templates, the data for the scripts, and the data of each sweep."""
     from sweep.analysis import report_data
 
     points = POINTS // len(folders)
@@ -145,7 +148,7 @@ def _collect_values(
 
 
 def read_asset(name: str) -> str:
-    """Return the text of a script or a style sheet of the report."""
+    """Return the text of a script or style sheet in the package `sweep.render.report`, by its file name."""
     return resources.files("sweep.render.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -199,7 +202,7 @@ def _list_sweep_facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[s
 
 
 def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
-    """Describe the marks at the ends of curves, and how many curves have each."""
+    """Describe the marks at the ends of curves and how many curves have each; "" if no curve has one."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in LOST for trial in trials)
@@ -214,7 +217,7 @@ def _describe_end_marks(accounts: Sequence[ReportData]) -> str:
 
 
 def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
-    """Yield a sentence for each sweep on how long its lanes were busy and idle."""
+    """Yield, for each sweep with a timeline, a sentence on how long its lanes were busy and idle."""
     for one in accounts:
         line = one.timeline
         total = one.timeline.busy_s + one.timeline.idle_s
@@ -229,7 +232,10 @@ def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
 
 
 def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
-    """Yield the name, the duration and the percentage of each part of the time of all trials."""
+    """Yield (name, formatted duration, percentage) of training and of each overhead.
+
+    Training comes first, then the longest.
+    """
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
@@ -238,7 +244,7 @@ def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
 
 
 def _list_failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[dict[str, str | None]]:
-    """Yield the values for the template of each trial without a result."""
+    """Yield, for each trial that diverged, failed or ran out of memory, the values that the template shows."""
     for account in accounts:
         if len(accounts) > 1:
             of = f" of {account.sweep.name}"
@@ -267,7 +273,7 @@ class ProvenanceFact:
 
 
 def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
-    """Yield versions, commit, machine and code; nothing that names a person or host."""
+    """Yield versions, commit, machine and code of a sweep; the host name and the command line are left out."""
     groups = {**info.provenance, **info.source}
     if "packages" in info.provenance:
         groups["packages"] = info.provenance["packages"]  # not those of `source`, a much longer list
@@ -285,7 +291,7 @@ def _list_provenance(info: SweepInfo) -> Iterator[ProvenanceFact]:
 
 
 def _format_provenance_value(value: object) -> str:
-    """Format a value of the provenance."""
+    """Return a value of the provenance as text, a list with spaces between its items; "" for None."""
     if value is None:  # as the commit outside of a repository
         return ""
     if isinstance(value, list):

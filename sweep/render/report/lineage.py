@@ -38,7 +38,10 @@ class LineageDrawing:
 
 
 def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | None:
-    """Return the lineage drawing of a sweep; None if no trial is a copy of another."""
+    """Return the coordinates of a drawing of which trial was copied from which.
+
+    None if no trial of a sweep is a copy.
+    """
     if not any(trial.parent is not None for trial in trials):
         return None
     last = max(trial.epochs for trial in trials) or 1

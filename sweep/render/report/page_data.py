@@ -47,7 +47,10 @@ _STATUSES = [status.value for status in Status]
 def report_document(
     accounts: Sequence[ReportData], ranking: Ranking, worths: Sequence[SearchEfficiency] = ()
 ) -> dict[str, object]:
-    """Return the data that `sweep/render/report/data.js` reads: columns over the trials of all sweeps in turn."""
+    """Return the data that `sweep/render/report/data.js` reads.
+
+    Its columns have one entry per trial: the trials of the first sweep, then those of the second, and so on.
+    """
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
     rank: list[int | None] = [None] * len(trials)
@@ -110,7 +113,7 @@ def report_document(
 
 
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
-    """Return a document that has only the curves of some trials; ``curves`` belongs to these trials."""
+    """Return a document like `report_document` with only the curves of the trials of ``sweep``."""
     trials = sweep.trials
     objectives = []
     for metric, goal in sweep.objectives:
@@ -141,7 +144,10 @@ def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
 
 
 def as_json(content: object) -> str:
-    """Format JSON that is safe inside a ``<script>``: ASCII without characters that are special in HTML."""
+    """Return JSON that is safe inside a ``<script>``: ASCII, with ``<``, ``>`` and ``&`` escaped.
+
+    Raises ValueError for NaN and infinities.
+    """
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -149,7 +155,7 @@ def as_json(content: object) -> str:
 def _collect_budget_lines(
     accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]
 ) -> list[dict[str, object]]:
-    """Return, for each unit of budget, the lines of the best score over the budget spent."""
+    """Return, for each unit of budget, such as epochs, the curves of the best score over the budget spent."""
     place = {}
     for at, one in enumerate(accounts):
         place[one.sweep.name] = at
@@ -160,7 +166,7 @@ def _collect_budget_lines(
 def _list_budget_lines(
     worths: Sequence[SearchEfficiency], unit: str, place: Mapping[str, int]
 ) -> list[dict[str, object]]:
-    """Return the lines of all sweeps for one unit of budget; ``place`` is the index of each sweep by its name."""
+    """Return the curves of all sweeps for one unit of budget; ``place`` maps the name of a sweep to its index."""
     lines = []
     for one in worths:
         for found in one.budgets:
@@ -174,7 +180,11 @@ def _list_budget_lines(
 
 
 def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:
-    """Return the values of an objective, and whether to draw them on a log scale."""
+    """Return name, goal and rounded values of an objective, and whether to draw it on a log scale.
+
+    The scale is logarithmic if the objective is minimized and its values are positive and span at least a factor of
+    100.
+    """
     known = []
     for value in values:
         if value is not None and math.isfinite(value):
@@ -186,9 +196,9 @@ def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) ->
 
 
 def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
-    """Return a parameter's values, or for a choice its labels and a code for each trial.
+    """Return a parameter for the plots: its numbers, or if it is not numeric its labels and each trial's label index.
 
-    The code is -1 for a trial without the parameter.
+    A trial without the parameter has the number None, or the index -1.
     """
     values = [one[name] for one in params if name in one]
     numbers = []
@@ -211,7 +221,10 @@ def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Doma
 
 
 def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
-    """Return the curves of all trials as encoded arrays, one after another."""
+    """Return the curves of all trials as one array per metric, with the row at which each trial starts.
+
+    Arrays are encoded in base64.
+    """
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = []
     for one, offset in zip(curves, offsets, strict=False):
@@ -239,7 +252,8 @@ def _encode_curves(curves: Sequence[Curves]) -> dict[str, object]:
 def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     """Return the timeline of all sweeps: spans of trials by lane, in seconds since the start of their sweep.
 
-    ``open`` has the indexes of the spans of trials that run.
+    ``open`` lists the indices of the spans whose trial is still running. Pauses and the start time are given only for a
+    single sweep.
     """
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
@@ -274,7 +288,7 @@ def _collect_timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
 
 
 def _encode_importance(one: Importance) -> dict[str, object]:
-    """Return the importance of a parameter as plain data."""
+    """Return name, share and interval of a parameter's importance as a dict, rounded to four decimals."""
     return {"param": one.param, **{name: round(getattr(one, name), 4) for name in ("share", "low", "high")}}
 
 
@@ -289,7 +303,7 @@ def _find_number(value: object) -> float | None:
 
 
 def _round_number(value: object) -> float | None:
-    """Round a number to the seven digits that a plot can show; return None for any other value."""
+    """Return a float rounded to seven significant digits, an integer unchanged, and None for any other value."""
     number = _find_number(value)
     if number is None or isinstance(number, int):
         return number
