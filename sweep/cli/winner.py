@@ -65,7 +65,7 @@ def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exportin
 
         formats = []
         for name in exporting["formats"].split(","):
-            if name:
+            if name.strip():
                 formats.append(name.strip())
         winner = winners.export_winner(folder, target, trial, which, formats)
     answer = verdict.summarize_ranking(ranking, running=folder.is_running())

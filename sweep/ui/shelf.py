@@ -58,6 +58,7 @@ class Shelf:
         rows = [self._get_row(folder) for folder in found]
         for name in self._known.keys() - {folder.name for folder in found}:
             del self._known[name]
+            self._running.pop(name, None)
         return sorted(rows, key=lambda row: (row["state"] != "running", -(row["written"] or 0.0), row["name"]))
 
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:

@@ -199,8 +199,8 @@ def parquet(
         raise DataError(f"{pattern}: {len(files)} files without a row")
 
     def rows(columns: list[str], dtype: str | None) -> BlockArray:
-        name, file = next(found for found in files if found[1].metadata.num_rows)
-        first = _convert_to_matrix(next(file.iter_batches(1, columns=columns)), columns, name)
+        first_name, first_file = next(found for found in files if found[1].metadata.num_rows)
+        first = _convert_to_matrix(next(first_file.iter_batches(1, columns=columns)), columns, first_name)
         flat = dtype is None and first.shape[1] == 1  # targets or weights with one number per row
         kind = np.dtype(dtype or first.dtype)
 
@@ -214,7 +214,7 @@ def parquet(
                     if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
                         raise DataError(
                             f"{name}: column {columns[0]!r} has rows of {block.shape[1]} x {block.dtype}, "
-                            f"expected {first.shape[1]} x {first.dtype} as in {files[0][0]}"
+                            f"expected {first.shape[1]} x {first.dtype} as in {first_name}"
                         )
                     yield (block[:, 0] if flat else block).astype(kind, copy=False)
 

@@ -338,7 +338,10 @@ class GraphProgram(Program):
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
             self.by_epoch.count(walk.read_epoch_again(epoch), batch_size, seed, first)
-        metrics = flatten_metrics(self._graph.step.reported(self._metrics(training=True), sums, seen))
+        of_model = self._metrics(training=True)
+        if self._graph.watch is not None:
+            self._graph.watch.check_names(of_model)
+        metrics = flatten_metrics(self._graph.step.reported(of_model, sums, seen))
         return Trained(metrics, finite, chunks.waited_s, seen)
 
     @unregister_with_owner

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -57,7 +57,11 @@ class InGraphHook:
             self.names = tuple(self._values(tf.constant(0), losses, pairs))
 
         tf.function(trace, autograph=False).get_concrete_function()
-        taken = sorted(set(self.names) & set(losses))
+        self.check_names(losses)
+
+    def check_names(self, reported: Iterable[str]) -> None:
+        """Raise Refused if the hook returns a value with one of these names, which the loop reports itself."""
+        taken = sorted(set(self.names) & set(reported))
         if taken:
             raise Refused(f"on_train_batch_end() returns {', '.join(taken)}, which the loop reports itself; rename it")
 

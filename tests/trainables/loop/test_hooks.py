@@ -137,6 +137,8 @@ def test_numbers_of_updates_are_reported_as_means_over_the_examples() -> None:
 def test_names_and_shapes_that_cannot_be_reported_are_refused() -> None:
     with pytest.raises(Refused, match="returns loss, which the loop reports itself"):
         train(Logging(), assignment(**{"as": "loss"}))
+    with pytest.raises(Refused, match="returns accuracy, which the loop reports itself"):
+        train(Logging(), assignment(**{"as": "accuracy"}))
     with pytest.raises(Refused, match=r"returns 'row' of shape \(2,\), expected one number"):
         train(Logging(), assignment(scalar=False))
 
