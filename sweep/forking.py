@@ -102,11 +102,11 @@ def can_fork(gpus: float) -> bool:
 def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None]:
     """Start a fork server now for the local Ray that starts inside the block, and end it after the block.
 
-    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `correct_early_server`. No
+    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `_correct_early_server`. No
     server is started if workers cannot be forked. Inside another such block, that block's server is used.
     """
     if _early_servers:
-        correct_early_server(cpus, gpus)
+        _correct_early_server(cpus, gpus)
         yield
         return
     if can_fork(gpus):
@@ -118,7 +118,7 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
         _end_early_server()
 
 
-def correct_early_server(cpus: float, gpus: float) -> None:
+def _correct_early_server(cpus: float, gpus: float) -> None:
     """Replace the server that was started early, if there is one, unless it suits trials with these CPUs and GPUs."""
     if not _early_servers or (can_fork(gpus) and _early_servers[0].threads == _count_threads(cpus)):
         return
@@ -155,7 +155,7 @@ def serving(
     if not can_fork(gpus):
         yield None
         return
-    correct_early_server(cpus, gpus)
+    _correct_early_server(cpus, gpus)
     with nullcontext(_early_servers[0]) if _early_servers else closing(ForkServer(cpus)) as server:
         server.import_modules(modules)
         server.serve()

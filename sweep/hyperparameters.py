@@ -235,9 +235,11 @@ def _list_stepped_values(name: str, low: float, high: float, step: float, sampli
     """
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))
-    if sampling == "log" and (first <= 0 or size <= 1):
-        raise ValueError(f"parameter {name!r} from {low} has a step of {step} with sampling log, expected one above 1")
-    if sampling != "log" and size <= 0:
+    if sampling == "log" and first <= 0:
+        raise ValueError(f"parameter {name!r} begins at {low} with sampling log, expected a positive number")
+    if sampling == "log" and size <= 1:
+        raise ValueError(f"parameter {name!r} has a step of {step} with sampling log, expected one above 1")
+    if size <= 0:
         raise ValueError(f"parameter {name!r} has a step of {step}, expected a positive number")
     values = [first]
     while True:

@@ -24,6 +24,7 @@ from sweep.events import (
     decode,
     describe_status,
     encode,
+    is_number,
 )
 
 TEXT = st.text() | st.sampled_from(["nan", "inf", "-inf", "\\nan", "\\\\inf", "\\", "NaN", "\ud800"])
@@ -205,3 +206,10 @@ def test_a_newer_format_is_refused_before_its_fields_are_looked_at():
     newer = line.replace(b'"format":%d' % FORMAT, b'"format":%d,"colour":"red"' % (FORMAT + 1))
     with pytest.raises(StoreError, match=r"written by sweep 9.9 in log format 2, expected at most 1"):
         decode(newer)
+
+
+def test_numbers_are_finite_and_fit_into_floats() -> None:
+    for value in (0, -1, 1.5, 10**300):
+        assert is_number(value)
+    for value in (True, "1", None, math.nan, math.inf, 10**400):
+        assert not is_number(value)

@@ -173,15 +173,17 @@ def test_a_trial_has_what_its_file_says_whatever_its_code_has_declared() -> None
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "more"),
+    ("kind", "arguments", "more", "told"),
     [
-        ("Int", (1, 10), {"step": 1, "sampling": "log"}),
-        ("Int", (0, 10), {"step": 2, "sampling": "log"}),
-        ("Int", (0, 10), {"step": -2}),
-        ("Float", (0.0, 1.0), {"step": 0.0}),
-        ("Float", (0.1, 1.0), {"step": 0.5, "sampling": "log"}),
+        ("Int", (1, 10), {"step": 1, "sampling": "log"}, "has a step of 1 with sampling log, expected one above 1"),
+        ("Int", (0, 10), {"step": 2, "sampling": "log"}, "begins at 0 with sampling log, expected a positive number"),
+        ("Int", (0, 10), {"step": -2}, "has a step of -2, expected a positive number"),
+        ("Float", (0.0, 1.0), {"step": 0.0}, "has a step of 0.0, expected a positive number"),
+        ("Float", (0.1, 1.0), {"step": 0.5, "sampling": "log"}, "has a step of 0.5 with sampling log, expected"),
     ],
 )
-def test_a_step_that_leads_to_no_end_is_refused(kind: str, arguments: tuple[Any, ...], more: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"parameter 'x' .*has a step of .*, expected"):
+def test_a_step_that_leads_to_no_end_is_refused(
+    kind: str, arguments: tuple[Any, ...], more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValueError, match=f"parameter 'x' {told}"):
         getattr(Hyperparameters({}), kind)("x", *arguments, **more)

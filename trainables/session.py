@@ -229,16 +229,15 @@ class TrialSession(RankJoining):
             callbacks=setting.callbacks,
         )
         trial.prepare()
-        self._connect_hooks(trial, per_epoch=walk.per_epoch)
+        self._prepare_hooks(trial)
         if len(self._spans) > 1:
             program.check_phases()
         return trial
 
-    def _connect_hooks(self, trial: ReadyTrial, *, per_epoch: int) -> None:
-        """Pass the model and the numbers of epochs and updates to the author's callbacks, and record hooks' changes.
+    def _prepare_hooks(self, trial: ReadyTrial) -> None:
+        """Begin to record what hooks and callbacks change, and pass the model and the numbers of epochs to callbacks.
 
-        ``per_epoch`` is the number of updates in an epoch. Raises Refused if the phase changes a hyperparameter that
-        nothing reads.
+        Raises Refused if the phase changes a hyperparameter that nothing reads.
         """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
@@ -250,7 +249,7 @@ class TrialSession(RankJoining):
             epochs = assignment.epochs
         else:
             epochs = None
-        callbacks.watch(self._author, program.model, epochs=epochs, updates=per_epoch)
+        callbacks.watch(self._author, program.model, epochs=epochs, updates=trial.walk.per_epoch)
         program.callbacks = callbacks
 
     def enter_next_phase(self) -> ReadyTrial:

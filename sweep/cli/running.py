@@ -221,10 +221,11 @@ def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
 
     devices = spec.resources.devices(how.simulated_gpus)
     kept = kept_ray.get_kept_ray()
+    starting = forking.starting_early(devices.cpus, devices.real_gpus)
     if kept is None:
-        forking.correct_early_server(devices.cpus, devices.real_gpus)
+        click.get_current_context().with_resource(starting)
     elif not kept.is_running:
-        kept.enter(forking.starting_early(devices.cpus, devices.real_gpus))
+        kept.enter(starting)
     forking.import_early(list_early_imports(spec.trainable, folders))
 
 

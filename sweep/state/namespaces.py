@@ -9,11 +9,10 @@ from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweep.author_code import is_author_file, trainable_packages
+from sweep.author_code import OWN_PACKAGES, is_author_file, trainable_packages
 
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 _OF_TESTS = ("test_", "conftest")
-_OURS = ("sweep", "trainables")
 _DEEPEST = 3  # levels of nested classes
 
 
@@ -95,7 +94,7 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
     top = module.partition(".")[0]
 
     def is_author(name: str, file: str) -> bool:
-        return name.partition(".")[0] == top != "__main__" or _is_author_module(name, file)
+        return name.partition(".")[0] == top != "__main__" or is_author_module(name, file)
 
     for _, other in list_author_modules(is_author, top):
         result += list_namespaces_of_module(other)
@@ -155,10 +154,10 @@ def list_namespaces_of_module(module: types.ModuleType) -> list[Namespace]:
     return [namespace, *namespace.list_classes()]
 
 
-def _is_author_module(name: str, file: str) -> bool:
+def is_author_module(name: str, file: str) -> bool:
     """Return whether a module is the author's, except test modules, of which pytest imports hundreds."""
     last = name.rpartition(".")[2]
-    is_ours = name.partition(".")[0] in _OURS
+    is_ours = name.partition(".")[0] in OWN_PACKAGES
     return not is_ours and not last.startswith(_OF_TESTS) and is_author_file(file)
 
 

@@ -211,7 +211,7 @@ def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outl
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
-    return not (key == "parameters" and given and "allOf" in node)  # a group has nothing else but a condition
+    return not (key == "parameters" and given - {"when"} and "allOf" in node)  # a group has nothing else but a condition
 
 
 def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:

@@ -20,6 +20,7 @@ from sweep import forking
 from sweep.backends.ray_tune import fork_client, local_ray
 from sweep.contract import Devices
 from sweep.forking import ForkServer
+from sweep.spec.blocks import Resources
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forks on Linux alone")
 
@@ -312,23 +313,26 @@ def test_a_server_for_other_trials_than_the_files_is_replaced(monkeypatch: pytes
 
     monkeypatch.setattr(forking, "ForkServer", start)
     with forking.starting_early():
-        forking.correct_early_server(1.5, 0.0)  # the same number of threads
-        assert [one.calls for one in started] == [[1.0]]
-        forking.correct_early_server(2.0, 0.0)
-        forking.import_early(("numpy",))
-        assert [one.calls for one in started] == [[1.0, "closed"], [2.0, ("numpy",)]]
-        with forking.starting_early(2.0):  # a command in a keeper that has failed before it started Ray
-            assert len(started) == 2
+        with forking.starting_early(1.5):  # once the file is read: the same number of threads
+            assert [one.calls for one in started] == [[1.0]]
+        with forking.starting_early(2.0):
+            forking.import_early(("numpy",))
+            assert [one.calls for one in started] == [[1.0, "closed"], [2.0, ("numpy",)]]
         with forking.serving(3.0, 0.0, ("keras",), print) as server:
             assert server is started[2]
-        forking.correct_early_server(3.0, 1.0)
-        assert [one.calls for one in started] == [
-            [1.0, "closed"],
-            [2.0, ("numpy",), "closed"],
-            [3.0, ("keras",), "closed"],
-        ]
-        forking.correct_early_server(3.0, 0.0)  # was not started early, or cannot be of use
-        assert len(started) == 3
+        with forking.starting_early(3.0, gpus=1.0):
+            assert [one.calls for one in started] == [
+                [1.0, "closed"],
+                [2.0, ("numpy",), "closed"],
+                [3.0, ("keras",), "closed"],
+            ]
+    with forking.starting_early(3.0):
+        assert len(started) == 4
+    assert started[3].calls == [3.0, "closed"]
+
+
+def test_the_usual_number_of_cpus_is_that_of_a_sweep_file() -> None:
+    assert forking.USUAL_CPUS == Resources().cpus
 
 
 def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:

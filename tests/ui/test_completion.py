@@ -141,6 +141,13 @@ def test_proposals(name: str) -> None:
     assert labels(marked) == expected
 
 
+def test_a_group_may_have_a_condition_first() -> None:
+    text = f"{TWO}  g:\n    when: {{kind: cnn}}\n    ¦"
+    assert "parameters" in labels(text)
+    parse_spec(f"{HEAD}{text.replace(CURSOR, 'parameters: {y: {values: [1, 2]}}')}\n", "a.yaml")
+    assert "parameters" not in labels(f"{TWO}  g:\n    value: 1\n    ¦")
+
+
 def test_the_top_has_all_keys_but_those_of_another_server() -> None:
     found = labels("¦")
     assert {"trainable", "parameters", "early_terminate", "training", "resources"} <= set(found)

@@ -10,11 +10,11 @@ import sys
 import types
 from typing import Any
 
-from sweep.author_code import OWN_PACKAGES, is_author_file
+from sweep.author_code import OWN_PACKAGES
+from sweep.state import namespaces
 from sweep.state.namespaces import Namespace, list_author_modules, list_used_names
 
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
-_OF_TESTS = ("test_", "conftest")
 _CACHED: Any = type(functools.cache(abs))
 
 
@@ -71,15 +71,12 @@ def _list_classes(author: object) -> list[type]:
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
     """Return whether a module is the author's: its top-level package is in ``tops``, or its file is the author's.
 
-    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, are not, except the trainable's own.
+    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, are not, except those in ``tops``.
     """
-    top, _, rest = name.partition(".")
+    top = name.partition(".")[0]
     if file is None or top in (*OWN_PACKAGES, "__main__"):
         return False
-    if top in tops:
-        return True
-    own_name = (rest or top).rpartition(".")[2]
-    return not own_name.startswith(_OF_TESTS) and is_author_file(file)
+    return top in tops or namespaces.is_author_module(name, file)
 
 
 def _module_of(kind: type) -> str:
