@@ -67,8 +67,8 @@ def _is_installed(file: str, search_path: tuple[str, ...]) -> bool:
 def is_author_file(file: str) -> bool:
     """Return whether a file, as named by a frame or a module, is the author's.
 
-    True for cells of notebooks. A relative name means a script if the file exists; otherwise the code was compiled
-    elsewhere, as in extension modules.
+    Cells of notebooks are the author's. A relative name is that of a script if the file exists; otherwise the code was
+    compiled elsewhere, as in extension modules.
     """
     return _is_author_file(file, tuple(sys.path), tuple(trainable_packages.values()))
 

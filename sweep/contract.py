@@ -56,7 +56,7 @@ CONTAINER = Path("/sys/fs/cgroup")
 
 
 def _read_limits(*names: str) -> list[int]:
-    """Return the numbers in these files, leaving out missing files and words such as "max", which mean no limit."""
+    """Return the numbers in the files ``names`` of `CONTAINER`; missing files and words such as "max" are left out."""
     words = [word for name in names if (CONTAINER / name).exists() for word in (CONTAINER / name).read_text().split()]
     return [int(word) for word in words if word.isdigit()]
 
@@ -123,7 +123,7 @@ class Devices:
         return 0.0 if self.simulated else self.gpus
 
     def fits(self, cpus: float, gpus: float) -> int:
-        """Return how many processes with these devices fit on a machine with this many CPUs and GPUs.
+        """Return how many processes with these devices fit on a machine with ``cpus`` CPUs and ``gpus`` GPUs.
 
         Raises ValueError if they need neither.
         """
@@ -179,7 +179,7 @@ class Assignment:
         return count_length(self.epochs)
 
     def share_used(self, epoch: int, trained_s: float) -> float:
-        """Return the share of the trial's budget, from 0 to 1, used by an epoch and this many seconds of training."""
+        """Return the share of the trial's budget, from 0 to 1, used by epoch ``epoch`` and ``trained_s`` seconds."""
         return compute_share(epoch, self.epochs, trained_s, self.minutes)
 
 
@@ -198,7 +198,7 @@ class Trainable(Protocol):
     """
 
     def begin(self, assignment: Assignment) -> None:
-        """Prepare a new trial and discard the state of the previous one."""
+        """Begin the trial that ``assignment`` describes, and discard the state of the previous one."""
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch and report each. Return after the last epoch, or when ``report`` returns False.
@@ -258,9 +258,9 @@ class Group(Protocol):
         """Remove a member's trial from the group, because it has ended or continues elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members together, one epoch of each at a time, until a report returns False.
+        """Train the trials of the members in ``reports`` together, epoch by epoch, until a report returns False.
 
-        Members that are not in ``reports`` keep their state. A single member is trained as it would be alone. Return,
+        Other members keep their state. A single member is trained as it would be alone. Return,
         by member, the exceptions of trials that ended with one.
 
         Raises:
@@ -291,7 +291,7 @@ class Limited(Protocol):
 
     @property
     def holds_memory(self) -> bool:
-        """Whether it may hold memory for earlier trials, such as compiled programs, which a new object would not."""
+        """Whether it may hold memory of earlier trials, such as compiled programs, which a new instance would not."""
 
 
 class Waiting(Protocol):
@@ -309,17 +309,17 @@ class Waiting(Protocol):
 
 
 def can_save(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can save its trial after the present epoch; True without a trainable."""
+    """Return whether a trainable can save its trial after the present epoch; True if ``trainable`` is None."""
     return getattr(trainable, "saves", True) is not False
 
 
 def can_split(trainable: Trainable | None) -> bool:
-    """Return whether a trainable can split its batches into more micro-batches; True without a trainable."""
+    """Return whether a trainable can split its batches into more micro-batches; True if ``trainable`` is None."""
     return getattr(trainable, "splits", True) is not False
 
 
 def may_hold_memory(trainable: Trainable | None) -> bool:
-    """Return whether a trainable may hold memory for earlier trials; False without one."""
+    """Return whether a trainable may hold memory of earlier trials; False if ``trainable`` is None."""
     return trainable is not None and getattr(trainable, "holds_memory", True) is not False
 
 

@@ -96,7 +96,7 @@ class RefusedError(InputError):
 
 
 def refuse(problems: Iterable[Problem], error: type[InputError] = InputError) -> None:
-    """Raise ``error`` with these problems, each listed once; do nothing if there are none."""
+    """Raise ``error`` with ``problems``, each listed once; do nothing if there are none."""
     if found := dict.fromkeys(problems):
         raise error(found)
 
@@ -144,7 +144,7 @@ def last_line(error: BaseException) -> str:
 
 
 def in_short(error: BaseException) -> str:
-    """Return an error's type and first line, as in ``ValueError: no such file``; the type alone without a message."""
+    """Return an error's type and first line, as ``ValueError: no such file``; only the type if it has no message."""
     kind = type(error).__name__
     if str(error).strip():
         return f"{kind}: {first_line(error)}"
@@ -182,7 +182,7 @@ def describe_without_type(error: BaseException) -> str:
 
 
 def where_raised(error: BaseException) -> str | None:
-    """Return the author's line nearest to the origin of an error, as ``models.py:12 in loss``; None without one.
+    """Return the author's line nearest to the origin of an error, such as ``models.py:12 in loss``, or None.
 
     Lines in the error's message, as TensorFlow writes them, take precedence over its traceback.
     """

@@ -35,7 +35,7 @@ else:
 
 
 STEERED_COLUMNS = ("space_version", "enqueued_by", "starred", "note")
-"""Columns of trials that only sweeps have which a person has steered."""
+"""Columns of the table of trials that exist only if a person has steered the sweep."""
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -1,6 +1,6 @@
 """The driver's side of the fork server: starts the server, early if possible, and names the modules that it imports.
 
-The server imports for seconds what workers need. A command therefore starts it first of all, so that this module must
+The server takes seconds to import what workers need, so a command starts it first of all. This module must therefore
 not import anything that takes time: neither Ray nor NumPy.
 """
 
@@ -18,8 +18,8 @@ from sweep.ray_settings import LOCAL_SETTINGS, SETTINGS
 
 _HOME = Path(__file__).parents[1]
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.backends.ray_tune.fork_server import main; main()"
-"""Runs the server without the working folder in the search path, where the author may have a module with the name of a
-library's. The folder of sweep comes last, in case it is not installed."""
+"""Code that runs the server. The working folder is not in its search path, because a module of the author may have the
+same name as a library there. The folder that contains sweep comes last, in case sweep is not installed."""
 
 
 USUAL_CPUS = 1.0
@@ -30,9 +30,9 @@ class ForkServer:
     """A fork server that this process has started, to which it names the modules to import; see `fork_server`."""
 
     def __init__(self, cpus: float) -> None:
-        """Start a server for trials with this many CPU cores each.
+        """Start a server for trials with ``cpus`` CPU cores each.
 
-        The number of threads of libraries follows from it, which read it when they are imported.
+        Libraries get a number of threads that follows from ``cpus``, which they read when they are imported.
         """
         self.name = f"sweep-{uuid.uuid4().hex}"
         self.threads = _count_threads(cpus)
@@ -40,7 +40,7 @@ class ForkServer:
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(self.threads)),
             "CUDA_VISIBLE_DEVICES": "",  # a library that has found a GPU could not use it in a fork, nor may a trial
         }
-        self._errors = os.memfd_create("fork-server-errors")  # no pipe, which may be full, nor a file on a disk
+        self._errors = os.memfd_create("fork-server-errors")  # in memory, because a pipe or a disk may be full
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _PROGRAM, str(_HOME), self.name],
             stdin=subprocess.PIPE,
@@ -59,7 +59,7 @@ class ForkServer:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def import_modules(self, modules: Sequence[str]) -> None:
-        """Make the server import these modules too; ignored after `serve`. Does not wait for the imports."""
+        """Make the server import ``modules`` too; do nothing after `serve`. Does not wait for the imports."""
         if not self._serves:
             self._send(modules)
 
@@ -91,7 +91,7 @@ _early_servers: list[ForkServer] = []
 
 
 def can_fork(gpus: float) -> bool:
-    """Return whether workers that use this many GPUs each may be forked: on Linux, and only without GPUs.
+    """Return whether workers with ``gpus`` GPUs each may be forked: only on Linux, and only if ``gpus`` is 0.
 
     What TensorFlow does with a GPU while it is imported is not known to survive a fork.
     """
@@ -102,8 +102,8 @@ def can_fork(gpus: float) -> bool:
 def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None]:
     """Start a fork server now for the local Ray that starts inside the block, and end it after the block.
 
-    It is for trials with this many CPU cores and GPUs; if these turn out to be others, see `_correct_early_server`. No
-    server is started if workers cannot be forked. Inside another such block, that block's server is used.
+    ``cpus`` and ``gpus`` are those of a trial. Inside another such block, its server is used, or replaced if it was
+    started for other trials. No server is started if workers cannot be forked.
     """
     if _early_servers:
         _correct_early_server(cpus, gpus)
@@ -119,7 +119,7 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
 
 
 def _correct_early_server(cpus: float, gpus: float) -> None:
-    """Replace the server that was started early, if there is one, unless it suits trials with these CPUs and GPUs."""
+    """Replace the server that was started early, if there is one, unless it suits trials with ``cpus`` and ``gpus``."""
     if not _early_servers or (can_fork(gpus) and _early_servers[0].threads == _count_threads(cpus)):
         return
     _end_early_server()
@@ -128,7 +128,7 @@ def _correct_early_server(cpus: float, gpus: float) -> None:
 
 
 def import_early(modules: Sequence[str]) -> None:
-    """Make the server that was started early, if there is one, import these modules."""
+    """Make the server that was started early, if there is one, import ``modules``."""
     for server in _early_servers:
         server.import_modules(modules)
 
@@ -140,7 +140,7 @@ def _end_early_server() -> None:
 
 
 def _count_threads(cpus: float) -> int:
-    """Return the number of threads that libraries use for a trial with this many CPU cores."""
+    """Return the number of threads that libraries use for a trial with ``cpus`` CPU cores."""
     return max(int(cpus), 1)
 
 
@@ -148,9 +148,9 @@ def _count_threads(cpus: float) -> int:
 def serving(
     cpus: float, gpus: float, modules: Sequence[str], say: Callable[[str], None]
 ) -> Iterator[ForkServer | None]:
-    """Yield a fork server that imports these modules: the one that was started early, or a new one.
+    """Yield a fork server that imports ``modules``: the one that was started early, or a new one.
 
-    Yields None if workers cannot be forks. After the block, ``say`` gets a line if the server has failed.
+    Yields None if workers cannot be forked. After the block, ``say`` is called with a line if the server has failed.
     """
     if not can_fork(gpus):
         yield None

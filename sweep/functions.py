@@ -97,7 +97,7 @@ class Reporter:
     def share(self) -> float:
         """The share of the trial's epochs or of its minutes that is used, whichever is larger; at most 1.
 
-        The time since the last report counts.
+        The minutes include the time since the last report.
         """
         return self._assignment.share_used(self.epoch, self._trained_s + time.perf_counter() - self._since)
 
@@ -120,7 +120,7 @@ class Reporter:
 
     @property
     def fold(self) -> int | None:
-        """The number of the fold to leave out of training and to validate with, from 0; None without `folds`."""
+        """The number of the fold to leave out of training and to validate with, from 0; None if there are no folds."""
         self._fold_read = True
         if self._fold is None:
             return None
@@ -128,7 +128,7 @@ class Reporter:
 
     @property
     def folds(self) -> int | None:
-        """The number of folds; None without `folds`."""
+        """The number of folds; None if the sweep file has no ``folds``."""
         if self._fold is None:
             return None
         return self._fold.of
@@ -145,9 +145,11 @@ class Reporter:
     ) -> bool:
         """Report one epoch; return whether to continue training.
 
-        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due. Raises TypeError
-        if a value is not a number, RuntimeError if the function ignores the checkpoint that it must continue from, and
-        Incompatible if the file asks for folds and the function has not read `fold`.
+        Pass metrics by name or as a mapping. ``checkpoint`` saves this epoch if a checkpoint is due.
+
+        Raises TypeError if no metric is passed or a value is not a number, ValueError if a value is too large for a
+        float or ``checkpoint`` is a path that does not exist, RuntimeError if the function has not read the checkpoint
+        that it must continue from, and Incompatible if the file asks for folds and the function has not read `fold`.
         """
         if self._over:
             raise _TrialOver
@@ -193,7 +195,7 @@ class Reporter:
                 continue
 
     def _report_returned(self, value: object) -> None:
-        """Report what the function has returned without any report: its metrics, or the objective alone.
+        """Report ``value``, which the function returned without having reported: its metrics, or only the objective.
 
         Other values are ignored. Raises TrainableError if it is a model.
         """
@@ -263,7 +265,7 @@ class FunctionTrainable:
         return frozenset({"patience", *read})
 
     def begin(self, assignment: Assignment) -> None:
-        """End the previous trial and prepare a new one. The first call of `train` calls the function."""
+        """End the previous trial and begin a new one, whose first call of `train` calls the function."""
         self.end_trial()
         self._starting_values.begin_trial(
             lambda: namespaces.list_namespaces_of_function(self._function),
@@ -480,9 +482,9 @@ def load_trainable(
 ) -> Callable[[], Trainable]:
     """Import a class or function and return a callable without arguments that creates trainables of it.
 
-    ``folders`` are put on the import path. Modules that draw random numbers during their import draw the same ones for
-    the same ``seed``, the sweep's. ``given`` is the class or function itself if no module contains it. Raises
-    TrainableError, or whatever the import raises.
+    ``folders`` are put on the import path. ``seed`` determines the random numbers that modules draw while they are
+    imported. ``given`` is the class or function itself if no module contains it. Raises TrainableError, or whatever the
+    import raises.
     """
     garbage.collect_as_usual()
     make_importable(folders)
@@ -578,7 +580,7 @@ def import_target(target: str, folders: Iterable[Path], where: str) -> Any:
 
 
 def make_importable(folders: Iterable[Path]) -> None:
-    """Move or put folders to the front of ``sys.path``, in this order; `inspection` searches them in the same order."""
+    """Put ``folders`` at the front of ``sys.path``, in their order; `inspection` searches them in the same order."""
     first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]

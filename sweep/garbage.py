@@ -1,4 +1,4 @@
-"""Controls when Python looks for garbage, which are objects that only refer to one another.
+"""Controls when Python looks for garbage: unused objects that refer to one another.
 
 A full collection goes through all objects. While large libraries are imported, and while TensorFlow traces a model,
 hundreds of thousands of objects are made that stay, and collections among them take up to a fifth of the time.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 NEW_OBJECTS = 50_000
 """Number of new objects after which a command looks for garbage, in place of Python's 700 or 2,000."""
 
-_usual: list[tuple[int, int, int]] = []  # thresholds of before `collect_rarely`
+_usual: list[tuple[int, int, int]] = []  # thresholds from before `collect_rarely`
 
 
 def collect_rarely() -> None:
@@ -23,7 +23,7 @@ def collect_rarely() -> None:
 
 
 def collect_as_usual() -> None:
-    """Restore the collector's thresholds of before `collect_rarely`; does nothing if that was not called.
+    """Restore the collector's thresholds from before `collect_rarely`; do nothing if that was not called.
 
     Needed before a model is trained here, because objects that are garbage may hold tensors of any size.
     """

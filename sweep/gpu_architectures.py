@@ -25,10 +25,10 @@ class Coverage(Enum):
 
 
 def find_coverage(capability: Capability, architectures: Sequence[str]) -> Coverage:
-    """Return how a build with code for these architectures supports a GPU of this compute capability.
+    """Return how a build with code for ``architectures`` supports a GPU of compute capability ``capability``.
 
     Machine code runs on its own major version, from its minor version on. PTX could be compiled for all later versions,
-    but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so it counts for its own.
+    but TensorFlow's fails on later major versions (tensorflow issues 89272, 97387), so the same rule is used for it.
     """
     machine_code = []
     for name in architectures:

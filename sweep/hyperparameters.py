@@ -138,7 +138,7 @@ class Declaring:
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
-        """Make the parameters declared in the block apply only if a parent parameter has one of these values.
+        """Make the parameters declared in the block apply only if a parent parameter has one of ``parent_values``.
 
         If the parent has another value, the declarations return None, as in KerasTuner, unless the trial has the
         parameter.
@@ -231,7 +231,7 @@ def _describe_range(
 def _list_stepped_values(name: str, low: float, high: float, step: float, sampling: str | None) -> list[Decimal]:
     """Return ``low`` and the values up to ``high`` that follow it, by adding ``step`` or, with log, multiplying by it.
 
-    Raises ValueError if the step leads to no end.
+    Raises ValueError if the values would never exceed ``high``.
     """
     # decimal arithmetic gives 0.3 where floats give 0.30000000000000004
     first, size, last = (Decimal(str(number)) for number in (low, step, high))

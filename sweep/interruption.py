@@ -23,8 +23,8 @@ from sweep.errors import InterruptedByUser, StoppedAtOnce
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CODE = InterruptedByUser.exit_code  # of a process that was interrupted
 _OVER = b"\0"  # not the number of a signal
-_PATIENCE_S = 2.0  # for a terminal that accepts no output
-_HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
+_PATIENCE_S = 2.0  # seconds to wait for a terminal that accepts no output
+_HANDLER_WAIT_S = 0.2  # seconds to wait until the main thread calls the handler
 
 
 def ignore_exit_code(code: int) -> None:
@@ -41,9 +41,9 @@ class Interruption:
     """Handles Ctrl-C and SIGTERM in this process: counts the signals, and calls an action at each."""
 
     def __init__(self, first: Callable[[], None], second: Callable[[], None], *, breaks: bool = False) -> None:
-        self.last_words = NOTHING_STARTED  # for a process that belongs to sweep
+        self.last_words = NOTHING_STARTED  # printed when a process that belongs to sweep ends at a signal
         self._acts = (first, second)
-        self._breaks = breaks  # a block may be interrupted
+        self._breaks = breaks  # whether `breakable` blocks may be interrupted
         self._lock = threading.Lock()  # protects the next two; handlers never take it
         self._flagged = 0  # signals seen by the handler
         self._heard = 0  # signals seen by the thread; more while the main thread is in a long call
@@ -60,7 +60,7 @@ class Interruption:
         return self._flagged > 0 or self._heard > 0
 
     def check(self, message: str) -> None:
-        """Raise `InterruptedByUser` with this message if a signal has asked the process to end."""
+        """Raise `InterruptedByUser` with ``message`` if a signal has asked the process to end."""
         if self.asked:
             raise InterruptedByUser(message)
 
@@ -188,7 +188,7 @@ def start_handling_signals() -> None:
 
 
 def stop_handling_signals() -> None:
-    """Restore the signal handlers of before `start_handling_signals`, for a command that has nothing to finish."""
+    """Restore the signal handlers from before `start_handling_signals`; do nothing if that was not called."""
     global _active
     if _active is not None:
         _active.remove()
@@ -196,7 +196,7 @@ def stop_handling_signals() -> None:
 
 
 def finish() -> None:
-    """Wait until the actions of all signals so far are done; called before the process ends."""
+    """Wait until the actions of all signals so far are done, for about 2 s at most; called before the process ends."""
     if _active is not None:
         _active.finish()
 

@@ -1,8 +1,8 @@
 """The keeper's process: runs the commands of a folder one after another, and ends when it is not needed any more.
 
 It ends when the time of ``--keep-warm`` is over and no page of its folder is open, when memory gets short, when
-`sweep stop --warm` asks it to, or when a command comes for which its processes are of no use: in another environment,
-or after packages were installed. It is the driver of each sweep that it runs; if it is killed, its sweep is resumed as
+`sweep stop --warm` asks it to, or when a command comes that cannot use its processes, because its environment differs
+or packages were installed. It is the driver of each sweep that it runs; if it is killed, its sweep is resumed as
 after any kill.
 """
 
@@ -34,10 +34,10 @@ from sweep.keeper import place as places
 from sweep.text import counted, duration
 
 FIRST_S = 30.0
-"""Seconds after which a keeper ends that has got no command."""
+"""Seconds after which a keeper that has received no command ends."""
 
 REQUEST_S = 10.0
-"""Seconds in which whoever connects must say what it wants."""
+"""Seconds within which a new connection must send its request."""
 
 LOOK_S = 1.0
 _CONTAINER = Path("/sys/fs/cgroup")
@@ -46,7 +46,7 @@ LEAST_MEMORY = 0.1
 
 
 RunCommand: TypeAlias = Callable[[Sequence[str], str], int]
-"""Runs a command line of a program with this name; returns its exit code."""
+"""A function that runs a command line, given with the program's name, and returns the exit code."""
 
 
 @dataclass(slots=True)
@@ -245,7 +245,8 @@ class Server:
     def _find_difference(self, content: dict[str, Any]) -> str:
         """Return why a command cannot use the processes that are kept running; "" if it can or is the first.
 
-        It can if its environment, Python process settings and packages are those of the first command.
+        It can if its environment, the settings of its process (`describe_process`) and the packages are those of the
+        first command.
         """
         if self._first is None:
             self._first = content
@@ -298,14 +299,14 @@ def _set_environment(environment: dict[str, str]) -> None:
 
 
 def _connect_streams(streams: list[int]) -> None:
-    """Replace standard input, output and error by these file descriptors, in this order, and close these."""
+    """Replace standard input, output and error by the file descriptors ``streams``, which are then closed."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
 
 
 def send_exit_code(connection: socket.socket, code: int) -> None:
-    """Send a command its exit code; ignore that it may be gone."""
+    """Send a command its exit code; do nothing if the command is gone."""
     with suppress(OSError):
         messages.send_answer(connection, exit=code)
 
@@ -326,7 +327,7 @@ def _is_memory_short() -> bool:
 def _find_free_share() -> float:
     """Return the share of memory, from 0 to 1, that is available on the machine or in its container.
 
-    The smaller one counts; 1 where the system does not report it.
+    Return the smaller one of the two, or 1 if the system reports neither.
     """
     shares = [1.0]
     with suppress(OSError, ValueError):

@@ -18,7 +18,7 @@ HINT = (
 
 
 def find_config_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the keras.json that Keras reads in this environment."""
+    """Return the path of the keras.json that Keras reads with the environment variables ``environ``."""
     if "KERAS_HOME" in environ:
         return Path(environ["KERAS_HOME"]).expanduser() / "keras.json"
     home = Path("~").expanduser()

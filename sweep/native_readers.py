@@ -102,7 +102,7 @@ class _Finder:
     """A finder of modules that replaces the functions in `READERS` as soon as their module has been imported."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        """Return the module's spec from Python's own finder; None for modules without a row in `READERS`."""
+        """Return the module's spec from Python's own finder; None if the module is not in `READERS` or not found."""
         if name not in READERS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -153,7 +153,7 @@ def _wrap_reader(original: Callable[..., Any], reader: NativeReader, skipped: in
 
 
 def _list_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of a function's parameters in their order; `_PATHS` for a native one that does not tell them."""
+    """Return the names of a function's parameters in order; `_PATHS` for a native function without a signature."""
     try:
         return tuple(inspect.signature(function).parameters)
     except (TypeError, ValueError):

@@ -38,7 +38,7 @@ def failed_by(error: OSError) -> bool:
 
 
 def failure() -> OSError | None:
-    """Return the first error of writing to standard output; None without one. A closed pipe does not count."""
+    """Return the first error of writing to standard output, except for a closed pipe; None if there is none."""
     return next((error for error in _failures if not isinstance(error, BrokenPipeError)), None)
 
 

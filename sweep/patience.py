@@ -21,7 +21,7 @@ class Plateau:
     waited: int = 0
 
     def count_epoch(self, value: float) -> None:
-        """Count one epoch with this objective, which resets `waited` if it is better than the best; NaN never is."""
+        """Count an epoch in which the objective is ``value``; `waited` becomes 0 if that is better than `best`."""
         better = self.best is None or (value > self.best if self.maximize else value < self.best)
         if better and not math.isnan(value):
             self.best, self.waited = value, 0

@@ -1,4 +1,4 @@
-"""The file's ``price_per_gpu_hour``: one number, or one for each kind of node."""
+"""The prices under ``price_per_gpu_hour`` in a sweep file: one number, or one for each kind of node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COST = "cost"
 
 
 def per_gpu_hour(price: Price, labels: Mapping[str, str]) -> float | None:
-    """Return the price per GPU-hour on a node with these labels; None if there is none for this kind of node.
+    """Return the price per GPU-hour on a node with ``labels``; None if there is none for its kind of node.
 
     The kind is the value of any label, in upper or lower case. If the node's market has no price of its own, the
     other market's price is used.

@@ -5,7 +5,7 @@ first. What counts are the seconds of its epochs, with their validation (`EpochR
 share of the budget that is used to each report, as the measure `SHARE`, so that everything that is decided by it
 follows from the log alone.
 
-Rungs count units: epochs or, of trials that have minutes alone, hundredths of their minutes.
+The positions of rungs are in units: epochs or, for trials that have only minutes, hundredths of their minutes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from msgspec import structs
 from sweep.events import WHOLE, EpochReported, Event, Status, TrialEnded
 
 UNBOUNDED_EPOCHS = 10**9
-"""The epochs of a trial that only its minutes end."""
+"""Value of `Assignment.epochs` for a trial that only its minutes end."""
 
 HUNDREDTHS = 100
-"""The units of a trial that only its minutes end."""
+"""Number of units in a trial that only its minutes end."""
 
 SHARE = "budget_share"
 """Measure of an epoch of a trial with minutes: the share of its budget that the trial has used, from 0 to 1."""
@@ -88,7 +88,7 @@ class UnitReports:
         return _AT_EPOCH.sub(rf"at \1/{self._length} of its budget", reason)
 
     def translate(self, event: Event) -> Iterator[Event]:
-        """Yield the events, counted in units, that searchers and schedulers observe in place of this one.
+        """Yield the events, counted in units, that searchers and schedulers observe in place of ``event``.
 
         A report yields one event for each unit that the trial has reached with it, perhaps none.
         """

@@ -30,13 +30,13 @@ HASHED_BYTES = 256 * 2**20
 """Size limit for comparing files by content; larger ones are compared by size and modification time."""
 
 MOST_FILES = 2_000
-"""Number of files above which they are not listed in the log of a trial."""
+"""Number of files above which the files that a trial has read are not listed in the log."""
 
 _SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
 _LOOKUPS = frozenset({"open", "os.listdir"})
 """Events by which the import system finds and reads modules."""
 _BOUNDARIES = ("sweep/backends/worker.py", "sweep/functions.py")
-"""Files that call the author's code; frames above them have no part in what a trial reads."""
+"""Files that call the author's code; the frames that called these files have no part in what a trial reads."""
 
 _hashes: dict[tuple[str, int, int, int, int], str] = {}  # by path and everything that changes with the content
 
@@ -129,7 +129,7 @@ class ReadRecorder:
     def pause(self) -> None:
         """Record nothing until `resume`, because none of the author's code runs in this process before that.
 
-        Libraries that are imported cause ten thousands of events, none of which would count.
+        Libraries that are imported cause tens of thousands of events, none of which would be recorded.
         """
         self._is_paused = True
 
@@ -142,8 +142,8 @@ class ReadRecorder:
 
         Does nothing if this sweep's trials are the latest already.
 
-        Reads by the files in ``modules``, which are those of the trainable, are kept, because these modules stay
-        imported with everything they have read into variables and caches. So are the reads by cells of a notebook.
+        Reads by the trainable's own files, ``modules``, are kept, because these modules stay imported with everything
+        they have read into variables and caches. Reads by cells of a notebook are kept too.
         """
         if name == self._session:
             return
@@ -171,7 +171,7 @@ class ReadRecorder:
 
     @contextmanager
     def in_trial(self) -> Iterator[None]:
-        """Record all reads inside the block; outside of it, only those of modules during their import are recorded."""
+        """Record all reads inside the block; outside of it, only reads by modules during their import are recorded."""
         self._in_trial += 1
         try:
             yield
@@ -204,7 +204,7 @@ class ReadRecorder:
             self._apart.add(apart)
 
     def absorb(self, reads: Reads) -> None:
-        """Add the reads of another process, such as those of the same trial.
+        """Add the reads of another process, such as another worker of the same trial.
 
         A file that has changed between the two reads is a reason why the trial cannot be reused. Files that this
         process has written do not count.

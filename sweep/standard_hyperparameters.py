@@ -1,7 +1,7 @@
 """The standard hyperparameters of a `KerasTrainable`: their bounds and the meaning of 0.
 
-This table is the only one. The service checks a sweep file against it before anything starts, and training checks each
-value that it reads. Other kinds of trainables may use the same names for parameters of their own.
+The service checks a sweep file against this table before anything starts, and training checks each value that it reads
+against it. Other kinds of trainables may use the same names for parameters of their own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Number:
     zero: str = ""  # meaning of 0, if it has a special one
 
     def accepts(self, value: Value) -> bool:
-        """Return whether a value is one of these numbers; 2.0 counts as whole."""
+        """Return whether a value is a number between the bounds; 2.0 counts as whole."""
         if not is_number(value) or (self.whole and value != int(value)):
             return False
         if self.above:
@@ -74,7 +74,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names for which the model or Keras decides whether they exist, one or a list, or a number within bounds."""
+    """One name or a list of names that must exist in the model or in Keras, or else a number within bounds."""
 
     number: Number | None
     said: str
@@ -118,7 +118,7 @@ FRAME: Mapping[str, Bounds] = {
     "frozen_layers": Names(Number(0, whole=True), "a whole number from 0, or names of layers", zero="none"),
     **dict.fromkeys(("shuffle", "cache_features", "gradient_checkpointing"), Flag()),
 }
-"""What every `KerasTrainable` reads, whichever methods are overridden."""
+"""Bounds of the hyperparameters that every `KerasTrainable` reads, whichever methods are overridden."""
 
 OVERRIDABLE: Mapping[str, Bounds] = {
     "learning_rate": Number(0, zero="nothing is trained"),
@@ -154,7 +154,10 @@ OVERRIDABLE: Mapping[str, Bounds] = {
     "frozen_epochs": Number(0, whole=True, zero="off"),
     "dropout": _SHARE_OFF,
 }
-"""What overridable methods of `KerasTrainable` read. An author's override may use the same name differently."""
+"""Bounds of the hyperparameters that overridable methods of `KerasTrainable` read.
+
+An author's override may use the same name differently.
+"""
 
 OF_OPTIMIZERS = (
     *("weight_decay", "adam_weight_decay", "momentum", "nesterov", "amsgrad", "centered", "relative_step"),
@@ -165,12 +168,12 @@ OF_OPTIMIZERS = (
 )
 """Arguments of Keras's optimizers; each optimizer takes some of them."""
 SHAPING = ("lr_schedule", "lr_scaling", "reference_batch_size", "warmup_epochs", "warmup_steps")
-"""What turns a peak learning rate into the rate of each update."""
+"""Hyperparameters that turn a peak learning rate into the rate of each update."""
 OF_RATES = (
     *("learning_rate", "fine_tune_learning_rate", *SHAPING),
     *(name for name in OVERRIDABLE if name.startswith("lr_") and name not in SHAPING),
 )
-"""What determines the learning rate of each update."""
+"""Hyperparameters that determine the learning rate of each update."""
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 
 OF_METHODS: Mapping[str, tuple[str, ...]] = {

@@ -157,7 +157,7 @@ def guess(name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the most similar known name, or with all known names if none is similar; "" without any."""
+    """Return a hint with the most similar known name, or with all if none is similar; "" if ``known`` is empty."""
     known = sorted(known)
     return guess(name, known) or (f"known: {', '.join(known)}" if known else "")
 

@@ -1,11 +1,11 @@
-"""The features of a session that few trials use: their modules are imported when one does.
+"""The features of a session that few trials use: their modules are imported when a trial uses one.
 
 | feature | takes part | room |
 | --- | --- | --- |
 | several trials as one program | `training.fuse` | `fused` |
 | the model without the loop, and as files | somebody asks for it | `export` |
 
-Rooms below this module may not import it. They import late, where they find that a trial needs it:
+Rooms below this module may not import it. They import the following modules only when a trial needs them:
 
 | feature | takes part | module |
 | --- | --- | --- |
@@ -45,16 +45,17 @@ def make_group(session: SuspendableSession) -> Group:
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
-    """Return the author's model, built again without the training loop, with the weights used for validation."""
+    """Build the author's model again, without the training loop, and return it with the weights used for validation."""
     from trainables.export import plain_model
 
     return plain_model.rebuild_model(author, trial)
 
 
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
-    """Return a model that was built again, with the frozen model of `features` in front if its outputs were cached.
+    """Return ``plain``, a model that was built again, with the frozen model of `features` in front of it.
 
-    Otherwise the frozen model is already part of it, or there is none, and ``plain`` is returned unchanged.
+    ``plain`` is returned unchanged if there is no frozen model or, because its outputs were not cached, it is already a
+    part of ``plain``.
     """
     from trainables.export import plain_model
 
@@ -72,7 +73,7 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 
 
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
-    """Write a model that was built again into ``folder`` in these formats, and verify the files' predictions.
+    """Write a model that was built again into ``folder`` in each of ``formats``, and verify the files' predictions.
 
     ``preprocessing`` is the author's text on how inputs are prepared, which is written with the model.
     """

@@ -1,8 +1,8 @@
 """The `TrialSession`, which trains the trials of one trainable, one after the other.
 
 It keeps compiled programs between trials. The plain hyperparameters that `model`, `loss`, `metrics`, `optimizer` and
-`augment` read are the structure of a program. For another trial of the same structure the program is reset in place,
-without compiling.
+`augment` read determine the structure of a program. For another trial of the same structure the program is reset in
+place, without compiling.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets",
 
 
 TIMED_EPOCHS = 10
-"""Epochs of the last phase for which `plan --time` averages, of a trial that only its minutes end."""
+"""Number of epochs of the last phase that `plan --time` times if only minutes limit the trial."""
 
 
 class SuspendedTrial(NamedTuple):
-    """A suspended trial with its setting, phases and the author's memory, without its program's variables."""
+    """A suspended trial, with its setting, its phases and the author's memory.
+
+    The values of its program's variables are not included.
+    """
 
     trial: ReadyTrial
     setting: TrialSetting
@@ -62,9 +65,10 @@ class SuspendedTrial(NamedTuple):
 
 
 def _set_lengths(hp: Hyperparameters, assignment: Assignment, per_epoch: int | None = None) -> None:
-    """Set the hyperparameters ``epochs`` and, if ``per_epoch`` (updates in an epoch) is given, ``updates``.
+    """Set the hyperparameters ``epochs`` and ``updates`` to the trial's numbers of epochs and updates.
 
-    Both are set to None if the trial is limited by minutes and not by a number of epochs.
+    ``updates`` is only set if ``per_epoch``, the number of updates in an epoch, is given. The values are None if the
+    trial is limited by minutes and not by a number of epochs.
     """
     lengths: dict[str, int | None] = {"epochs": assignment.epochs}
     if per_epoch is not None:
@@ -75,9 +79,9 @@ def _set_lengths(hp: Hyperparameters, assignment: Assignment, per_epoch: int | N
 
 
 class TrialSession(RankJoining):
-    """Trains, saves, restores and exports the trials of an author's class: its `sweep.contract.Trainable`.
+    """Trains, saves, restores and exports the trials of an author's class, as a `sweep.contract.Trainable`.
 
-    It is an object of its own, so authors may use any names for their attributes and methods.
+    The session is not the author's object, so authors may use any names for their attributes and methods.
     """
 
     def __init__(self, author: Author) -> None:
@@ -90,8 +94,8 @@ class TrialSession(RankJoining):
         self._hook_changes: author_globals.HookChanges | None = (
             None  # what hooks and callbacks of the present trial have changed
         )
-        self._number: int | None = None  # of the present trial; None while a program is made, as others use it too
-        self._number_read = False  # whether the author's code has read it
+        self._number: int | None = None  # of the present trial; None while a program is made
+        self._number_read = False  # whether the author's code has read the number
         self.example_read = self.targets_read = False
         """True if `Author.example` and `Author.some_targets`, respectively, were read while a program was made."""
         self._hp: Hyperparameters | None = None
@@ -108,7 +112,7 @@ class TrialSession(RankJoining):
 
     @property
     def trial(self) -> ReadyTrial:
-        """Return the present trial.
+        """The present trial.
 
         Raises RuntimeError before the first trial has begun.
         """
@@ -118,10 +122,10 @@ class TrialSession(RankJoining):
 
     @property
     def number(self) -> int:
-        """Return the number of the present trial.
+        """The number of the present trial.
 
-        Raises RuntimeError while data, a model or a step is made or traced, because other trials will use these as
-        well.
+        Raises RuntimeError while data, a model or a step is made or traced, because other trials will also use the
+        results.
         """
         if self._number is None or not tf.executing_eagerly():
             raise RuntimeError(
@@ -134,7 +138,7 @@ class TrialSession(RankJoining):
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial for `train`: choose devices, load the data, and build a program or reset a kept one.
 
-        Everything random follows from the seeds in ``assignment``. The state of the previous trial is discarded.
+        Random numbers follow from the seeds in ``assignment``. The state of the previous trial is discarded.
         """
         with imports.seed_imports(assignment.data_seed):
             self._begin(assignment)
@@ -216,7 +220,7 @@ class TrialSession(RankJoining):
             program=program,
             walk=walk,
             held_out=held_out,
-            reads=(*setting.reads, structure.reads, reads),  # the last has what hooks read later, too
+            reads=(*setting.reads, structure.reads, reads),  # hooks add what they read to the last one
             peak=peak,
             schedule=schedule,
             warmup=schedules.count_warmup_updates(hp, walk.per_epoch),
@@ -235,9 +239,10 @@ class TrialSession(RankJoining):
         return trial
 
     def _prepare_hooks(self, trial: ReadyTrial) -> None:
-        """Begin to record what hooks and callbacks change, and pass the model and the numbers of epochs to callbacks.
+        """Pass the model and the numbers of epochs and updates to the author's callbacks.
 
-        Raises Refused if the phase changes a hyperparameter that nothing reads.
+        Also starts to record what hooks and callbacks change in the author's modules. Raises Refused if the phase
+        changes a hyperparameter that nothing reads.
         """
         assignment, callbacks, program = trial.assignment, trial.callbacks, trial.program
         if trial.hooks or callbacks:
@@ -253,9 +258,10 @@ class TrialSession(RankJoining):
         program.callbacks = callbacks
 
     def enter_next_phase(self) -> ReadyTrial:
-        """Prepare the next phase of the present trial with its weights and progress, and return it as the new trial.
+        """Build or reset the program of the next phase, copy weights and progress to it, and return the trial.
 
-        Optimizers start again. Raises Refused if the model of the next phase has other weights.
+        Optimizers start in their initial state. Raises Refused if the model of the next phase has weights of other
+        names or shapes.
         """
         trial = self.trial
         carried = CarriedWeights(trial.program)
@@ -270,7 +276,8 @@ class TrialSession(RankJoining):
         """Train epoch by epoch, through all phases, and call ``report`` after each epoch.
 
         Returns when the trial is finished (by its epochs, minutes or patience) or ``report`` returns False. Raises
-        Diverged if a number becomes NaN or infinite, and Stopped if the author's code has ended the trial.
+        Diverged if a loss, a gradient or a weight becomes NaN or infinite, and Stopped if the author's code has ended
+        the trial.
         """
         try:
             self._train(report)
@@ -345,7 +352,7 @@ class TrialSession(RankJoining):
         return features.make_group(self)
 
     def capture_trial(self) -> SuspendedTrial:
-        """Return the present trial for `resume_trial`, so that another one can begin.
+        """Return the present trial with what `resume_trial` needs, so that another trial can begin.
 
         The values of the program's variables are not included; the caller must copy them.
         """
@@ -369,8 +376,8 @@ class TrialSession(RankJoining):
     def fits(self, assignment: Assignment, other: ReadyTrial) -> bool:
         """Return whether a trial that has not begun would use the program and the data of ``other``.
 
-        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same, and its seed
-        if the author's methods have drawn numbers.
+        It would if its devices, fold, micro-batches and the hyperparameters that were read are the same and, if the
+        author's methods have drawn numbers, also its seed.
         """
         trained = other.assignment
         if (assignment.devices, assignment.fold) != (trained.devices, trained.fold):
@@ -386,7 +393,7 @@ class TrialSession(RankJoining):
         return all(hp.matches_reads(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Train one update at each of these learning rates and yield the loss before each update, for `plan --find-lr`.
+        """Train one update at each of ``rates`` and yield the loss before each update, for `plan --find-lr`.
 
         Ends after the first loss that is not finite. The trial cannot be used afterwards. Raises Refused if the loop
         does not set the learning rate.
@@ -415,14 +422,14 @@ class TrialSession(RankJoining):
             yield min(span.length(epochs), epochs - span.first)
 
     def stop(self, reason: str) -> None:
-        """End the trial as completed after the present epoch, for ``reason``; for the author's `on_epoch_end`.
+        """End the trial as completed after the present epoch; the author's `on_epoch_end` calls this.
 
-        `train` then raises Stopped with the reason.
+        `train` then raises Stopped with ``reason``.
         """
         self.trial.stopped = reason or "on_epoch_end() said so"
 
     def scale_rate(self, factor: float) -> None:
-        """Multiply the learning rates of all later epochs by ``factor``; for the author's `on_epoch_end`.
+        """Multiply the learning rates of all later epochs by ``factor``; the author's `on_epoch_end` calls this.
 
         Raises Refused if the loop does not set the learning rate.
         """
@@ -431,14 +438,15 @@ class TrialSession(RankJoining):
     def trained_model(self) -> keras.Model:
         """Return a new model, made by the author's `model`, with the weights that the trial is validated with.
 
-        These are averaged weights if the trial averages them. A frozen model of `features` is put in front.
+        If the trial averages weights, the averages are used. A frozen model of `features` is put in front.
         """
         return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
-        """Write the model into ``folder`` in each of the formats ``keras``, ``saved_model`` and ``onnx`` asked for.
+        """Write the model into ``folder`` in each of ``formats``: ``keras``, ``saved_model`` or ``onnx``.
 
-        The files' predictions are checked in a fresh process. Raises NotExportable.
+        A fresh process then checks the predictions of the files. Raises NotExportable if a format is not available, if
+        the model cannot be written, or if a file predicts something else.
         """
         trial = self.trial
         features.check_exportable(trial, formats)
@@ -457,9 +465,9 @@ class TrialSession(RankJoining):
     # ---- internals
 
     def _plain(self) -> features.Plain:
-        """Make the present trial's model again by the author's `model`, without what training changes in it.
+        """Build the present trial's model again by the author's `model`, without the changes that training needs.
 
-        It has the weights that the trial is validated with. The author's attributes are restored afterwards.
+        The model has the weights that the trial is validated with. The author's attributes are restored afterwards.
         """
         author = self._author
         trial = self.trial
@@ -481,7 +489,7 @@ class TrialSession(RankJoining):
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
         """Return the structure of the present trial, and a program for it in its initial state.
 
-        A kept program is used if one fits; otherwise one is built. Call it inside the strategy's scope.
+        A kept program is used if one fits; otherwise a program is built. Call this inside the strategy's scope.
         """
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit = assignment.training.get("loop") == "fit"
@@ -595,9 +603,10 @@ class TrialSession(RankJoining):
             return program.begin_as(building.make_author_parts(self._author, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:
-        """Return the hyperparameters of the present trial, for traces.
+        """Return the hyperparameters of the present trial; programs call this whenever they are traced.
 
-        A program may outlive the trial that it was made for. Raises RuntimeError before the first trial has begun.
+        A program may be traced again in a later trial than the one that it was made for. Raises RuntimeError before the
+        first trial has begun.
         """
         if self._hp is None:
             raise RuntimeError("no trial has begun")

@@ -37,7 +37,7 @@ class Condition:
 def parse_condition(text: str, where: str) -> Condition:
     """Parse a condition of `wait`, such as ``finished``, ``trials=20`` or ``best<0.1``.
 
-    Raises `InputError`, with ``where`` as the place of the problem, if the text is none of these.
+    Raises `InputError`, with ``where`` as the place of the problem, if ``text`` is no such condition.
     """
     compact = "".join(text.split())
     if compact == "finished":

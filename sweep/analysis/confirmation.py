@@ -184,7 +184,7 @@ def list_candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
     """Choose the finalists among the candidates: the best ones of the search, and the baseline.
 
-    If the search had repeats, configurations that these show to be worse than the best are left out. If the budget
+    If the search had repeats, configurations that are shown to be worse than the best are left out. If the budget
     allows too few seeds for each, there are fewer finalists.
 
     Arguments:
@@ -213,9 +213,10 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
 
 
 def count_affordable(costs: Sequence[int], baseline: Sequence[int], allowed: float) -> int:
-    """Return how many finalists, from the best on, can train `AFFORDED` seeds each within the budget.
+    """Return how many of the best finalists can train `AFFORDED` seeds each within the budget.
 
-    Together with the baseline, at least two take part if there are two, even if the budget is too small for them.
+    The result is at least 2, or 1 if there is a baseline, even if the budget is too small, but at most the number of
+    finalists in ``costs``.
 
     Arguments:
         costs: epochs of one seed of each finalist.
@@ -249,7 +250,7 @@ def _mean_losses(group: Sequence[Run], rules: Rules) -> list[float] | None:
 
 
 def _list_folds(rules: Rules) -> Sequence[int | None]:
-    """Return the folds with which each seed is trained; only None without a cross-validation."""
+    """Return the folds with which each seed is trained; (None,) if there is no cross-validation."""
     if rules.folds:
         return range(rules.folds)
     return (None,)
@@ -279,8 +280,8 @@ def _score_fresh_seeds(
 ) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
     """Return the losses of fresh repeats by configuration, and the trials with fresh seeds that have begun.
 
-    A loss is the mean over folds. It is NaN as soon as one fold has ended without a finite loss, and missing until all
-    folds have ended.
+    A loss is the mean over folds. If a fold has ended without a finite loss, it is NaN; otherwise it is missing until
+    all folds have ended.
     """
     ended: dict[tuple[Key, int], dict[int | None, float]] = {}
     begun: set[tuple[Key, int, int | None]] = set()
@@ -325,7 +326,7 @@ def _list_not_begun(
 def _take_scores(
     racers: Sequence[Racer], repeat: int, scores: Mapping[Key, Mapping[int, float]]
 ) -> tuple[list[Racer], list[Racer]]:
-    """Return the racers with their loss of this repeat added, and separately those whose training failed in it."""
+    """Add the loss in ``repeat`` to each racer; return these racers, and separately those that have no finite loss."""
     continuing, broken = [], []
     for racer in racers:
         loss = scores[racer.key][repeat]
@@ -346,8 +347,8 @@ def _run_seeds(
 ) -> Race:
     """Compute the state of the race by going through the fresh seeds in order, as far as there are results.
 
-    With each seed, all remaining finalists train; then those that are shown to be worse than the leader drop out. The
-    race stops at the first seed that lacks results, whose trials are `wanted`, or that exceeds ``allowed`` epochs.
+    All remaining finalists train with a seed; then those that are shown to be worse than the leader drop out. The race
+    stops at the first seed that lacks results, whose trials become `Race.wanted`, or that exceeds ``allowed`` epochs.
     """
     left = list(racers)
     out: list[Racer] = []
@@ -412,9 +413,9 @@ def _split_off_worse(left: Sequence[Racer], rules: Rules) -> tuple[list[Racer], 
 
 
 def _compare_with_leader(left: Sequence[Racer], rules: Rules) -> list[Racer]:
-    """Return the racers by their mean loss, smallest first, all but the leader with their difference to the leader.
+    """Return the racers in the order of their mean loss, each but the leader with its difference to the leader.
 
-    The differences stay None if there is only one racer, or none has a fresh seed yet.
+    Differences are not set if there is only one racer, or if no fresh seed has been trained yet.
     """
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
@@ -478,7 +479,10 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """Return the results of a sweep's confirmation; None if it has no trial with a fresh seed or no ``confirm``."""
+    """Return the results of a sweep's confirmation.
+
+    Returns None if the sweep has no ``confirm``, no trial with a fresh seed, or no finalist.
+    """
     rules = _read_rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
@@ -529,7 +533,7 @@ def _describe_finalist(place: int, racer: Racer, race: Race, trials: list[Trial]
 
 
 def _judge_racer(racer: Racer, race: Race) -> tuple[str, str]:
-    """Return the verdict on a racer (best, ties, worse or undecided) and, if undecided, the reason, else ""."""
+    """Return the verdict on a racer (best, ties, worse or undecided), and why it is undecided, or "" if it is not."""
     if racer.out:
         if racer.behind is None:
             return ("undecided", racer.out)
@@ -567,7 +571,7 @@ def list_runs(ledger: Ledger, first: Objective) -> list[Run]:
 
 
 def find_race(ledger: Ledger, spec: Spec) -> Race:
-    """Return the state of the race according to a ledger; an empty one if the sweep file has no ``confirm``."""
+    """Return the state of the race according to a ledger; an empty race if the sweep file has no ``confirm``."""
     if spec.confirm is None:
         return Race()
     return run_race(list_runs(ledger, spec.objectives[0]), make_rules(spec.confirm, spec))

@@ -33,7 +33,7 @@ def require_same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def _describe_objectives(objectives: Objectives) -> str:
-    """Return objectives in words, such as "minimize loss and maximize accuracy"; "none" without any."""
+    """Return objectives in words, such as "minimize loss and maximize accuracy"; "none" if there are none."""
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
 
 
@@ -62,9 +62,9 @@ def describe_other_differences(sweeps: Sequence[Sweep]) -> str:
 
 
 def list_varying_parameters(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """Return the names of the parameters that have different values in these configurations, or that some lack.
+    """Return the names of the parameters whose values differ between configurations, or that some of them lack.
 
-    They are in the order in which they first appear.
+    The names are in the order in which they first appear in ``params``.
     """
     names = dict.fromkeys(name for one in params for name in one)
     differing = []

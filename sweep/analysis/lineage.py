@@ -22,7 +22,7 @@ class LineageStep:
 def lineage_of(trials: Iterable[Trial], number: int) -> tuple[LineageStep, ...]:
     """Return which trials trained the epochs of trial ``number``, in order: its ancestors, then the trial itself.
 
-    Trials that trained none of these epochs are left out. Raises KeyError if a trial is not among ``trials``.
+    Ancestors that trained none of the epochs are left out. Raises KeyError if a trial is not among ``trials``.
     """
     known = {trial.trial: trial for trial in trials}
     found: list[LineageStep] = []

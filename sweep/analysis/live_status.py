@@ -260,7 +260,7 @@ class Standing:
 
     @property
     def best(self) -> Best | None:
-        """The best configuration so far: the leader of the confirmation, or without one the best of the search."""
+        """The best configuration so far: the leader of the confirmation, or else the best of the search."""
         if not self.confirming:
             return self.searched_best
         if not self._knows_confirmed_best:
@@ -310,7 +310,7 @@ class Standing:
 
     @property
     def note(self) -> str:
-        """The note that a person has written on the sweep; "" without one."""
+        """The note that a person has written on the sweep; "" if there is none."""
         return self._ledger.note
 
     def list_marked_trials(self) -> list[TrialState]:
@@ -368,7 +368,7 @@ class Standing:
     def _apply_change(self, event: SweepChanged, spec: Spec) -> None:
         """Apply a changed sweep file: its limits, its rule and its repeats.
 
-        How many trials survive another stopping rule is no longer predicted by rehearsing the earlier one.
+        If the stopping rule has changed, survivors are no longer predicted by rehearsing the earlier rule.
         """
         before = self.outline
         self.outline = Outline.of(spec)
@@ -474,8 +474,8 @@ class Standing:
     def _time_under_way(self, trial: Open, now: float, overhead_s: float) -> float:
         """Return the seconds to add to the time that a running trial's remaining epochs take.
 
-        Before its first epoch, this is the rest of its start-up time, at least 0. Later, it is the time since its last
-        report as a negative number, limited to the time of the longest epoch.
+        Before the trial's first epoch, it is the rest of the start-up time, at least 0. Later, it is the time since the
+        last report as a negative number, limited to the time of the longest epoch.
         """
         if trial.heard is None:
             return max(overhead_s - max(now - trial.state.started, 0.0), 0.0)
@@ -731,7 +731,7 @@ class Standing:
             self._compare_with_best(trials, self._params[key])
 
     def _compare_with_best(self, trials: Mapping[int, float], params: Params) -> None:
-        """Replace the best configuration if the mean of these trials' scores is better."""
+        """Replace the best configuration if the mean of the scores in ``trials`` is better."""
         best = Best(fmean(trials.values()), tuple(sorted(trials)), params)
         if self.searched_best is None or self._make_sort_key(best) > self._make_sort_key(self.searched_best):
             self.searched_best = best

@@ -140,7 +140,7 @@ class NoticeWatch:
                 yield name, spent / limit
 
     def _make_notice(self, kind: Kind, text: str) -> Notice:
-        """Return a notice with this text and the present state of the sweep."""
+        """Return a notice with ``text`` and the present state of the sweep."""
         standing = self._standing
         best = standing.best
         return Notice(

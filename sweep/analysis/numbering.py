@@ -35,7 +35,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbering:
-    """How trials are numbered from a point of the log on; the rule is in the module's docstring."""
+    """The numbers of trials from a point of the log on, by the rule in the module's docstring."""
 
     trials_each: int  # of a configuration that begins from now on
     has_baseline: bool = False

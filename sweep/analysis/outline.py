@@ -90,5 +90,5 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """Return how long a trial with these parameters trains, in epochs or in hundredths of its minutes."""
+        """Return how long a trial with parameters ``params`` trains, in epochs or in hundredths of its minutes."""
         return trial_epochs(params, self.epochs)

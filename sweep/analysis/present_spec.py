@@ -65,9 +65,10 @@ class PresentSpec:
                 pass
 
     def mark(self, started: TrialStarted) -> TrialStarted:
-        """Return the event with the version of the space, and the person who added the configuration, filled in.
+        """Return a copy of the event with the version of the space, and who added the configuration.
 
-        It is returned unchanged for trials of the baseline, and while nobody has changed the space or added anything.
+        For a trial of the baseline, and while nobody has changed the space or added configurations, return the event
+        itself.
         """
         if not self.is_steered or started.role is Role.BASELINE:
             return started
@@ -124,9 +125,9 @@ class PresentSpec:
         self._trials_of_baseline = self._baseline
 
     def _begin_steering(self) -> None:
-        """Begin to keep track of the configurations that the search does not try by itself, unless this was done.
+        """Record from now on which configurations the search does not try by itself; if this has begun, do nothing.
 
-        Until a person changes the space or adds configurations, there are none.
+        Before a person changes the space or adds configurations, there are no such configurations.
         """
         if self.is_steered:
             return

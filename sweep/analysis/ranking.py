@@ -91,9 +91,10 @@ def judge(
 
 
 def describe_method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
-    """Return a description of the statistical test behind these verdicts; "" if nothing was tested.
+    """Return a description of the statistical test behind the verdicts ``judged``; "" if nothing was tested.
 
-    ``folds`` is their number, 0 without a cross-validation; ``several`` is True if several objectives were compared.
+    ``folds`` is the number of folds, 0 if there is no cross-validation. ``several`` says whether several objectives
+    were compared.
     """
     tested = [one for one in judged if one.p is not None]
     if not tested:
@@ -476,7 +477,8 @@ def _summarize(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) ->
 def _list_counted(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials from which a configuration's scores are computed: those with the best status by `ORDER`.
 
-    If some of these completed with fresh seeds, only they count, because the others chose the configuration.
+    If some of them completed with fresh seeds, return only these, because the others were used to choose the
+    configuration.
     """
     best = min((trial.status for trial in trials), key=ORDER.__getitem__)
     counted = []
@@ -643,9 +645,9 @@ def is_share(metric: str) -> bool:
 
 
 def limit_interval(metric: str, values: Sequence[float], interval: tuple[float, float]) -> tuple[float, float]:
-    """Return an interval as it is shown: within 0 and 1 if the metric is a share and its values lie there.
+    """Return an interval for display: limited to 0 to 1 if the metric is a share and all of its values lie there.
 
-    Verdicts are not computed from what is shown.
+    Verdicts are computed from the interval without this limit.
     """
     low, high = interval
     if is_share(metric) and all(0 <= value <= 1 for value in values):
@@ -681,9 +683,9 @@ def count_examples(read: Tables) -> int:
 
 
 def read_deviation(read: Tables, trials: Collection[int]) -> float | None:
-    """Return the standard deviation of the loss over validation examples, in the last epoch of these trials.
+    """Return the standard deviation of the loss over validation examples in the last epoch of ``trials``.
 
-    It is the root mean square over the trials that recorded it; None if none did.
+    It is the root mean square over the trials that recorded it; None if none of them did.
     """
     import numpy as np
 

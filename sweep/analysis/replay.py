@@ -116,7 +116,7 @@ class Replay:
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
     """Return the curves of the search's trials in the order of their start, and how many trained at once at most.
 
-    ``length`` returns the number of epochs of a trial with these parameters.
+    ``length`` returns the number of epochs of a trial from its parameters.
     """
     by_number: dict[int, Curve] = {}
     running: set[int] = set()
@@ -159,7 +159,7 @@ class _PausedTrials:
         self.by_place: dict[int, tuple[Curve, int]] = {}
 
     def pause(self, curve: Curve, epoch: int) -> bool:
-        """Pause a trial after this epoch if the rule holds it; return whether it was paused."""
+        """Pause a trial after epoch ``epoch`` if the rule holds it; return whether it was paused."""
         if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
             return False
         if self._rule.holds(curve.place) is None:
@@ -237,7 +237,7 @@ class _LiveReplay:
             self._decide(resumed_curve, pause_epoch + 1)
 
     def _decide(self, curve: Curve, epoch: int) -> None:
-        """Let the rule decide about this epoch of a trial and the later ones that the log already has."""
+        """Let the rule decide about epoch ``epoch`` of a trial and the later ones that the log already has."""
         while epoch <= self._reached[curve.place]:
             if self._scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
                 self._stopped[curve.place] = epoch
@@ -287,7 +287,7 @@ class _UnknownEpochs:
 
 
 def simulate_trials(order: Sequence[Curve], make: Make, at_once: int, beyond: _UnknownEpochs) -> ReplayResult:
-    """Train trials in this order by their logged curves, ``at_once`` at a time; return how far each trained.
+    """Train the trials in ``order`` by their logged curves, ``at_once`` at a time; return how far each trained.
 
     A trial trains until its curve ends or the rule stops it; ``beyond`` has the epochs after the end of cut curves.
     """
@@ -395,7 +395,7 @@ _NONE = _Configuration((), (), {}, 1)
 
 
 def _group_curves(known: Sequence[Curve], spec: Spec) -> list[_Configuration]:
-    """Return the configurations of these curves, with the final losses of their completed trials."""
+    """Return the configurations of the curves ``known``, with the final losses of their completed trials."""
     configurations = []
     for group in group_by_configuration(known).values():
         losses = {}

@@ -182,9 +182,9 @@ def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str
 def _sum_up(
     metrics: pa.Table, order: npt.NDArray[np.int64], row: npt.NDArray[np.int64]
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return each trial's cumulative training time in seconds and its cumulative examples, by name, one per row.
+    """Return for each row the training time in seconds and the number of examples of its trial up to then, by name.
 
-    Examples are left out if an epoch lacks them; if an epoch lacks its time, the result is empty. ``order`` sorts the
+    If a row has no time, the result is empty; if a row has no examples, the examples are left out. ``order`` sorts the
     table's rows by trial and epoch; ``row`` has the position of the trial for each sorted row.
     """
     from sweep.store import reading
@@ -209,7 +209,7 @@ def _sum_up(
 
 
 def _locate_rows(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return for each row of the table the position of its trial in ``trials`` (-1: none), and its epoch."""
+    """Return for each row of the table the position of its trial in ``trials``, or -1, and its epoch."""
     from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
@@ -315,9 +315,9 @@ Places: TypeAlias = dict[tuple[str, str], list[tuple[float, float, int]]]
 
 
 def _read_places(read: Tables, now: float | None) -> tuple[Places, set[int]]:
-    """Return where and when trials ran, and the rows of those that run now; these are empty if ``now`` is None.
+    """Return where and when trials ran, and the rows of the trials that are running.
 
-    Running trials last until ``now``, or until the last event if it is None.
+    Running trials last until ``now``. If it is None, they last until the last event, and no rows are returned.
     """
     from sweep.store import reading
 
@@ -348,7 +348,7 @@ def _place_running_trials(places: Places) -> None:
 
 
 def _read_times(read: Tables, name: str) -> list[float | None]:
-    """Return a column of timestamps of the trials as seconds since 1970; None where there is none."""
+    """Return the timestamps in a column of the table of trials as seconds since 1970; None for empty cells."""
     times_us: list[int | None] = read.trials[name].cast("int64").to_pylist()
     times_s: list[float | None] = []
     for time_us in times_us:
@@ -459,10 +459,10 @@ def read_report_data(folder: ResultsFolder, points: int = POINTS, name: str = ""
 
 
 def list_importances(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
-    """Return the importance of each of these parameters by objective, from the completed trials of all sweeps.
+    """Return the importance of each parameter in ``names`` by objective, from the completed trials of all sweeps.
 
-    The list of an objective is empty if fewer than ten configurations have a finite value, however many trials they
-    have. Parameters that no completed trial has are left out.
+    The list of an objective is empty if fewer than ten configurations have a finite value. Parameters that no completed
+    trial has are left out.
     """
     from sweep.searchers.optuna_study import FEWEST
     from sweep.searchers.optuna_study import compute_importances as of_trials

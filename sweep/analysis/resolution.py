@@ -15,7 +15,7 @@ from sweep.store.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class DetectionLimits:
-    """The smallest detectable differences of two configurations in the first objective; None for unknown ones."""
+    """The smallest detectable differences of two configurations in the first objective; each is None if unknown."""
 
     by_seeds: float | None  # that their seeds show about half the time
     by_examples: float | None  # that the choice of held-out examples may explain

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_RUNGS = 6  # maximum number that is measured; a rule that decides after every epoch has more
 POOR = 0.5
-"""A rung whose rank correlation is certainly below this prunes nearly as many good trials as poor ones."""
+"""A rank correlation of a rung; if it is certainly lower, the rung prunes nearly as many good trials as poor ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,8 @@ def measure_folder(folder: ResultsFolder) -> tuple[RungRanks, ...]:
 def read_decision_epochs(info: SweepInfo) -> tuple[int, ...]:
     """Return the epochs at which a sweep's stopping rule decides, ascending.
 
-    In a sweep with ``minutes``, they count units of a trial's length: epochs if it has a number of these, otherwise
-    hundredths of its minutes. The result is empty without a rule, with a user's own rule, and if the rule was written
-    by another release and is not valid here.
+    In a sweep with ``minutes`` but no number of epochs, they are in hundredths of a trial's minutes. The result is
+    empty if the sweep has no rule or a user's own rule, or if another release wrote a rule that is not valid here.
     """
     stored = info.spec.get("early_terminate")
     length = _read_timed_length(info)

@@ -56,7 +56,7 @@ def find_best_by_budget(
     """Return the best score by the budget spent, in the given order and on average over 200 random orders.
 
     A configuration with a NaN loss costs budget and finds nothing. The mean over orders is what a random search among
-    these configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
+    the same configurations would find (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
     """
     losses = np.nan_to_num(np.asarray(losses, dtype=np.float64), nan=math.inf)
     spent = np.asarray(costs, dtype=np.float64)
@@ -81,7 +81,7 @@ def find_best_by_budget(
 def compute_correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
     """Return Spearman's rank correlation of two lists of scores; None for fewer than three, or if one is constant.
 
-    Its 95 % interval is unknown for fewer than five scores, and if the ranks are all equal or all reversed.
+    Its 95 % interval is None for fewer than five scores, and if the ranks in both lists are equal or reversed.
     """
     count = len(one)
     if count < 3:
@@ -252,9 +252,9 @@ def read_metric(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
 def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length: int) -> Floats:
     """Return a metric as an array (trials by number, units), NaN where it is unknown.
 
-    For sweeps with minutes, whose trials are ``length`` units long. The value at a unit is that of the epoch in which
-    the trial reached it, as stopping rules see it. The last unit that a trial reached has its last epoch, with which
-    nothing is to be compared, so that its value is NaN there.
+    It is for sweeps with ``minutes``, whose trials are ``length`` units long. The value at a unit is that of the epoch
+    in which the trial reached the unit, as stopping rules see it. At the units that a trial reached in its last epoch,
+    the value is NaN, because early values are compared with the last one.
     """
     from sweep.store import reading
 
@@ -278,7 +278,7 @@ def read_metric_at_units(read: Tables, metric: str, units: Sequence[int], length
 def _average_curves(rows: Sequence[RankedConfiguration], curves: Floats) -> Floats:
     """Return the mean curve of each configuration's trials, as an array (configuration, epoch).
 
-    NaN if a trial that began has no value at the epoch; failed trials are left out.
+    An entry is NaN if a trial that began has no value at the epoch. Failed trials are left out.
     """
     has_value = np.asarray(np.isfinite(curves).any(axis=1))
     trials: list[int] = []  # of all configurations, one after the other
@@ -319,7 +319,7 @@ def _measure_control(
 ) -> Control | None:
     """Return the result of training only the configuration to its end that is best after one epoch.
 
-    None if too few configurations have a score there, or if another one was ahead that did not train to its end, so
+    Returns None if too few configurations have a score after one epoch, or if the best one did not train to its end, so
     that nobody knows how it would have ended.
     """
     known = done[np.isfinite(first[done])]

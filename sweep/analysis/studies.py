@@ -74,7 +74,7 @@ def read_space(folder: ResultsFolder) -> Space | None:
 def find_searched_parameters(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
     """Return the parameters that are searched, with their domains.
 
-    If the space is unknown, these are the parameters that differ between trials, with None as domain.
+    If the space is unknown, return the parameters that differ between trials, with None as their domain.
     """
     if space is None:
         return dict.fromkeys(list_varying_parameters(seen))
@@ -140,8 +140,8 @@ def _read_values_by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int
 class FollowedSweep:
     """A running sweep as trials of an Optuna study; each call of `trials` first reads what is new. Thread-safe.
 
-    An error while reading is passed to ``say``, once, and the trials stay as they were. The first reading, when this is
-    created, raises `StoreError` or `InputError`.
+    An error while reading is passed to ``say``, once, and the trials stay as they were. The constructor reads the sweep
+    for the first time, and raises `StoreError` or `InputError`.
     """
 
     def __init__(self, folder: ResultsFolder, say: Callable[[str], None], name: str = "") -> None:
@@ -184,7 +184,7 @@ class FollowedSweep:
             return list(self._frozen.values())
 
     def _load(self) -> None:
-        """Read the whole sweep from its tables, and follow the log from where these end; discard earlier trials."""
+        """Discard all trials, read the sweep from its tables, and follow the log from where the tables end."""
         from sweep.store import reading
 
         objective = f"metric.{self.objectives[0][0]}"
@@ -269,7 +269,7 @@ class FollowedSweep:
             self._convert(number)
 
     def _convert_changed(self, changed: set[int]) -> None:
-        """Convert the changed trials; all, if a new one has a value beyond the present axes."""
+        """Convert the changed trials, or all trials if a new one may require other axes."""
         new = []
         for number in changed:
             if number not in self._frozen:

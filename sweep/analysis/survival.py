@@ -245,7 +245,7 @@ class Foresight:
         return Prospect([*left.values()], whole / rehearsals, come / simulated, come_whole / simulated)
 
     def _train(self, scheduler: Scheduler, trial: int, loss: float, epochs: range) -> int:
-        """Train a simulated trial; return the last of these epochs that it reports, 0 if there are none."""
+        """Train a simulated trial; return the last epoch in ``epochs`` that it reports, 0 if ``epochs`` is empty."""
         if not epochs:
             return 0
         reports = [*(epoch for epoch in self._decisions if epoch in epochs[:-1]), epochs[-1]]

@@ -152,8 +152,8 @@ def _is_searched(row: RankedConfiguration) -> bool:
 
 
 def find_space_version(trials: Sequence[Trial]) -> int:
-    """Return how often the space had been changed before the configuration of these trials was chosen.
+    """Return how often the space had been changed before the configuration of ``trials`` was chosen.
 
-    This is the minimum over the trials; 0 without trials.
+    It is the minimum over the trials; 0 if there are none.
     """
     return min((trial.space_version for trial in trials), default=0)

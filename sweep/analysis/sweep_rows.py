@@ -90,9 +90,9 @@ class Sweep:
 
 
 def first_failure(sweep: Sweep) -> str:
-    """Return the number, status and reason of the first trial, as the end of a message; "" without trials.
+    """Return the number, status and reason of the first trial, such as ": trial 0 failed, ValueError: ...".
 
-    For example ": trial 0 failed, ValueError: ...".
+    The text ends a message that no trial has completed. It is "" if there are no trials.
     """
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
@@ -142,9 +142,9 @@ def make_sweep(folder: ResultsFolder, read_tables: Tables, name: str = "", *, as
 
 
 def _interrupt_open_trials(columns: dict[str, list[object]]) -> None:
-    """Set the status of running trials to interrupted and their reason to `KILLED`, in place.
+    """Set the status of running trials in ``columns`` to interrupted and their reason to `KILLED`.
 
-    The log says that they run, because the process that wrote it was killed.
+    The log says that they are running, because the process that wrote it was killed.
     """
     for row, status in enumerate(columns["status"]):
         if status == Status.RUNNING:

@@ -193,9 +193,10 @@ def _name_trials(trials: Sequence[TrialData | Trial], *, with_sweeps: bool) -> s
 
 
 def _warn_about_idle_seed(ranking: Ranking) -> str:
-    """Return a warning, after a space, if all configurations with several seeds have the same results with each.
+    """Return a warning if each configuration with several seeds has the same results with all of them.
 
-    Returns "" otherwise, or if no configuration has reported metrics with several seeds.
+    The text begins with a space. It is "" if there is nothing to warn about, or if no configuration has reported
+    metrics with several seeds.
     """
     several = []
     for row in ranking.rows:
@@ -236,7 +237,7 @@ def _format_answer(ranking: Ranking, *, running: bool) -> str:
 def _compare_with_baseline(ranking: Ranking) -> str:
     """Return a sentence, followed by a space, on how the best configuration compares with the baseline.
 
-    Returns "" without a baseline, or with several objectives.
+    Returns "" if there is no baseline, or if there are several objectives.
     """
     own = _find_baseline(ranking)
     if own is None or len(ranking.objectives) > 1:
@@ -418,7 +419,7 @@ def _describe_nearest(rows: Sequence[RankedConfiguration], ranking: Ranking) -> 
 
 
 def _describe_share(rows: Sequence[RankedConfiguration], others: Sequence[RankedConfiguration]) -> str:
-    """Return in words which part of the others these rows are, such as "all 4 others"."""
+    """Return in words which part of ``others`` the rows are, such as "all 4 others"."""
     if len(others) == 1:
         return "the other configuration"
     if len(rows) == len(others):

@@ -29,9 +29,10 @@ Frame: TypeAlias = pd.DataFrame
 
 
 def _convert_as_in_trials(values: Sequence[object], sweeps: Sequence[str | None]) -> pd.Series[Any]:
-    """Return the values of a parameter as the frame ``trials`` has them; ``sweeps`` names the sweep of each value.
+    """Convert the values of a parameter to the types that they have in the frame ``trials``.
 
-    The values of one sweep become JSON texts if they have no common type.
+    ``sweeps`` has the name of the sweep of each value. The values of one sweep become JSON texts if they have no common
+    type.
     """
     positions: dict[str | None, list[int]] = {}
     for position, name in enumerate(sweeps):
@@ -148,7 +149,7 @@ class LoadedSweep:
         """Return one metric, by default the objective: one row per epoch, one column per trial, NaN after its end.
 
         The columns of several sweeps are pairs of sweep and trial. Raises `InputError`, which names the known metrics,
-        if no trial has reported this one.
+        if no trial has reported ``metric``.
         """
         if metric is None:
             objectives = self.folders[0].read_info().objectives
@@ -207,7 +208,7 @@ class LoadedSweep:
     ) -> LoadedSweep:
         """Call `sweep.confirm` on this sweep and return its results.
 
-        ``trainable`` defaults to the one that was run here.
+        ``trainable`` defaults to the sweep's own, if this process has run the sweep.
         """
         from sweep.api.running import confirm
 
@@ -226,9 +227,9 @@ class LoadedSweep:
         trainable: object = None,
         **how: Unpack[How],
     ) -> LoadedSweep:
-        """Call `sweep.retrain` on this sweep and return its results.
+        """Call `sweep.retrain` on this sweep and return the results of the new one.
 
-        ``trainable`` defaults to the one that was run here.
+        ``trainable`` defaults to the sweep's own, if this process has run the sweep.
         """
         from sweep.api.running import retrain
 
@@ -285,9 +286,9 @@ class LoadedSweep:
         steer(self._get_only_folder("star()"), Star(trial, starred=not remove))
 
     def _get_only_folder(self, what: str) -> ResultsFolder:
-        """Return the folder of the only sweep.
+        """Return the folder of the sweep.
 
-        Raises InputError, which names the method ``what``, if several are loaded.
+        If several sweeps are loaded, raises InputError, which names the called method, ``what``.
         """
         if len(self.folders) == 1:
             return self.folders[0]

@@ -36,9 +36,9 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def load_folders(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """Return the results in these folders as one object.
+    """Load the results in ``folders`` as one object.
 
-    Frames have a column ``sweep`` if there are several. Raises `StoreError`.
+    If there are several folders, the frames have a column ``sweep``. Raises `StoreError` if a sweep is damaged.
     """
     tables = [reading.read_tables(folder) for folder in folders]
     needed = [_drop_unneeded_metrics(folder, one) for folder, one in zip(folders, tables, strict=True)]
@@ -60,9 +60,9 @@ def _join_frames(frames: Sequence[Frame]) -> Frame:
 
 
 def _drop_unneeded_metrics(folder: ResultsFolder, tables: Tables) -> Tables:
-    """Return the tables with only trial, epoch and the first objective's metric, to save memory.
+    """Return the tables with only those columns of the metrics that a study needs, to save memory.
 
-    A study needs no others.
+    They are trial, epoch and the first objective.
     """
     wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.read_info().objectives[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))

@@ -347,7 +347,7 @@ def retrain(
 
 
 def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -> LoadedSweep:
-    """Run one more session of a reopened sweep, with this trainable or the recorded one; return its results."""
+    """Run one more session of a sweep and return its results; if ``trainable`` is None, use the recorded one."""
     how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.accept_trainable(reopened.spec.trainable if trainable is None else trainable)
     folders = _list_import_folders(reopened.import_folders, given)
@@ -361,9 +361,9 @@ def _resume_session(reopened: ResumableSweep, trainable: object, how: Options) -
 def _read_sweep(
     what: str | Path | Mapping[str, Any], given: NamedTrainable | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
-    """Read a sweep from a file or a mapping; return it with its text, its name in messages, and its import folders.
+    """Read a sweep from a file or a mapping; return its spec, its text, its name in messages, and its import folders.
 
-    The trainable ``given`` and the assignments ``changes`` replace what it says. Raises InputError.
+    The trainable ``given`` and the assignments ``changes`` take precedence over the content. Raises InputError.
     """
     if isinstance(what, str | Path):
         path = Path(what)
@@ -381,7 +381,7 @@ def _read_sweep(
 
 
 def _list_import_folders(first: Sequence[Path], given: NamedTrainable | None) -> tuple[Path, ...]:
-    """Return these folders, then those of the trainable's module and of the running script, without duplicates."""
+    """Return the folders ``first``, then those of the trainable's module and the running script, without duplicates."""
     main = sys.modules["__main__"]
     # with python -m, __main__ is a module and not a script
     script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None
@@ -409,9 +409,9 @@ def _list_wrong_counts(**counts: int | None) -> Iterator[Problem]:
 
 
 def make_assignments(given: Settings) -> list[str]:
-    """Return ``given``, the argument ``set``, as assignments ``key=value``.
+    """Convert the argument ``set`` of `run` or `resume` to assignments ``key=value``.
 
-    Raises InputError if it is a single text.
+    Raises InputError if ``given`` is a single string.
     """
     if isinstance(given, Mapping):
         return _format_assignments(given)
@@ -436,7 +436,7 @@ def _format_set_options(**values: object) -> list[str]:
 def _make_options(function: str, how: How) -> Options:
     """Return the options of a session from the keyword arguments ``how`` of the function named ``function``.
 
-    Raises TypeError for an unknown one, as a call in Python does. Ray's address may also come from ``RAY_ADDRESS``.
+    Raises TypeError for an unknown option, as Python does. Ray's address is by default that in ``RAY_ADDRESS``.
     """
     for name in how:
         if name not in How.__annotations__:

@@ -56,10 +56,10 @@ def accept_trainable(trainable: object) -> NamedTrainable:
 
 
 def find_resumed_trainable(target: str) -> NamedTrainable:
-    """Return the trainable with the name ``"module:Name"``, for a sweep that is resumed; a module is not imported yet.
+    """Return the trainable with the name ``"module:Name"``, for a sweep that is resumed, without importing its module.
 
-    If a notebook or script has defined it, it is looked up in the present one. Raises InputError if it is not defined
-    there.
+    A trainable that a notebook or script has defined is looked up in the present one. Raises InputError if it is not
+    defined there.
     """
     module, _, name = target.partition(":")
     if module != HERE:
@@ -86,7 +86,7 @@ def inspect_and_check(given: NamedTrainable, spec: Spec, where: str, folders: Se
 def _find_import_folder(module: str) -> Path | None:
     """Return the folder from which a loaded module can be imported.
 
-    None if the module is installed, `Path()` if it cannot be imported by its name.
+    Returns None if the module is installed, and `Path()` if it cannot be imported by its name.
     """
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:

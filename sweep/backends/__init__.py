@@ -1,10 +1,10 @@
 """Data passed between a sweep and its workers: the job of a session, orders, progress and new shares of a GPU.
 
-A `Driver` hands out trials and a `Backend` trains them; neither knows more about the other than is defined here.
+A `Driver` hands out trials and a `Backend` trains them; this package defines everything that passes between the two.
 
-Driver and workers exchange messages by files. If machines do not share a folder, each one watches files of its own,
-and a session's stop and share files are copied through the object store. The folder in which the workers of one
-machine share data is named by the sweep and deleted with its session.
+The driver sends messages to running workers by two files of the session, the stop file and the share file. If machines
+share no folder, these files are copied to each of them through the object store. The folder in which the workers of one
+machine share data is named by the driver and deleted when the session ends.
 """
 
 from sweep.backends.gpu_shares import MOVE_S, must_move, write_shares

@@ -1,9 +1,9 @@
 """A trial's checkpoints: when one is due, how it is written during the training, where it is, and which ones are kept.
 
-They are in ``checkpoints/<trial>/epoch-<n>``. Each is written under another name, renamed, and verified when it is
-read. Besides the trainable's files it has a manifest with the size and checksum of each file, and the epochs that were
-trained in the step that wrote it. These may never have reached the log; restoring the checkpoint reports them again.
-Only the best completed trials keep their checkpoints.
+The checkpoint of epoch n is the folder ``checkpoints/<trial>/epoch-<n>``. It is written under a temporary name, renamed
+when it is complete, and verified when it is read. Besides the trainable's files, it has a manifest with the size and
+checksum of each file and with the epochs that were trained in the step that wrote it. The log may lack these epochs, so
+they are reported again when the checkpoint is restored. Only the best completed trials keep their checkpoints.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
 
 
 def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first; those in an object store are copied here one by one.
+    """Yield a trial's checkpoints, newest first; one in an object store is first copied into ``results_folder``.
 
     Raises:
         StoreError: if the store is unavailable for longer than ``patience_s``.
@@ -83,7 +83,7 @@ def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0)
 def ensure_local(results_folder: Path, checkpoint: Path) -> None:
     """Copy a checkpoint from the object store if this machine lacks it, as when rank 0 runs on another machine.
 
-    Nothing happens if the store lacks it too. Raises `StoreError` if the store is unavailable.
+    If the store lacks it too, nothing is copied. Raises `StoreError` if the store is unavailable.
     """
     if not checkpoint.is_dir():
         trial = int(checkpoint.parent.name)
@@ -99,10 +99,7 @@ def list_names(results_folder: Path, trial: int) -> list[str]:
 
 
 def list_trials(results_folder: Path) -> set[int]:
-    """Return the numbers of the trials that have a checkpoint.
-
-    In an object store, trials with only an incomplete checkpoint are among them.
-    """
+    """Return the numbers of the trials that have a checkpoint; in an object store, it may be incomplete."""
     stored = features.find_stored_checkpoints(results_folder)
     if stored is not None:
         return stored.list_trials()
@@ -158,7 +155,7 @@ def begin_checkpoint(
 
 
 def read_verified_manifest(checkpoint: Path) -> Manifest:
-    """Return the manifest of a checkpoint after checking every byte. Raises `Damaged`."""
+    """Return the manifest of a checkpoint. Raises `Damaged` if a file is missing or its checksum differs."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
         found = _list_file_checksums(checkpoint)
@@ -191,7 +188,7 @@ def select_kept(newest: Sequence[str], losses: Mapping[str, float], keep: int) -
 
 
 def keep_best(results_folder: Path, trial: int) -> int:
-    """Delete an ended trial's checkpoints except the last and the best; return the bytes of those left, 0 if none.
+    """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left.
 
     Raises `StoreAway` if the object store is unavailable.
     """
@@ -204,7 +201,7 @@ def keep_best(results_folder: Path, trial: int) -> int:
 
 
 def delete_checkpoints(results_folder: Path, trial: int) -> None:
-    """Delete a trial's checkpoints for good, even if a worker that was taken for lost still writes there.
+    """Delete a trial's checkpoints, even while a worker that is considered lost still writes them.
 
     Never raises. What cannot be deleted now is left to `finish_deletions` or the next session's `CheckpointKeeper`.
     """
@@ -253,7 +250,7 @@ def delete_local_copy(results_folder: Path, trial: int) -> None:
 
 
 def _read_loss(checkpoint: Path) -> float:
-    """Return the loss in a checkpoint's manifest; infinite if that is missing or damaged."""
+    """Return the loss in a checkpoint's manifest; infinity if the manifest is missing or damaged."""
     try:
         return parse_loss((checkpoint / MANIFEST).read_bytes())
     except OSError:
@@ -261,7 +258,7 @@ def _read_loss(checkpoint: Path) -> float:
 
 
 def parse_loss(manifest: bytes | None) -> float:
-    """Return the loss in the text of a manifest; infinite if that is None or damaged."""
+    """Return the loss in the text of a manifest; infinity if ``manifest`` is None or damaged."""
     try:
         return _parse_manifest(json.loads(manifest or b"")).loss
     except (ValueError, KeyError, TypeError, AttributeError, StoreError):
@@ -283,7 +280,7 @@ def _write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _parse_manifest(about: dict[str, object]) -> Manifest:
-    """Return the manifest in the content of its file. Raises `KeyError` if parts are missing."""
+    """Convert the parsed JSON of a manifest's file to a `Manifest`. Raises `KeyError` if parts are missing."""
     match about:
         case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
             events = [decode(str(line).encode()) for line in lines]
@@ -320,7 +317,7 @@ def _compute_checksum(path: Path) -> list[int]:
     return [size, total]
 
 
-SAVING_SHARE = 0.1  # largest share of the time spent on checkpoints of a better epoch
+SAVING_SHARE = 0.1  # largest share of the time that checkpoints of better epochs may take
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 
 
@@ -409,7 +406,7 @@ class Saver:
                 self.sender.close()
 
     def _make_uploading_write(self, write: Callable[[], Path]) -> Callable[[], Path]:
-        """Return a function that calls ``write`` and then starts the upload of the checkpoint."""
+        """Return a function that calls ``write`` and then starts the upload of the checkpoint, if there is a sender."""
 
         def written() -> Path:
             path = write()
@@ -448,7 +445,7 @@ GB = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class _KeptCheckpoints:
-    """Checkpoints of a completed trial."""
+    """The checkpoints that a completed trial keeps: its loss, its number and their size."""
 
     loss: float
     trial: int
@@ -467,9 +464,9 @@ class CheckpointKeeper:
         self._most_trials = spec.checkpoint.trials
         self._most_bytes = spec.checkpoint.space_gb * GB
         self._kept: list[_KeptCheckpoints] = []  # best first
-        self._ended: set[int] = set()  # trials without checkpoints
-        self._past = list_trials_with_files(folder)  # trials that had some before this session
-        self._recalled: dict[int, Ended] = {}  # last logged end of each of these trials
+        self._ended: set[int] = set()  # ended trials whose checkpoints were deleted
+        self._past = list_trials_with_files(folder)  # trials that had checkpoints before this session
+        self._recalled: dict[int, Ended] = {}  # by trial in `_past`: its last logged end
         self._later: list[tuple[float, int]] = []  # completed trials for which the store was unavailable
         self._size = 0
         self._full = False
@@ -538,7 +535,7 @@ class CheckpointKeeper:
         except StoreAway:
             self._later.append((loss, trial))
             return
-        if not kept.size:  # it was deleted by somebody
+        if not kept.size:  # somebody has deleted the checkpoints
             return
         insort(self._kept, kept)
         self._size += kept.size

@@ -1,4 +1,4 @@
-"""What workers need if the results are in an object store, imported only then.
+"""Functions for workers that import what results in an object store need, only if the results are in one.
 
 | feature | takes part | module |
 | --- | --- | --- |
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
-    """Return the checkpoints in the store that a results folder is the copy of; None if it is not a copy."""
+    """Return the checkpoints in the store of which ``results_folder`` is a copy; None for an ordinary folder."""
     store = store_of(results_folder)
     if store is None:
         return None
@@ -33,7 +33,7 @@ def find_stored_checkpoints(results_folder: Path) -> StoredCheckpoints | None:
 
 
 def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
-    """Return what uploads the checkpoints that a trial writes into ``folder``; None without a store."""
+    """Return a `Sender` that uploads the checkpoints in a trial's ``folder``; None if results are in no store."""
     if job.store is None:
         return None
     from sweep.backends import stored_checkpoints
@@ -42,7 +42,10 @@ def make_sender(job: Job, folder: Path, trial: int) -> Sender | None:
 
 
 def start_receiving_messages(job: Job) -> Callable[[], None]:
-    """Start receiving the driver's messages through an object store; return a function that stops it."""
+    """Start a thread that receives the driver's messages through an object store; return a function that stops it.
+
+    If the results are in no store, nothing is started.
+    """
     if job.store is None:
         return lambda: None
     from sweep.backends import messages

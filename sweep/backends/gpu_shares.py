@@ -29,7 +29,7 @@ def write_shares(job: Job, shares: Mapping[int, float]) -> None:
 def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
     """Return whether a trial must continue in another worker, because it has another GPU share now.
 
-    Its present worker cannot change its share. A trial that has little left to train stays.
+    A worker cannot change the share of its process. A trial with less than `MOVE_S` seconds left to train stays.
     """
     assignment = order.assignment
     left_s = (assignment.epochs - epoch.epoch) * epoch.time_s
@@ -40,7 +40,7 @@ def must_move(job: Job, order: Order, epoch: EpochReported) -> bool:
         return False
     try:
         shares = json.loads(job.share_file.read_text())
-    except (OSError, ValueError):  # no trial was told anything
+    except (OSError, ValueError):  # no new shares were written
         return False
     share = shares.get(str(assignment.trial))
     return share is not None and share != assignment.devices.gpus

@@ -1,7 +1,7 @@
 """The trials of a worker: one, or several of one structure that are trained together.
 
-Each trial has a `Worker` of its own, which works as it does alone: it begins, receives epochs, saves and ends. They all
-train with one object, the `Group` of the trainable.
+Each trial has its own `Worker`, which begins, reports, saves and ends it. If several are trained together, the `Group`
+of the trainable trains them all.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from sweep.functions import load_trainable
 class WorkerGroup:
     """Trains the trials of a process step by step: one, or several together.
 
-    ``make`` creates a worker for a function that creates its trainable, or for None, which means the trainable of the
-    job. If trainables cannot train trials together, they get one at a time.
+    ``make`` returns a new worker, given a function that creates the worker's trainable, or None for the job's own. If
+    the trainable has no ``group``, trials are trained one at a time.
     """
 
     def __init__(self, job: Job, make: Callable[[Callable[[], Trainable] | None], Worker]) -> None:
@@ -48,7 +48,7 @@ class WorkerGroup:
                 self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
-        """Release all trials except these; their workers are used again for other trials."""
+        """Release all trials except ``trials``; the workers that become free are used for later trials."""
         kept_trials = set(trials)
         for trial in [trial for trial in self._workers if trial not in kept_trials]:
             worker = self._workers.pop(trial)
@@ -79,7 +79,7 @@ class WorkerGroup:
         return not self._workers
 
     def _remove_repeated_notices(self, progress: Progress) -> Progress:
-        """Return progress without notices that were sent before, and with those of the group itself."""
+        """Return ``progress`` with the group's notices added and, if there is a `Group`, without those sent before."""
         new = []
         for text in (*self._notices, *progress.notices):
             if self._group is None or text not in self._sent_notices:
@@ -90,7 +90,7 @@ class WorkerGroup:
 
     @property
     def idle_worker(self) -> Worker | None:
-        """A worker that has no trial, but still the trainable of earlier ones; None without one."""
+        """A worker without a trial, which still has the trainable of earlier trials; None if there is none."""
         return self._free[-1] if self._free else None
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class WorkerGroup:
     # ---- internals
 
     def _create_worker(self) -> Worker:
-        """Return a new worker; the first one finds out whether trials of this trainable can be trained together."""
+        """Return a new worker; the first call finds out whether trials of the trainable can be trained together."""
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
@@ -153,15 +153,15 @@ class WorkerGroup:
         return ended
 
     def _end_training(self, worker: Worker, error: BaseException | None) -> Progress | None:
-        """Let a worker handle the training of its trial; return as `Worker.end_training` does."""
+        """Call `Worker.end_training` after the group has trained, and return its result."""
         if error is None:  # the report of one trial pauses all; one that trains no further has raised `Stopped`
             worker.pause()
         return worker.end_training(error)
 
     def _train(self, group: Group, trials: Sequence[int]) -> dict[int, BaseException | None]:
-        """Train these trials together; return for each the exception that it raised, or None.
+        """Train ``trials`` together; return for each the exception that it raised, or None.
 
-        If they cannot be trained together, only the first is trained, and the others get `Apart`.
+        If the group refuses to train them together, only the first is trained, and the others get `Apart`.
         """
         reports = {}
         for trial in trials:
@@ -179,10 +179,10 @@ class WorkerGroup:
     def _train_apart(
         self, group: Group, trials: Sequence[int], error: BaseException
     ) -> dict[int, BaseException | None]:
-        """Handle that training several trials together raised ``error``; return as `_train` does.
+        """Return the exception of each trial after training ``trials`` together raised ``error``.
 
-        All get `Apart`, so that each continues alone in a process of its own. If the error itself is `Apart`, the group
-        has refused them before it trained anything, so the first one can be trained here.
+        All get `Apart`, so that each continues alone in a process of its own. If ``error`` itself is `Apart`, the group
+        refused them before it trained anything, so the first one is trained here.
         """
         first, *others = trials
         why = self._ask_for_fewer_trials(len(trials), error)
@@ -208,20 +208,20 @@ class WorkerGroup:
         return why
 
     def _note_spoilt(self, progress: Mapping[int, Progress]) -> None:
-        """Keep the first reason why this process must not be used after its present trials."""
+        """Store the first reason in ``progress`` why this process must not be used after its present trials."""
         for step in progress.values():
             if self._spoilt is None:
                 self._spoilt = step.spoilt
 
     def _note_apart_trials(self, progress: Mapping[int, Progress]) -> None:
-        """Note whether a trial did not fit together with the present ones; forget it once there are none."""
+        """Record whether a trial could not be trained with the others; reset this once no trial is left."""
         if not self._workers:
             self._has_apart_trial = False
         elif any(isinstance(step, Moves) for step in progress.values()):
             self._has_apart_trial = True
 
     def _may_join(self) -> bool:
-        """Return whether more trials may join the present ones while these are training."""
+        """Return whether more trials may join while the present ones train on."""
         if self._group is None or self._has_apart_trial or self._spoilt is not None:
             return False
         return self._group.is_open

@@ -18,7 +18,7 @@ QUIET = ("tensorflow", "absl")
 
 @contextmanager
 def _hiding_logs() -> Iterator[None]:
-    """Hide log records below errors from the terminal, as Ray's workers do by writing them into files."""
+    """Hide TensorFlow's log records below the level ERROR; Ray's workers write them into files instead."""
 
     def tell(record: logging.LogRecord) -> bool:
         return record.levelno >= logging.ERROR
@@ -60,7 +60,7 @@ class Inline:
         return 1
 
     def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
-        """Train these trials, and new ones in place of those that end, until none is left.
+        """Train the trials in ``given``, and new ones in place of those that end, until none is left.
 
         Return how many trials to train together from now on: fewer than ``together`` if more did not fit into memory.
         """

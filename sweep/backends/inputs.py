@@ -1,4 +1,4 @@
-"""The inputs that a trial has read besides its code and data: collected in its worker, compared before it is reused.
+"""Collects what a trial reads besides its code and data, and checks before its result is reused whether that changed.
 
 `sweep.read_recorder` observes the worker's process. Paths below the folder in which trials begin, or below an import
 folder, are stored relative to it, because a sweep may run again from another copy of the project.
@@ -40,7 +40,7 @@ def continue_record(job: Job) -> None:
 
 
 def _name_session(job: Job) -> str:
-    """Return a name of the job's session that no other session has."""
+    """Return a unique name of the job's session."""
     return f"{job.folder} {job.session}"
 
 
@@ -105,7 +105,7 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
     """Return the paths that a trainable names in ``depends_on``; None if it has no such attribute.
 
     Raises:
-        TrainableError: if it is not a list of strings.
+        TrainableError: if ``depends_on`` is not a list of strings.
     """
     paths = getattr(trainable, "depends_on", None)
     if paths is None:
@@ -127,7 +127,7 @@ def add_earlier_inputs(inputs: Inputs, job: Job) -> None:
 
 
 def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_folders: Iterable[Path]) -> str | None:
-    """Return why a result with these inputs cannot be used again, such as a changed file; None if it can.
+    """Return why a result with ``inputs`` cannot be used again, such as a changed file; None if it can.
 
     The text is a clause about several trials ("they have read ..."), to be put into a message.
     """
@@ -149,9 +149,9 @@ def find_hindrance(inputs: Inputs | None, working_folder: Path | None, import_fo
 
 
 def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Path]) -> list[str]:
-    """Return the working folder and the import folders, as named and with links resolved.
+    """Return the working folder and the import folders, each as given and with symbolic links resolved.
 
-    Files may be recorded by either path.
+    A file may have been recorded by either path.
     """
     named = [*([working_folder] if working_folder is not None else []), *import_folders]
     both = [path for folder in named for path in (str(Path(folder).absolute()), os.path.realpath(folder))]
@@ -159,7 +159,7 @@ def _list_folder_names(working_folder: Path | None, import_folders: Iterable[Pat
 
 
 def _make_relative(path: str, folders: Sequence[str]) -> str:
-    """Return a path relative to the first of these folders that contains it; otherwise unchanged."""
+    """Return a path relative to the first of ``folders`` that contains it; unchanged if none does."""
     for folder in folders:
         if path.startswith(f"{folder}{os.sep}"):
             return f"{_RELATIVE}{path.removeprefix(folder + os.sep)}"
@@ -167,7 +167,7 @@ def _make_relative(path: str, folders: Sequence[str]) -> str:
 
 
 def _make_absolute(path: str, folders: Sequence[str]) -> str:
-    """Return the absolute path of one that `_make_relative` returned, in the first of the folders where it exists.
+    """Return the absolute path for ``path``, a result of `_make_relative`: in the first of ``folders`` where it exists.
 
     If it exists in none, the path in the first folder is returned.
     """
@@ -180,7 +180,7 @@ def _make_absolute(path: str, folders: Sequence[str]) -> str:
 
 
 def _expand(declared: Iterable[str], folders: Sequence[str]) -> list[str]:
-    """Return the files that these paths and patterns name; a folder stands for all files below it.
+    """Return the files that the paths and patterns in ``declared`` name; a folder names all files below it.
 
     Relative paths begin in the first of ``folders``. Links are resolved, and paths that do not exist are kept.
     """
@@ -213,7 +213,7 @@ def list_module_files(job: Job) -> dict[str, str]:
 
 
 def list_changed_modules(job: Job) -> tuple[str, ...]:
-    """Return the names of the author's imported modules whose source differs from that at the session's start."""
+    """Return the names of the author's imported modules whose source has changed since the session began."""
     imported = {}
     for name, file in list_module_files(job).items():
         imported[name] = recorder.digest_of_module(file)

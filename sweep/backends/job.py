@@ -1,4 +1,4 @@
-"""What all trials of a session have in common, and where its files are."""
+"""The settings that all trials of a session have in common, and the paths of the session's files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Job:
     store: str | None = None  # URL of the sweep in an object store, if nodes share no folder
     stand_in: str | None = None  # local copy of the results folder, in each node's temporary folder
     given: object = field(default=None, repr=False)  # the class or function itself, if no module has it
-    working_folder: Path | None = None  # the driver's, in which trials begin if it exists on the node
+    working_folder: Path | None = None  # the driver's working folder; trials begin in it if it exists on their node
     code: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of the author's modules when the session began
-    digest: str = ""  # of all modules that the trainable imports, and of the versions of packages
+    digest: str = ""  # digest of all modules that the trainable imports, and of the versions of packages
     data_seed: int = 0  # seed for loading data and importing the author's modules
 
     @property

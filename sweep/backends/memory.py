@@ -1,4 +1,4 @@
-"""Memory of this process and its limit, and whether an error means that memory is short."""
+"""Measures the memory of a worker's process, limits it, and recognizes errors that mean that memory ran out."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 DEFAULT_BATCH = 32
-"""Batch size of a trial without such a parameter: that of the standard hyperparameters."""
+"""Batch size of a trial that has no parameter for it: the default of the standard hyperparameters."""
 
 
 def compute_batch_size(params: Params, replicas: int) -> int | None:
@@ -69,7 +69,8 @@ def compute_batch_size(params: Params, replicas: int) -> int | None:
 def choose_micro_batches(trainable: Trainable | None, batch: int | None, accumulate: int) -> int | None:
     """Return twice the number of micro-batches, to try after a trial ran out of memory.
 
-    None if the trainable cannot split batches, ``batch`` is None, or a micro-batch would have less than one example.
+    None is returned if the trainable cannot split batches, ``batch`` is None, or a micro-batch would have less than one
+    example.
     """
     if can_split(trainable) and batch is not None and 2 * accumulate <= batch:
         return 2 * accumulate

@@ -1,4 +1,4 @@
-"""Copies of a session's stop and share files through the object store, if machines share no folder."""
+"""Copies a session's stop and share files to its workers through the object store, if machines share no folder."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def start_receiving_messages(job: Job, url: str) -> Callable[[], None]:
 
 
 def _try_once(turn: Callable[[], None]) -> None:
-    """Call ``turn`` and ignore failures of the store or a disk, as it is called again."""
+    """Call ``turn`` and ignore failures of the store or a disk, because it will be called again."""
     with suppress(StoreError, OSError, ValueError):  # the store is away or a disk full: the next attempt may succeed
         turn()
 
@@ -73,7 +73,7 @@ def _make_message_key(job: Job) -> str:
 
 
 def _read_granted_share(job: Job) -> str:
-    """Return the content of the share file; empty if there is none."""
+    """Return the content of the share file; ``""`` if there is none."""
     try:
         return job.share_file.read_text()
     except OSError:

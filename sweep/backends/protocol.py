@@ -55,7 +55,7 @@ class Continues(TrialStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameData(TrialStep):
-    """As `Continues`; besides, the data that were loaded are those of `Order.known_data`."""
+    """The worker can train the trial on; the data that it has loaded have the fingerprint `Order.known_data`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ class Moves(TrialStep):
 class Outgrown(TrialStep):
     """The trial ran out of memory and must be trained in another process. This worker must not be used again."""
 
-    accumulate: int  # number of micro-batches for each batch there
+    accumulate: int  # number of micro-batches for each batch in the other process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowded(TrialStep):
     """The trial ran out of memory and needs a larger share of a GPU, in another worker.
 
-    This one must not be used again.
+    The worker that reports this must not be used again.
     """
 
 
@@ -101,12 +101,12 @@ class Steps:
 
     found: Mapping[int, Progress]
     spoilt: str | None = None  # why the worker must not be used after its present trials
-    together: int = 1  # number of trials to give such a worker at once
+    together: int = 1  # number of trials to give this worker, and others like it, at once
     is_open: bool = False  # more trials may join while these are training
 
 
 Lost: TypeAlias = Literal["worker", "node", "preempted"]
-"""The loss of a worker's process, of its node, or of a node that was taken away on purpose."""
+"""What was lost: a worker's process, its node, or its node because the cluster took it away."""
 
 
 class Driver(Protocol):
@@ -135,7 +135,7 @@ class Driver(Protocol):
         """
 
     def begun(self, trial: int) -> None:
-        """Note that a worker has begun a trial, whose timeouts count from now."""
+        """Record that a worker has begun a trial, and count the trial's timeouts from now."""
 
     def tick(self) -> list[int]:
         """Check timeouts and limits; return the trials that this ended, whose workers must be killed.
@@ -150,8 +150,8 @@ class Driver(Protocol):
         """Handle that a trial's worker is gone or must not be used again; must be called for each such worker.
 
         ``lost`` says what was lost, ``reason`` why, and ``output`` is what the worker had printed since its last
-        step. Returns whether the user must be told that another worker retries the trial; False for a worker that
-        only must not be used again.
+        step. Returns whether the user must be told that another worker retries the trial; False if the worker is not
+        lost but only must not be used again.
         """
 
 
@@ -172,8 +172,8 @@ def request_orders(driver: Driver, worker: str, most: int, idle: int) -> list[Or
 def refill(driver: Driver, worker: str, steps: Steps, going: int, workers: int) -> list[Order]:
     """Return new trials for a worker that trains several together, if at least a quarter of its places are free.
 
-    ``going`` is the number of its trials that continue. If few are left, they are divided among ``workers`` workers.
-    Empty if none of its trials continues or no trials may join them.
+    ``going`` is the number of its trials that continue. If few trials are left to hand out, they are divided among
+    ``workers`` workers. The list is empty if none of its trials continues or no trials may join them.
     """
     room = steps.together - going
     if going and steps.is_open and room * 4 >= steps.together:
@@ -198,7 +198,7 @@ class Backend(Protocol):
 class SweepStatus:
     """The status of a sweep for Ray's dashboard and metrics; None for what is not known yet."""
 
-    trials: Mapping[str, int]  # by status, with all statuses
+    trials: Mapping[str, int]  # number of trials by status, for every status
     total: int | None  # number of trials, if known
     epochs: int  # trained in all sessions
     epochs_per_s: float
@@ -218,8 +218,8 @@ class SweepStatus:
 class WorkerNode:
     """The machine on which a worker runs.
 
-    ``labels`` determine the price of its GPUs. ``leaving`` returns why trials must continue elsewhere, because the
-    machine is about to be taken away, or None.
+    ``labels`` determine the price of its GPUs. ``leaving`` returns why trials must continue on another machine, because
+    this one is about to be taken away, or None if they may stay.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Checkpoints in an object store: uploaded from where they are written, during the training, and downloaded again.
+"""Uploads checkpoints to an object store while trials train, and downloads them to the machines that need them.
 
 A checkpoint in the store is complete once its manifest is there, which is uploaded last. If all machines see the
 results folder, this module is not imported (`features`).
@@ -42,7 +42,7 @@ class StoredCheckpoints:
     def fetch(self, folder: Path, trial: int, patience_s: float) -> Iterator[Path]:
         """Yield a trial's checkpoints, newest first, each after copying it into this results folder.
 
-        An unavailable store is tried again for ``patience_s`` seconds. Raises `StoreError` after that.
+        An unavailable store is tried again for ``patience_s`` seconds; then `StoreError` is raised.
         """
         here = folder / checkpoint_key(trial)
         for name, files in call_patiently(lambda: list_checkpoints(self.store, trial), patience_s).items():
@@ -50,7 +50,7 @@ class StoredCheckpoints:
                 yield here / name
 
     def keep_best(self, trial: int) -> int:
-        """Delete an ended trial's checkpoints except the last and the best; return the bytes of those left."""
+        """Delete an ended trial's checkpoints except the last and the best; return the total bytes that are left."""
         left = trim_in_store(self.store, trial, keep=1)
         return sum(entry.size for files in left.values() for entry in files)
 
@@ -87,7 +87,7 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
 
 
 def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:
-    """Copy a checkpoint from the store, unless the same one is here; return False if it was deleted meanwhile.
+    """Copy a checkpoint from the store, unless this machine has it; return False if it was deleted meanwhile.
 
     A local checkpoint of the same name with another manifest is replaced.
     """
@@ -182,7 +182,7 @@ class Sender:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _upload_patiently(self) -> None:
-        """Upload the checkpoints, trying again while the store is unavailable. Raises `StoreError` in the end."""
+        """Upload the checkpoints; raise `StoreError` if the store is unavailable for `AWAY_S` seconds."""
         try:
             call_patiently(self._upload, AWAY_S, self._check_needed)
         except _NoLongerNeeded:

@@ -17,10 +17,10 @@ from sweep.state import imports, settings
 class Surroundings:
     """Keeps the working folder, standard streams and settings of a process the same for each of its trials.
 
-    Trials begin in ``folder`` if this machine has it, or where importing the author's code has changed to, and with the
-    settings that the import left (`sweep.state.settings`). With ``alone``, the process is only for trials: it stays in
-    the trial's state between steps, for the sake of threads that read ahead. Otherwise the caller's state is restored
-    after each step.
+    Each trial begins in ``folder``, or in the current folder if ``folder`` does not exist. If importing the author's
+    code changes the working folder or the settings (`sweep.state.settings`), each trial begins with the changed ones.
+    With ``alone``, the process only trains trials and stays in the trial's state between steps, for the sake of threads
+    that read ahead. Otherwise the caller's state is restored after each step.
     """
 
     def __init__(self, folder: Path | None, *, alone: bool = False) -> None:
@@ -41,7 +41,7 @@ class Surroundings:
         self.resisting: list[str] = []  # settings that a trial has changed permanently
 
     def keep_outputs(self) -> None:
-        """Make the present standard output and standard error those with which every later trial begins."""
+        """Make every later trial begin with the present standard output and standard error."""
         self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
         for copy in self._outputs.values():
             weakref.finalize(self, os.close, copy)
@@ -94,7 +94,7 @@ class Surroundings:
         return open(stream, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
     def keep_import_effects(self) -> None:
-        """Make all trials begin with the present folder and settings, to which the author's modules have set them."""
+        """Make all later trials begin with the present folder and settings, as the author's modules have left them."""
         if not self._imported:
             self._start = Path.cwd()
             self._imported = True

@@ -23,7 +23,7 @@ class UnreadParameters:
         self.now: set[str] = set()  # names read by the present trial
 
     def wrap_params(self, params: Params) -> Params:
-        """Return the parameters of a trial that begins, as a mapping that records which of them are read."""
+        """Return the parameters of the next trial as a mapping that records in `now` which of them are read."""
         self.now = set()
         self._present = frozenset(params)
         return RecordedParams(params, self.now)
@@ -36,9 +36,9 @@ class UnreadParameters:
     def depends_on_file_alone(self, error: Incompatible) -> bool:
         """Return whether every trial would be refused with this error, whatever values its parameters have.
 
-        If the error names the parameters that it is about, these must be the same in all trials, and no parameter may
-        have been read by which code can choose (a text, a boolean or a list). Otherwise, no parameter that differs
-        between trials may have been read.
+        If the error names the parameters that it is about, they must be the same in all trials, and the trial must not
+        have read a varying text, boolean or list, by which code can choose. If it names none, the trial must not have
+        read any parameter that differs between trials.
         """
         if not error.about:
             return not self.varying

@@ -84,11 +84,11 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Retry:
-    """How a trial is trained again that ran out of memory."""
+    """How to train a trial again that ran out of memory."""
 
-    how: str  # for the user
-    accumulate: int
-    elsewhere: bool = False  # in another process
+    how: str  # in words, for the user
+    accumulate: int  # number of micro-batches for each batch
+    elsewhere: bool = False  # train it in another process
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class _Trial:
     begun: bool = False
     since: float = 0.0  # when its training code first ran here, by the monotonic clock
     done: int = 0
-    trained_s: float = 0.0  # by its epochs, also in earlier workers, of a trial with minutes
+    trained_s: float = 0.0  # seconds of its epochs, also in earlier workers, if its minutes are limited
     epochs: list[EpochReported] = dataclasses.field(default_factory=list)  # of the present step
     step_began: float = 0.0  # when its training began, by the monotonic clock
     error: BaseException | None = None  # raised by the training of the step
@@ -109,7 +109,7 @@ class _Trial:
     paused: bool = False  # its training has returned, or will after this epoch, to be continued in another step
     moves: bool = False  # another worker continues it
     restored_reports: tuple[EpochReported, ...] = ()  # epochs from a checkpoint, to be reported once more
-    history: list[EpochReported] = dataclasses.field(default_factory=list)  # those, and all epochs trained since
+    history: list[EpochReported] = dataclasses.field(default_factory=list)  # `restored_reports`, and the epochs since
 
     @property
     def number(self) -> int:
@@ -133,7 +133,7 @@ class _Trial:
         return self.share >= 1
 
     def count(self, epoch: EpochReported) -> None:
-        """Record a trained epoch as the trial's last, and whether it has passed a decision epoch."""
+        """Record ``epoch`` as the last one trained, and whether the trial has now passed a decision epoch."""
         before = self.units
         self.done = epoch.epoch
         if self.order.assignment.minutes is not None:
@@ -141,7 +141,7 @@ class _Trial:
         self.decided = passes_any(self.order.decision_epochs, before, self.units)
 
     def reset(self) -> None:
-        """Forget the trial's progress, before it begins in this process."""
+        """Reset the trial's progress, before it begins in this process."""
         self.done = 0
         self.trained_s = 0.0
         self.decided = False
@@ -149,7 +149,7 @@ class _Trial:
         self.paused = False
 
     def raise_error(self) -> None:
-        """Raise the error of the step's training once, if there is one, and forget it."""
+        """Raise the error of the step's training, if there is one, and reset it."""
         error = self.error
         self.error = None
         try:
@@ -177,8 +177,8 @@ class Worker:
     Arguments:
         reuse: keep the trainable, and what it compiled, between trials.
         memory_bytes: ask to be replaced if the process has more memory than this after a trial.
-        make: creates the trainable, if that is possible only once in a process.
-        node: the machine; None if the process also does other things.
+        make: creates the trainable in place of the job's own; then no other one is created after memory ran out.
+        node: the machine; None if the process does not only train trials.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class Worker:
     def find_hindrance(self, job: Job) -> str | None:
         """Return why another session's trials must not use this process's trainable and data, or None if they may.
 
-        A reason is that the code, or a file or variable that was read here, has changed. Raises TrainableError for an
+        They must not if the code, or a file or variable that was read here, has changed. Raises TrainableError for an
         invalid ``depends_on``.
         """
         if inputs.list_changed_modules(job):
@@ -250,7 +250,7 @@ class Worker:
         return None
 
     def take_over(self, earlier: Worker) -> None:
-        """Use the trainable of ``earlier``, a closed worker of another sweep in this process, in place of a new one."""
+        """Use the trainable of ``earlier``, a closed worker of another sweep in this process, instead of a new one."""
         self._trainable = earlier._trainable
         self.surroundings = earlier.surroundings
         self.surroundings.keep_outputs()  # those of this session
@@ -285,7 +285,7 @@ class Worker:
             return self._step()
 
     def _step(self) -> Progress:
-        """Train one step inside of the trial's surroundings; return its progress."""
+        """Train one step and return its progress; the caller must be inside the trial's surroundings."""
         progress = self.begin_step()
         while progress is None:
             progress = self.end_training(self._train())
@@ -318,17 +318,17 @@ class Worker:
         return partial(self._record_epoch, self._get_trial())
 
     def pause(self) -> None:
-        """Note that the trainable returned because it was to pause, and not because it trains the trial no further.
+        """Record that the trainable returns because the step is over, although the trial may train on.
 
-        `report` does so when it returns False. A caller that trains several trials together must do so for those that
-        another trial's report has paused.
+        `report` records this itself when it returns False. A caller that trains several trials together must call this
+        method for the trials that were stopped by the report of another trial.
         """
         self._get_trial().paused = True
 
     def end_training(self, error: BaseException | None) -> Progress | None:
-        """Handle that the trainable returned or raised ``error``; return the step's progress.
+        """Conclude the step after the trainable returned or raised ``error``; return the step's progress.
 
-        None if the trial has begun again, because memory ran out: the caller must train it once more.
+        None is returned if memory ran out and the trial has begun again; the caller must then train it once more.
         """
         trial = self._get_trial()
         trial.error = error
@@ -345,7 +345,7 @@ class Worker:
     def _run(self, trial: _Trial, part: _Part) -> Progress | None:
         """Run a part of a step; return the step's progress if it is over, or None if the trial must be trained now.
 
-        An exception of the user's code ends the step, and mostly the trial.
+        An exception of the user's code ends the step. It ends the trial too, unless another process can continue it.
         """
         facts = Facts()
         try:
@@ -369,7 +369,7 @@ class Worker:
         return self._end(trial, outcome, facts)
 
     def _describe_failure(self, trial: _Trial, error: BaseException) -> _Outcome:
-        """Return the outcome of a step that an error of the user's code has ended."""
+        """Return the outcome of a step that ``error``, raised by the user's code, has ended."""
         return _Outcome(
             Status.OOM if memory.is_out_of_memory(error) else Status.FAILED,
             errors.reason_of(error),
@@ -380,7 +380,7 @@ class Worker:
     def _end(self, trial: _Trial, outcome: _Outcome, facts: Facts) -> Ends:
         """Clean up after a trial that has ended or was interrupted; return the progress with its end.
 
-        After an error, the trainable is discarded, and only the number of micro-batches is kept of the facts.
+        If it failed, the trainable is discarded, and its facts have only the number of micro-batches.
         """
         self._clean_up(trial)
         status = outcome.status
@@ -461,7 +461,7 @@ class Worker:
         return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _collect_inputs(self) -> Inputs:
-        """Return what the present trial may have read, in this process, its other ranks, and earlier processes."""
+        """Return what the present trial may have read in this process, in its other ranks and in earlier processes."""
         absorb_reads = getattr(self._trainable, "absorb_reads", None)  # of a `Gang`
         if absorb_reads is not None:
             absorb_reads()
@@ -488,7 +488,7 @@ class Worker:
             )
 
     def _take_notices(self) -> tuple[str, ...]:
-        """Return the notices for the user that have come up since the last call, also about changed code."""
+        """Return the notices for the user since the last call, including those about changed code."""
         self._note_changed_modules()
         notices = tuple(self._notices)
         self._notices = []
@@ -577,7 +577,7 @@ class Worker:
             raise _TooLarge("its trial does not fit")
 
     def _start_step(self, trial: _Trial) -> _Outcome | None:
-        """Check the working folder, and prepare the training of a step; return as `_prepare_training` does."""
+        """Check that the working folder exists, then return the result of `_prepare_training`."""
         self.surroundings.check()
         return self._prepare_training(trial)
 
@@ -617,7 +617,7 @@ class Worker:
         return None
 
     def _conclude_training(self, trial: _Trial) -> _Outcome:
-        """Return the outcome of a step after its training. Raises the error of the training, unless it is `Stopped`."""
+        """Return the outcome of a step after its training. Raises the training's error, unless it is `Stopped`."""
         stop_reason = ""
         try:
             trial.raise_error()
@@ -771,9 +771,9 @@ class Worker:
         )
 
     def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
-        """Return the cost of the trial's GPUs since its last epoch, or since this worker got it; {} without a price.
+        """Return the cost of the trial's GPUs since its last epoch, or since this worker got it, as a measure by name.
 
-        If several trials are trained together, each pays an equal part. The next call counts from now.
+        If several trials are trained together, each pays an equal part. The mapping is empty if no price is known.
         """
         since = self._held_since
         self._held_since = time.monotonic()
@@ -784,9 +784,9 @@ class Worker:
         return {prices.COST: gpu_hours * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, reason: str) -> _Outcome:
-        """Return the outcome of a completed trial, after saving it unless its checkpoint would not be kept.
+        """Return the outcome of a completed trial, after saving the trial if its loss is below `Order.to_beat`.
 
-        That is so if its loss does not beat those of enough other trials (`Order.to_beat`).
+        Otherwise its checkpoint would not be kept, because enough other trials are better.
         """
         to_beat = trial.order.to_beat
         if to_beat is None or (trial.epochs and self._loss(trial.epochs[-1]) < to_beat):
@@ -873,7 +873,7 @@ class Worker:
         return facts
 
     def _make_assignment(self, trial: _Trial) -> Assignment:
-        """Return the trial's assignment for the trainable, with parameters that record which of them are read."""
+        """Return the assignment for the trainable; its parameters are a mapping that records which of them are read."""
         if self.job.profile and trial.number == 0:
             profile = self.job.folder / "profile"
         else:

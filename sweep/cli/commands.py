@@ -75,7 +75,7 @@ class _Commands(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse the command line; print the document of an error in it if ``--json`` is given."""
+        """Parse the command line; if it is wrong and contains ``--json``, print the error as a document."""
         as_json = _asks_for_json(args)
         given = list(args)  # click takes words away from its list
         try:
@@ -113,7 +113,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; for one that does not train, restore Python's own handling of Ctrl-C.
+        """Find the command; if it does not train, restore Python's own handling of Ctrl-C.
 
         Such a command then cleans up as any Python program does.
         """
@@ -124,7 +124,7 @@ class _Commands(click.Group):
 
 
 def _print_error_line(text: str) -> None:
-    """Write a line to standard error; ignore that it may be closed."""
+    """Write a line to standard error; do nothing if standard error is closed."""
     with suppress(OSError):
         click.echo(text, err=True)
 

@@ -57,8 +57,8 @@ class WrittenFiles:
 def make_files(target: str, name: str, folder: Path) -> WrittenFiles:
     """Return the texts of a sweep file for ``module:Name``, and of a module with a trainable that wraps it.
 
-    A trainable needs no such module. Raises `InputError` if it cannot be imported, builds no model or declares nothing,
-    or if a sweep file cannot express what it declares.
+    If ``module:Name`` is a trainable, there is no such module. Raises `InputError` if it cannot be imported, builds no
+    model or declares nothing, or if a sweep file cannot express what it declares.
     """
     with runner.silence_libraries():
         hypermodel = _load_hypermodel(target, folder)
@@ -106,9 +106,9 @@ class _Builds:
         return MOST - self._count
 
     def run(self, values: Mapping[str, Value]) -> Space | None:
-        """Build a model with these values; return what it declares, or None if building fails.
+        """Build a model with ``values``; return what it declares, or None if building fails.
 
-        Raises `InputError` if it fails and no earlier build has succeeded, or if too many models were built.
+        Raises `InputError` if building fails and no earlier build has succeeded, or if too many models were built.
         """
         if not self.left:
             raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
@@ -140,7 +140,7 @@ class _Builds:
         return declared
 
     def _check_model(self, model: object) -> None:
-        """Raise `InputError` if a build has returned something else than a Keras model or None."""
+        """Raise `InputError` if a build has returned something other than a Keras model or None."""
         kinds = type(model).__mro__
         is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
         if model is not None and not is_keras:
@@ -159,8 +159,8 @@ class _Builds:
 def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     """Build models with the values of each choice; return the declared parameters, and notes on what remains unknown.
 
-    Of long ranges only the ends are tried, unless these change what is declared. Raises `InputError` if building fails
-    with the defaults, or if there are too many combinations.
+    Of a long range only the ends are tried, unless an end changes what is declared. Raises `InputError` if building
+    fails with the defaults, or if there are too many combinations.
     """
     builds = _Builds(build, where)
     base = builds.run({}) or {}
@@ -245,7 +245,7 @@ def _explore_pairs(base: Space, builds: _Builds) -> int:
 def _infer_conditions(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
     """Return the values of other choices for which a parameter exists, by choice; {} if it always exists.
 
-    Return None if no such condition separates the builds that declare it from those that do not.
+    Returns None if no such condition separates the builds that declare it from those that do not.
     """
     having = [built.values for built in builds.all if name in built.declared]
     lacking = [built.values for built in builds.all if name not in built.declared]
@@ -324,7 +324,7 @@ def _list_required_arguments(kind: type) -> list[str]:
 
 
 def _note_unused_fit(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
-    """Return a note if a class has its own ``fit``, which trains with KerasTuner but is not used here."""
+    """Return a note if a class defines ``fit``, which KerasTuner calls and sweep does not."""
     owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
     if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
         return ()
@@ -359,7 +359,7 @@ class {_make_class_name(name)}(KerasTrainable):
 
 
 def _format_sweep_file(name: str, trainable: str, target: str, space: Space) -> str:
-    """Return the text of a sweep file with these parameters."""
+    """Return the text of a sweep file with the parameters ``space``."""
     rows = []
     for declaration in space.values():
         rows.append(f"  {flow(declaration.name)}: {flow(_make_keys(declaration))}")

@@ -54,7 +54,7 @@ class Pods:
     image: str
     ray_version: str
     most: int = 8  # maximum number of workers at a time
-    memory: str = "16Gi"  # of each worker
+    memory: str = "16Gi"  # memory of each worker
     # a secret whose values become environment variables of all pods, such as the store's credentials
     secret: str | None = None
     token: str | None = None  # the secret that holds Ray's token
@@ -150,7 +150,7 @@ def _make_worker_group(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
 
 
 def _make_pod_template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
-    """Return the template of a pod with these resources."""
+    """Return the template of a pod with the resources ``resources``."""
     container: Manifest = {
         "name": name,
         "image": pods.image,
@@ -173,7 +173,7 @@ class _Code:
     """The files of a project as a ConfigMap; ``paths`` maps its keys, which cannot be paths, to paths."""
 
     manifest: Manifest
-    paths: Mapping[str, str]  # by key
+    paths: Mapping[str, str]  # paths by key
 
 
 def _pack_code(name: str, package: CodePackage) -> _Code:

@@ -28,7 +28,7 @@ verdict of compare, not by the best score: "ties" and "undecided" are no progres
 command; codes other than 0 say what to do next: 1 correct the code, 2 correct the file or the call, 3 use a name that
 list has, 4 use another name, or resume. Files are relative to the folder in which this server was started.
 """
-NO_TRIAL_COMPLETED = 1  # the exit code beside a result that is no error of the call
+NO_TRIAL_COMPLETED = 1  # exit code of a command whose result is no error of the call
 
 
 @click.command(short_help="Serve the commands as tools to agents, over the Model Context Protocol.")
@@ -102,7 +102,7 @@ def _describe_tool(command: click.Command) -> types.Tool:
 async def _run_command_line(words: Sequence[str]) -> types.CallToolResult:
     """Run a sweep command in its own process, and return its output and exit code.
 
-    Cancelling the call ends the process.
+    If the call is cancelled, the process is ended.
     """
     import anyio
 

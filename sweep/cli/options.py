@@ -85,9 +85,9 @@ _KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
 
 
 def changes(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: pass ``--set`` and the options that stand for a key of the sweep file to it as ``changes``.
+    """Decorate a command: pass the changes of the sweep file to it as ``changes``, a list of assignments ``key=value``.
 
-    ``changes`` is a list of assignments ``key=value``.
+    The changes are ``--set`` and the options that each set one key of the sweep file, such as ``--run-cap``.
     """
 
     @functools.wraps(command)
@@ -151,7 +151,7 @@ keep_warm = click.option(
 
 
 def _apply_keep_warm(given: dict[str, Any]) -> None:
-    """Remove ``--keep-warm`` from the arguments; set how long Ray is kept, if this process keeps one.
+    """Remove ``--keep-warm`` from the arguments ``given``; set how long Ray is kept, if this process keeps it.
 
     Raises InputError if the option is given where nothing can be kept.
     """

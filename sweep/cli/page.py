@@ -105,7 +105,7 @@ def _list_commands() -> Commands:
 
 
 def _open_browser(url: str) -> None:
-    """Open the address in a browser, if this machine has a screen and standard output is a terminal.
+    """Open ``url`` in a browser, if this machine has a screen and standard output is a terminal.
 
     The browser is passed a temporary file that leads to the address, because the address contains the token and other
     users of this machine can see command lines.
@@ -121,8 +121,8 @@ def _open_browser(url: str) -> None:
 def start_page_beside(results: Path, sweep: str, process: int) -> None:
     """Start the live page, in a process of its own, for a sweep that ``process`` runs.
 
-    Print its address to standard error. The page ends when that process has ended and no page has been open for a
-    minute. Raises `InputError` if it does not start.
+    Prints the address to standard error. The page's process ends when ``process`` has ended and, for a minute, no page
+    has shown a sweep, a trial or the list of sweeps. Raises `InputError` if it does not start.
     """
     from sweep.ui import address
 

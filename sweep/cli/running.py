@@ -71,9 +71,9 @@ def _run_or_resume(
     detach: bool,
     as_json: bool,
 ) -> None:
-    """Check a sweep file, and run it, resume it or start it in the background.
+    """Check a sweep file; run or resume the sweep and print the result, or start it in the background.
 
-    Print the result. Raises `InputError`.
+    Raises `InputError`.
     """
     require_locks()
     from sweep.runner import sweep_files
@@ -211,8 +211,8 @@ def _find_command_process() -> int:
 def _import_early(spec: Spec, folders: Sequence[Path], how: Options) -> None:
     """Start to import the libraries of workers in the background, while this process checks the code and starts Ray.
 
-    Does nothing with ``inline`` or a cluster's address. The command has started a fork server already, for trials with
-    the usual number of CPU cores; a keeper has not.
+    Does nothing with ``inline`` or a cluster's address. The command has already started a fork server, for trials with
+    the usual number of CPU cores; a process that keeps Ray running has not.
     """
     if how.inline or how.address is not None:
         return
@@ -268,10 +268,10 @@ def make_viewer(spec: Spec, how: Options) -> MakeView:
 
 
 def conclude(outcome: Outcome, how: Options, *, as_json: bool) -> None:
-    """Print the result of a session.
+    """Print the result of a session, and end the process with its exit code unless that is 0.
 
-    End the process with its exit code, unless that is 0, even if nothing can be printed. With ``--events``, nothing is
-    printed, because standard output has events only. Raises `InputError` if standard output has failed.
+    The process ends even if nothing can be printed. With ``--events``, nothing is printed, because standard output has
+    events only. Raises `InputError` if standard output has failed.
     """
     from sweep import analysis
 

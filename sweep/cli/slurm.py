@@ -28,13 +28,13 @@ class SlurmJob:
 
     name: str
     command: Sequence[str]  # arguments of ``python -m sweep``, without an address
-    address: str  # of the sweep, in the form that `stop` takes
-    python: str  # absolute path, the same on all nodes
-    folder: Path  # of the project, the same on all nodes
+    address: str  # address of the sweep, in the form that `stop` takes
+    python: str  # absolute path of Python, the same on all nodes
+    folder: Path  # folder of the project, the same on all nodes
     output: str  # folder of the job's output
     time: str = "24:00:00"
     nodes: int = 1
-    gpus: int = 0  # per node
+    gpus: int = 0  # number of GPUs per node
     save_s: int = 300  # seconds before the time limit at which saving starts
     partition: str | None = None
     options: Sequence[str] = ()  # further options of sbatch

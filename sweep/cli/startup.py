@@ -22,16 +22,16 @@ _CLEAR_LINE = "\r\x1b[K"
 
 
 class Startup(Closing):
-    """Shows the steps of a command's start on standard error. With ``quiet``, nothing is shown.
+    """Shows the steps of a command's start on standard error.
 
-    Errors while writing are ignored.
+    With ``quiet``, nothing is shown. Errors while writing are ignored.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._file = sys.stderr
         self._quiet = quiet
         self._replaces = self._file.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
-        self._is_shown = False  # whether a step stands on the terminal
+        self._is_shown = False  # whether a step is shown on the terminal
 
     def announce(self, text: str) -> None:
         """Print a permanent line."""
@@ -55,7 +55,7 @@ class Startup(Closing):
         """Write a text unless ``quiet``; ignore errors."""
         if self._quiet:
             return
-        with suppress(OSError, ValueError):  # it is gone, or closed
+        with suppress(OSError, ValueError):  # standard error is gone or closed
             self._file.write(text)
             self._file.flush()
 

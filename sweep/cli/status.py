@@ -228,7 +228,7 @@ PLAIN_WIDTH = 120  # width of a picture that is not shown on a terminal
 def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
     """Show the progress of a sweep until it ends; show it once if it is not running.
 
-    If the output is not a terminal, the picture is printed at the start and at the end, and in between a line for each
+    If the output is not a terminal, the progress is printed at the start and at the end, and in between a line for each
     trial that ends. Ctrl-C leaves the sweep running, and exits the process with the code of an interruption. Raises
     `StoreError` if the log is damaged.
     """
@@ -265,7 +265,7 @@ def show_until_its_end(sweep: ResumableSweep, interval_s: float) -> None:
 
 
 def _read_existing_log(view: LiveView, follower: LogReader, sweep: ResumableSweep) -> bool:
-    """Read the whole log into the view, showing how far it is; return whether the sweep is running."""
+    """Read the whole log into the view, showing the share read so far; return whether the sweep is running."""
     while True:
         running = sweep.folder.is_running()
         events = follower.more()
@@ -291,7 +291,7 @@ def _read_new_events(view: LiveView, follower: LogReader) -> None:
 
 
 def _print_view(view: LiveView, console: Console, sweep: ResumableSweep) -> None:
-    """Print the picture of the sweep's present state, to remain on the terminal."""
+    """Print the sweep's present state, as the live view shows it, so that it remains on the terminal."""
     from sweep.render.status import Frame
 
     if view.plain:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sweep.runner.steering import Act
     from sweep.store.folder import ResultsFolder
 
-MOST_CHARACTERS = 10_000  # of a note
+MOST_CHARACTERS = 10_000  # maximum length of a note
 
 
 def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
@@ -40,14 +40,17 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _request_steering(folder: ResultsFolder, act: Act) -> SteeringEvent:
-    """Let the process that runs the sweep do an act, or do it here if none runs; return the event that was logged."""
+    """Let the process that runs the sweep carry out ``act``, or carry it out here; return the event that was logged.
+
+    It is carried out here if no process runs the sweep.
+    """
     from sweep.runner.steering_requests import steer
 
     return steer(folder, act)
 
 
 def _print_result(line: str, found: Document, *, as_json: bool) -> None:
-    """Print the line ``line``, or with ``as_json`` the document ``found``."""
+    """Print ``line``, or with ``as_json`` the document ``found``."""
     from sweep.render import document
 
     click.echo(document(found) if as_json else printable(line))

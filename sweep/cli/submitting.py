@@ -59,15 +59,15 @@ class CodePackage:
     """The files of a project that are sent to a cluster, and the ones that are left out."""
 
     root: Path
-    files: tuple[Path, ...]  # relative to it
+    files: tuple[Path, ...]  # relative to `root`
     left_out: tuple[str, ...]  # files and folders that are left out by a rule, relative to `root`
 
     @classmethod
     def collect(cls, root: Path, include: Sequence[str] = ()) -> CodePackage:
         """Collect the files of a project, except those that ``.gitignore`` names, results, and virtual environments.
 
-        ``include`` names files and folders below ``root`` that are sent in any case. Raises `InputError` if one of them
-        does not exist, or if the files exceed 100 MiB.
+        ``include`` names files and folders below ``root`` that are always sent. Raises `InputError` if one of them does
+        not exist, or if the files exceed 100 MiB.
         """
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
@@ -98,7 +98,7 @@ class CodePackage:
     def write(self, target: Path) -> None:
         """Write the files into a zip archive.
 
-        It has the same bytes whenever the files have the same content and modes.
+        The archive has the same bytes whenever the files have the same content and modes.
         """
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in self.files:
@@ -150,7 +150,7 @@ def _read_ignore_rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 
 def _read_ignore_rules(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
-    """Return the ignore rules in a folder's ``.gitignore``; [] without such a file."""
+    """Return the ignore rules in a folder's ``.gitignore``; [] if there is no such file."""
     own = folder / ".gitignore"
     if not own.is_file():
         return []
@@ -168,7 +168,7 @@ def _make_rule_of_unsent_files() -> GitIgnoreSpec:
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:
-    """Return whether ignore rules leave a path out; secrets and caches always are.
+    """Return whether a path is left out, by ignore rules or because it is a secret or a cache.
 
     Of the rule files, the innermost one that matches decides.
     """
@@ -268,7 +268,7 @@ class CheckedFile:
 
 
 def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -> list[str]:
-    """Return the words of the command line that set these changes and this maximum: ``--set``, ``--max-concurrent``."""
+    """Return the words of the command line for ``changes`` and ``max_concurrent``: ``--set``, ``--max-concurrent``."""
     if max_concurrent:
         at_once = ["--max-concurrent", str(max_concurrent)]
     else:
@@ -279,7 +279,7 @@ def _format_options(changes: Sequence[str], max_concurrent: int | None = None) -
 def check_file(file: Path, changes: Sequence[str]) -> CheckedFile:
     """Check a sweep file and its trainable, and print notes to standard error.
 
-    Return what another machine needs to run it. Raises `InputError`.
+    Returns what another machine needs to run the sweep. Raises `InputError`.
     """
     from sweep.runner import checking, sweep_files
 
@@ -404,7 +404,7 @@ def resume_submitted_sweep(
 ) -> None:
     """Submit a job that resumes a submitted sweep on its cluster, with the code in the current folder.
 
-    Print about it.
+    Prints what was sent, and the job.
     """
     jobs, job = _find_job(sweep, address)
     command = ["resume", job.sweep, "--here", "--results", job.results, *_format_options(changes, max_concurrent)]
@@ -484,9 +484,9 @@ def _submit_job(
     *,
     as_json: bool,
 ) -> None:
-    """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print it.
+    """Pack the code in ``root``, submit a job that runs ``command`` to the cluster, and print what was submitted.
 
-    With ``--wait``, follow the job to its end, and end this process with the exit code of its state.
+    With ``sending.wait``, follow the job to its end, and end this process with the exit code of its state.
     """
     package = CodePackage.collect(root, sending.include)
     if not as_json:
@@ -562,7 +562,10 @@ def _follow(jobs: Jobs, job: str) -> None:
 
 
 def _check_results_place(results: str) -> str:
-    """Return ``results`` if it is a valid URL or an absolute path. Raises `InputError` for a relative path."""
+    """Return ``results`` if it is an absolute path, or its normal form if it is a URL.
+
+    Raises `InputError` for a relative path or an invalid URL.
+    """
     from sweep.store.features import is_url
     from sweep.store.object_store import check_url
 
@@ -575,7 +578,7 @@ def _check_results_place(results: str) -> str:
 
 
 def _read_requirements(requirements: Path | None) -> list[str]:
-    """Return the lines of a requirements file without comments and empty lines; [] without a file.
+    """Return the lines of a requirements file without comments and empty lines; [] if no file is given.
 
     Raises `InputError` if it cannot be read.
     """

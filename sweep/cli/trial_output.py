@@ -37,10 +37,10 @@ def print_output(folder: ResultsFolder, trial: int, *, as_json: bool) -> None:
 
 
 def follow_output(folder: ResultsFolder, trial: int) -> None:
-    """Print what a trial has printed and goes on to print, until it or the sweep ends.
+    """Print what a trial has printed and what it prints from now on, until it or the sweep ends.
 
     A trial that has not started yet is waited for.
-    Raises: UnknownNameError: if the sweep ends, or does not run, without such a trial.
+    Raises: UnknownNameError: if the sweep ends, or does not run, and has no such trial.
     """
     for text in _iterate_output(folder, trial):
         click.echo(printable(text), nl=False)
@@ -56,7 +56,7 @@ def _iterate_output(folder: ResultsFolder, trial: int) -> Iterator[str]:
 
     ledger = Ledger(keep_epochs=False)
     offset = 0
-    is_over = False  # at the look before; what a killed worker had printed is logged after its trial's end
+    is_over = False  # at the last look; what a killed worker had printed is logged after its trial's end
     while True:
         running = folder.is_running()  # before the log, so that nothing is missed
         features.update_copy(folder.path, folder.store)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sweep.runner.resuming import ResumableSweep
     from sweep.runner.waiting import Waited
 
-TIMED_OUT = 124  # as `timeout` exits
+TIMED_OUT = 124  # the exit code of `timeout`
 
 
 @click.command()
@@ -62,9 +62,9 @@ def wait(sweep: str, results: Path, until: str, timeout: float | None, interval:
 
 
 def _find_problem(sweep: ResumableSweep, condition: Condition, waited: Waited) -> tuple[Problem | None, int]:
-    """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 for another end.
+    """Return (problem, exit code): why the condition was not reached, and 124 after a timeout or 1 otherwise.
 
-    (None, 0) if it was reached.
+    Returns (None, 0) if it was reached.
     """
     from sweep.errors import Problem
 

@@ -1,1 +1,1 @@
-"""The requirements on searchers and schedulers, as test suites to derive from; see docs/extending.md."""
+"""Test suites that every searcher and scheduler must pass; docs/extending.md describes how to derive from them."""

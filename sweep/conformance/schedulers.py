@@ -15,11 +15,11 @@ from sweep.space.objectives import Objective
 EPOCHS = 12
 
 Verdicts: TypeAlias = dict[tuple[int, int], str | None]
-"""By trial and epoch, the reason to prune, or None."""
+"""The scheduler's reason to prune a trial after an epoch, or None, by (trial, epoch)."""
 
 
 def report(trial: int, epoch: int, value: float) -> EpochReported:
-    """Return the event that a trial reports an epoch in which the metric ``m`` has this value."""
+    """Return an event with which a trial reports that the metric ``m`` is ``value`` at an epoch."""
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
@@ -39,7 +39,7 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
 
 
 def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """Return the number of each pruned trial with the epoch at which it was pruned."""
+    """Return the epoch at which each pruned trial was pruned, by trial number."""
     return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
@@ -114,10 +114,9 @@ class SchedulerConformance(ABC):
 
 
 def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
-    """Simulate a search of one worker with a scheduler that pauses trials, and return its events.
+    """Simulate a search in which one worker trains ``trials`` trials and ``scheduler`` pauses some; return its events.
 
-    ``value`` returns the value of the metric ``m`` of a trial at an epoch. Trials that are still paused at the end are
-    pruned.
+    ``value(trial, epoch)`` returns the value of the metric ``m``. Trials that are still paused at the end are pruned.
     """
     return _Search(scheduler, trials, value).run()
 
@@ -147,9 +146,10 @@ class _Search:
             self._train(trial)
 
     def _next_trial(self) -> int | None:
-        """Return the next trial: a paused one that may resume, else a new one, else that of `Pausing.last`.
+        """Return the number of the trial to train next; None if no trial is left.
 
-        Starts a new trial. Return None if there is none of these.
+        It is a paused trial that may resume or else a new trial, whose start is logged here. If all trials have
+        started, it is the paused trial that `Pausing.last` returns.
         """
         for paused in self._paused:
             if self._pausing.holds(paused) is None:
@@ -184,7 +184,7 @@ class _Search:
         assert not self._paused, "those that are left wait for ever"
 
     def _end_trial(self, trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
-        """Log that a trial has ended, or pauses, and let the scheduler observe it; ``waits`` as in `TrialEnded`."""
+        """Log the end or the pause of a trial, and let the scheduler observe it; `TrialEnded` explains ``waits``."""
         self._observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
 
     def _observe(self, event: Event) -> None:

@@ -29,7 +29,7 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
     """Return the events of a trial that reports one loss per epoch and ends with ``status``.
 
-    With the status `Status.RUNNING`, there is no event that ends it.
+    With `Status.RUNNING`, the last event is a report, because the trial has not ended.
     """
     reports = []
     for index, loss in enumerate(losses, start=1):
@@ -43,7 +43,7 @@ def trial(number: int, params: Params, status: Status, losses: Iterable[float], 
 def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
     """Simulate up to ``count`` trials one after another with a searcher; return all events.
 
-    ``outcome`` returns the events of a trial by its number and parameters, beginning with its start.
+    ``outcome(number, params)`` returns the events of a trial, the first of which is its start.
     """
     return drive_on(searcher, 0, count, outcome)
 
@@ -94,7 +94,7 @@ OTHER = Space(
         *SPACE.parameters[3:],
     ),
     SPACE.constraints,
-)  # narrower, wider, with other choices
+)  # SPACE with other ranges of `lr` and `decay` and other optimizers
 GROWN = Space((Parameter("a", IntUniform(1, 5)), *FINITE.parameters[1:]), FINITE.constraints)  # 4 x (1 + 2) points
 STATES = [
     Status.COMPLETED,
@@ -108,9 +108,9 @@ STATES = [
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Return the events of a trial of three epochs whose status follows from its number; most are completed.
+    """Return the events of a trial of three epochs, whose losses are computed from its parameters.
 
-    Its losses follow from its parameters.
+    Its number determines its status: two of three trials are completed.
     """
     if number % 3 == 2:
         status = STATES[number % 6]

@@ -75,7 +75,7 @@ def check_together(several: CollectiveResult | ProbeFailure, *, count: int, simu
 def check_scaling(
     alone: CollectiveResult | ProbeFailure, several: CollectiveResult | ProbeFailure, count: int
 ) -> Iterator[Finding]:
-    """Report how many times the examples per second of one GPU several GPUs train; nothing if a probe failed."""
+    """Report the ratio of the examples per second on ``count`` GPUs to those on one; nothing if a probe failed."""
     if isinstance(alone, ProbeFailure) or isinstance(several, ProbeFailure):
         return
     factor = several.examples_per_s / alone.examples_per_s
@@ -301,7 +301,7 @@ def check_health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
 def _check_build(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
     """Return a finding on whether TensorFlow was built with code for a GPU's compute capability.
 
-    ``who`` begins its text: the name and the compute capability of the GPU.
+    The finding's text begins with ``who``, the name and the compute capability of the GPU.
     """
     known = ", ".join(architectures)
     match find_coverage(capability, architectures):
@@ -371,7 +371,7 @@ class Mps:
 
 
 def read_mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
-    """Return whether the MPS daemon is running, and the folder of its pipes. Only looks; does not start the daemon."""
+    """Return whether the MPS daemon is running (None if unknown), and its folder of pipes; do not start the daemon."""
     ran = run(["pgrep", "-f", DAEMON], 10.0)
     pipes = environ.get(PIPES)
     if ran.code == MISSING:

@@ -46,7 +46,7 @@ class Disk:
 
 
 def gather_facts(environ: Mapping[str, str]) -> Host:
-    """Collect the facts about this machine; starts no process."""
+    """Collect the facts about this machine, without starting a process."""
     about = metadata.metadata(DISTRIBUTION)
     required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
     return Host(
@@ -62,9 +62,9 @@ def gather_facts(environ: Mapping[str, str]) -> Host:
 
 
 def probe_disk(folder: Path) -> Disk:
-    """Return the free space of the results folder's disk, and why nothing can be written there, if so.
+    """Return the free space of the disk of a folder, and the error if the folder cannot be written to.
 
-    Writes a temporary file to the folder or, if it does not exist, to the closest existing folder above it.
+    To find out, a temporary file is written to the folder or, if it does not exist, to the closest folder above it.
     """
     existing = folder.absolute()
     while not existing.exists():
@@ -161,7 +161,7 @@ def check_disk(disk: Disk) -> Iterator[Finding]:
 
 
 def check_ray(resources: Resources | ProbeFailure, usable: int, address: str | None) -> Iterator[Finding]:
-    """Report the resources for trials: of the cluster at ``address``, or of a Ray that a sweep starts itself (None).
+    """Report the resources for trials, of the cluster at ``address`` or, if it is None, of the Ray that a sweep starts.
 
     ``usable`` is the number of GPUs that TensorFlow sees on this machine; a cluster with fewer gets a warning.
     """

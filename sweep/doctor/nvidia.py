@@ -49,7 +49,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Nvidia:
-    """The information from nvidia-smi; ``failure`` if it exists but does not work."""
+    """The information from nvidia-smi. If the program exists but does not work, ``failure`` says why."""
 
     gpus: tuple[Gpu, ...] = ()
     processes: tuple[Process, ...] = ()
@@ -61,7 +61,7 @@ class Nvidia:
 def gather_gpus(run: Run) -> Nvidia:
     """Run nvidia-smi and return the GPUs, their processes, links and MIG instances.
 
-    Without that program or without GPUs, the result is empty; if the program fails, it only has the `failure`.
+    If there is no nvidia-smi or no GPU, the result is empty; if nvidia-smi fails, only `failure` is set.
     """
     fields = list(FIELDS)
     while True:
@@ -109,7 +109,7 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def list_visible_gpus(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that CUDA shows with this CUDA_VISIBLE_DEVICES (None: not set), in its order."""
+    """Return the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order; None means not set."""
     known = {gpu.index: gpu for gpu in nvidia.gpus}
     shown = visible({index: gpu.uuid for index, gpu in known.items()}, nvidia.mig_devices, setting)
     return tuple(known[index] for index in shown)

@@ -118,7 +118,10 @@ def probe_device(run: Run, timeout_s: float, name: str) -> DeviceResult | ProbeF
 
 
 def probe_training(run: Run, timeout_s: float, count: int, *, simulated: bool) -> CollectiveResult | ProbeFailure:
-    """Train on ``count`` devices together and return the results; with ``simulated``, on logical CPU devices."""
+    """Train on ``count`` GPUs together, in a process of its own, and return the results.
+
+    With ``simulated``, logical CPU devices stand in for the GPUs.
+    """
     _, answer = _run_probe(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, ProbeFailure):
         return answer

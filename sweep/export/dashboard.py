@@ -53,9 +53,9 @@ class _Quiet(WSGIRequestHandler):
 
 
 def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
-    """Return a server of the dashboard for these sweeps, on this machine only; port 0 picks a free port.
+    """Return a server of the dashboard for the sweeps in ``folders``, on this machine only; port 0 picks a free port.
 
-    It is bound, but answers only once its `serve_forever` is called. Errors while it follows a sweep are passed to
+    The server is bound, but answers only once `serve_forever` is called. Errors while it follows a sweep are passed to
     ``say``. Warnings are switched off in this process. Raises `InputError` if the port is taken, a sweep cannot be
     shown or optuna-dashboard is not installed, and `StoreError` if a log is damaged.
     """
@@ -79,9 +79,9 @@ def make_server(folders: Iterable[ResultsFolder], port: int, say: Callable[[str]
 def _guard_application(app: WSGIApplication) -> WSGIApplication:
     """Wrap an application so that it answers only GET and HEAD requests to 127.0.0.1 or localhost.
 
-    Others get status 403. A foreign web page can let its host name resolve to this machine, and the browser then lets
-    it read the answers (DNS rebinding); the request still carries that host name. The port is not checked, because it
-    may be forwarded.
+    All other requests get status 403. A foreign web page can let its host name resolve to this machine, and the browser
+    then lets it read the answers (DNS rebinding); the request still carries that host name. The port is not checked,
+    because it may be forwarded.
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

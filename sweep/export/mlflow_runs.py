@@ -51,7 +51,7 @@ class ExportResult:
 
 
 def make_local_uri(target: Path) -> str:
-    """Create a folder and return the URI of the SQLite database mlflow.db in it. Raises `StoreError`."""
+    """Create the folder ``target`` and return the URI of a SQLite database in it. Raises `StoreError`."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
@@ -105,7 +105,7 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep, and the run of each trial that is new or has changed.
 
-        A changed one is deleted first.
+        The old run of a changed trial is deleted first.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
@@ -198,7 +198,7 @@ class _Export:
     def _describe_state(self, run: ExportedTrial) -> str:
         """Return a text that changes with the trial's status and number of epochs.
 
-        Runs with the same text are up to date.
+        A run that was exported with the same text is up to date.
         """
         return f"{run.trial.status.value} {run.trial.epochs} {_STATUS[run.trial.status]}"
 

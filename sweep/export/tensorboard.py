@@ -51,7 +51,7 @@ class _Written:
 class EventFiles:
     """The TensorBoard event files of one sweep. Only one thread and one process may use them at a time.
 
-    Creating it takes a lock on the folder. Raises `RefusedError` if another process holds it.
+    The constructor locks the folder. It raises `RefusedError` if another process holds the lock.
     """
 
     def __init__(self, sweep: ResultsFolder, target: Path) -> None:
@@ -136,7 +136,7 @@ class EventFiles:
                 path.unlink()
 
     def _save_state(self) -> None:
-        """Write to written.json how far the files follow the log, from which `_restore_state` continues."""
+        """Write to written.json how far the event files follow the log, so that `_restore_state` can continue there."""
         mark = log.mark(self._sweep.log, self._log_bytes)
         if mark == self._mark:
             return
@@ -188,7 +188,7 @@ class EventFiles:
         return self._domains
 
     def _announce_metrics(self, metrics: list[str]) -> None:
-        """Write the file of the HParams tab again, with parameters and metrics, if any metric is new."""
+        """Write the file of the HParams tab, with parameters and metrics, if a metric is new or no file was written."""
         new = []
         for metric in metrics:
             if metric not in self._metrics:

@@ -36,8 +36,8 @@ def encode_experiment(
 ) -> bytes:
     """Return the content of the file that declares metrics and parameters for the HParams tab.
 
-    ``domains`` are those of the sweep file, and ``example`` has the parameters of some trial, for those without a
-    domain. ``started`` is the time of the first trial, in seconds since 1970.
+    ``domains`` has the domains of all parameters. For parameters without a domain, the type is that of their value in
+    ``example``, the parameters of some trial. ``started`` is the time of the first trial, in seconds since 1970.
     """
     made = api_pb2.Experiment(
         time_created_secs=started,
@@ -142,9 +142,9 @@ def _make_hparam_info(name: str, domain: Domain | None, example: Value) -> Any:
 
 
 def _choose_type(domain: Domain | None, example: Value) -> int:
-    """Return the HParams type of a parameter: number or boolean if all its values are of this type, and otherwise text.
+    """Return the HParams type of a parameter: number or boolean if all of its values are, otherwise string.
 
-    A parameter whose domain is no choice and no range has the type of its value ``example``.
+    If the domain is neither a range nor a choice, only the value ``example`` counts.
     """
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)

@@ -33,10 +33,10 @@ _READABLE_FROM = "0.70.0"  # the version that wandb itself writes
 
 
 def write_wandb_runs(sweep: SweepState, target: Path) -> int:
-    """Write an offline W&B run for each trial into ``target``, replacing those of an earlier export.
+    """Write an offline W&B run for each trial into the folder ``target``, in place of the runs of an earlier export.
 
-    Return their number. Identical runs are left as they are. Raises `StoreError` if the disk cannot be written, and
-    `InputError` if wandb is not installed.
+    Returns the number of trials. Identical runs are left as they are. Raises `StoreError` if the disk cannot be
+    written, and `InputError` if wandb is not installed.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # must be set before the import
     records: Any = runs.import_extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
@@ -103,7 +103,7 @@ def _part_kind(*, is_first: bool, is_last: bool) -> int:
 def _make_records(known: Any, sweep: SweepState, run: ExportedTrial, identity: str) -> Iterator[Any]:
     """Yield the records that wandb itself would write for a run.
 
-    These are header, run, history by epoch, summary, and exit if it has ended.
+    They are the header, the run, the history by epoch, the summary and, if the trial has ended, the exit.
     """
     number = 0
 
@@ -176,7 +176,7 @@ def _summarize_run(run: ExportedTrial) -> dict[str, object]:
 
 
 def _make_config(sweep: SweepState, run: ExportedTrial) -> dict[str, object]:
-    """Return the parameters, and under the key ``sweep`` other facts about the trial.
+    """Return W&B's config of a run: the parameters, and under the key ``sweep`` other facts about the trial.
 
     The key is ``sweep_trial`` if a parameter is named ``sweep``.
     """

@@ -340,9 +340,9 @@ def export_winner(
 ) -> Winner:
     """Export the model of a trial, by default the best one, into the new folder ``target``.
 
-    The folder also gets a model card and sweep.yaml. Each format is loaded in a fresh process, whose predictions must
-    equal those of the trial's model. That model must reach the logged metrics. A failed export leaves nothing behind.
-    Raises `InputError` if a check fails, ``target`` exists, or there is nothing to export.
+    The folder also gets a model card and sweep.yaml. The trial's model must have the logged metrics. Each format is
+    loaded in a fresh process, and its predictions must equal those of the trial's model. A failed export leaves nothing
+    behind. Raises `InputError` if a check fails, ``target`` exists, or there is nothing to export.
     """
     check_export(target, formats)
     kept = restoring.find_checkpoint(folder, trial, epoch)
@@ -358,7 +358,7 @@ def export_winner(
 
 
 def check_export(target: Path, formats: Sequence[str]) -> None:
-    """Raise `InputError` if a format is unknown or none is named, or if the folder exists; quick, unlike the export."""
+    """Raise `InputError` if a format is unknown, if no format is named, or if ``target`` exists."""
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         if unknown:

@@ -73,7 +73,7 @@ class Search:
         return file
 
     def is_standard(self, name: str) -> bool:
-        """Return whether a top-level module is that of the standard library, and not another one with the same name."""
+        """Return whether a top-level module belongs to the standard library, and no other module hides it."""
         place = self.locate_top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
@@ -137,7 +137,10 @@ class InstalledDistribution:
 
     @cached_property
     def _origin(self) -> Mapping[str, Any] | None:
-        """Where the distribution was installed from (direct_url.json); None for a package index, {} if unreadable."""
+        """The content of direct_url.json, which says where the distribution was installed from.
+
+        It is None if there is no such file, as after installation from a package index, and {} if it cannot be read.
+        """
         text = self._info.read_text("direct_url.json")
         try:
             if text is None:
@@ -185,7 +188,7 @@ class Distributions:
     def find_owner(self, entry: Path, file: Path) -> InstalledDistribution | None:
         """Return the distribution that has installed a file below the search path folder ``entry``; None if none has.
 
-        A distribution without a file list owns the file if the file's top-level name is the distribution's.
+        A distribution without a file list is found if it has the same name as the file's top-level package.
         """
         found = self._by_entry.get(entry, [])
         name = file.relative_to(entry).as_posix()
@@ -199,7 +202,7 @@ class Distributions:
         return listing or next((one for one in alike if not one.record), None)
 
     def list_required(self, first: Iterable[InstalledDistribution]) -> dict[str, InstalledDistribution]:
-        """Return these distributions and all installed ones that they require, directly or indirectly, by name."""
+        """Return ``first`` and all installed distributions that they require, directly or indirectly, by name."""
         needed: dict[str, InstalledDistribution] = {}
         queue = list(first)
         while queue:
@@ -254,9 +257,9 @@ def resolve_relative_import(module: str, node: ast.ImportFrom, *, is_package: bo
 
 
 def find_unnamed_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and the reason of each statement that may run code which cannot be determined from the source.
+    """Yield the line of each expression that may run code which the source does not show, and what the expression does.
 
-    These are imports with a computed name, ``exec``, loaders of files, and uses of ``sys.path``.
+    Such expressions are imports with a computed name, ``exec``, loaders of files, and uses of ``sys.path``.
     """
     for node in list_nodes(tree):
         match node:
@@ -323,7 +326,7 @@ class _Collector:
     _seen: set[int] = field(default_factory=set)
 
     def visit(self, name: str, value: object) -> None:
-        """Add the object with this name, and everything that it uses."""
+        """Add the object ``value``, which has the name ``name``, and everything that it uses."""
         if isinstance(value, types.ModuleType):
             self.imports[f"import {value.__name__}"] = None
             return
@@ -394,7 +397,7 @@ class _Collector:
                 self.imports.update(dict.fromkeys(f"import {part}" for part in parts if part in sys.modules))
 
     def _visit_all(self, name: str, values: Mapping[Any, object]) -> None:
-        """Add values that belong to an object with this name."""
+        """Add values that belong to the object named ``name``."""
         for key, value in values.items():
             if value is not _ABSENT:
                 self.visit(f"{name}.{key}", value)

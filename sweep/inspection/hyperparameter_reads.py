@@ -24,9 +24,9 @@ NAMES = frozenset({"hp", "params"})  # names of arguments and attributes that ho
 
 
 def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
-    """Return the parameters that a module of sweep reads, and whether it also reads names that it computes.
+    """Return the parameters that a module of sweep reads, and whether it also reads parameters by computed names.
 
-    The latter is False if the module declares these names in ``READS``.
+    The latter is False if the module has a constant ``READS``, which declares computed names.
     """
     names = find_declared_reads(tree) or set()
     computed = False
@@ -56,7 +56,7 @@ def find_conventional_reads(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def collect_words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    """Return all names, attributes, arguments and strings in modules; strings with dots also by their parts."""
+    """Return all names, attributes, arguments and strings in modules, and the parts of strings with dots."""
     words: set[str] = set()
     for tree in trees.values():
         for node in list_nodes(tree):
@@ -381,9 +381,9 @@ class _Flow:
     def _follow_argument(self, call: ast.Call, position: int | str) -> bool:
         """Mark the parameter that receives the hyperparameters in a call as holding them.
 
-        ``position`` is the index or the keyword of the argument. Returns whether the hyperparameters can be followed:
-        into functions and classes of the user's modules with the called name, matched by name; also into sweep's own
-        code and harmless functions such as `print`, where nothing needs to be marked.
+        ``position`` is the index or the keyword of the argument. All functions and classes of the user's modules that
+        have the called name count as called. Returns whether there is one, or whether the call is to sweep's own code
+        or to a harmless function such as `print`, where nothing needs to be marked.
         """
         name = get_last_name(call.func)
         origins = self._imported.get(get_first_name(call.func), set())
@@ -421,9 +421,9 @@ class _Flow:
         return True
 
     def _follow_into_function(self, function: Function, position: int | str, bound: bool) -> bool:
-        """Mark the parameter of a function at a position or with a name; return False if there is none.
+        """Mark a function's parameter at ``position``, an index or a name; return False if there is none.
 
-        With ``bound``, positions do not count the first parameter, such as ``self``.
+        With ``bound``, the index does not count the first parameter, such as ``self``.
         """
         if isinstance(position, str):
             name = next((arg.arg for arg in _list_arguments(function) if arg.arg == position), None)

@@ -30,7 +30,7 @@ def find_import_folder(file: Path, module: str) -> Path:
 
 
 def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """Return the source of ``module:Name``, searched in these folders and among the installed modules.
+    """Return the source of ``module:Name``, searched in ``folders`` and among the installed modules.
 
     ``optimizers`` are the author's optimizers that the sweep file passes to a `KerasTrainable` as parameter
     ``optimizer``. Raises InputError if the trainable or one of the optimizers does not exist.
@@ -63,8 +63,8 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 def list_early_imports(trainable: str, folders: Iterable[Path]) -> tuple[str, ...]:
     """Return the modules of installed packages that the module of ``module:Name`` imports at its top level.
 
-    They are a part of `Source.first_imports` that is found quickly, because no other module is read. Returns () if the
-    module does not exist or is not valid Python; `inspect` reports these errors.
+    They are the part of `Source.first_imports` that is found without reading any other module. Returns () if the module
+    does not exist or is not valid Python; `inspect` reports these errors.
     """
     search = Search(tuple(folders))
     path = search.find(trainable.partition(":")[0])
@@ -175,7 +175,8 @@ class _Closure:
     def _follow_imports(self, module: str) -> Iterator[str]:
         """Yield the modules that a module imports; none if it is not a Python source file.
 
-        Raises InputError if a file in the searched folders is not valid Python. Elsewhere, that is only noted.
+        Raises InputError if a file in the searched folders is not valid Python. An invalid file elsewhere is only
+        noted in `_unknown`.
         """
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
@@ -204,7 +205,7 @@ class _Closure:
     def _add(self, name: str) -> bool:
         """Add a module, or the distribution that has installed it; return whether its imports must be followed.
 
-        Raises InputError if a user's package hides one of sweep's, or is hidden by it.
+        Raises InputError if a user's package has the name of one of sweep's, so that one of them hides the other.
         """
         top = get_top_package(name)
         if name == "sweep" or self._search.is_standard(top):
@@ -253,7 +254,7 @@ def _parse(path: Path) -> ast.Module:
 
 
 def _list_candidates(tree: ast.Module) -> list[str]:
-    """Return the names that a module binds at its top level, except async functions: they may be a trainable."""
+    """Return the names that a module binds at its top level and that may be a trainable: all but async functions."""
     names: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.AsyncFunctionDef):

@@ -108,7 +108,7 @@ def _get_called_class(value: ast.expr | None) -> str:
 
 
 def _calls_method(function: Function, method: str) -> bool:
-    """Return whether a function calls a method with this name of any object."""
+    """Return whether a function calls the method ``method`` of any object."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method:
             return True

@@ -68,7 +68,7 @@ def _list_attributes(tree: ast.AST) -> Iterator[str]:
 def _find_keys_read(group: str, used: Iterable[ast.AST]) -> set[str] | None:
     """Return the keys that code reads from the attribute ``group`` of any object, by ``[key]`` or ``get``.
 
-    Returns None if it uses the attribute in any other way, or with a key that is no constant.
+    Returns None if the code uses the attribute in any other way, or with a key that is not a constant.
     """
     keys: set[str] = set()
     for tree in used:
@@ -94,9 +94,9 @@ NO_METRICS = frozenset({"checkpoint", "learning_rate", "examples_per_s"})
 
 
 def list_reported_metrics(function: Function) -> list[str]:
-    """Return the metrics that a function visibly reports, by keyword or in a literal dict.
+    """Return the names of the metrics that a function visibly reports, by keyword or in a literal dict.
 
-    Reports are calls of its second argument; without one, the result is empty.
+    A report is a call of the function's second argument. Returns [] if the function has none.
     """
     arguments = list_positional(function)
     report = arguments[1].arg if len(arguments) > 1 else ""

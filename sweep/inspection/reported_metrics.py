@@ -49,7 +49,7 @@ class PossibleMetrics:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """All names, for a list of choices; for Keras also with ``val_`` before each, and these come first."""
+        """The names of all metrics, for a list of choices; with Keras, all names with ``val_`` come first."""
         if not self.of_keras:
             return self.names
         return tuple(f"{prefix}{name}" for prefix in ("val_", "") for name in self.names)
@@ -78,7 +78,7 @@ def list_possible_metrics_of_function(function: Function) -> PossibleMetrics | N
 def _hides_reports(function: Function, report: str) -> bool:
     """Return whether a function may report in ways that its calls of ``report`` do not show.
 
-    That is the case if it assigns to this name, deletes it, or uses a private attribute of it.
+    That is the case if it assigns to ``report``, deletes it, or uses a private attribute of it.
     """
     for node in ast.walk(function):
         match node:
@@ -98,7 +98,7 @@ def _list_calls(function: Function, name: str) -> Iterator[ast.Call]:
 
 
 def _list_names_in_report(call: ast.Call) -> list[str | None]:
-    """Return the names of the metrics in one report; None stands for unknown names."""
+    """Return the names of the metrics in one report, with None in place of each unknown name."""
     names: list[str | None] = []
     for given in call.args:
         names += _list_names_in_mapping(given)
@@ -109,7 +109,7 @@ def _list_names_in_report(call: ast.Call) -> list[str | None]:
 
 
 def _list_names_in_mapping(value: ast.expr) -> list[str | None]:
-    """Return the keys of a literal dict; None stands for unknown keys."""
+    """Return the keys of a literal dict, with None in place of each unknown key."""
     if not isinstance(value, ast.Dict):
         return [None]
     return [_get_text(key) for key in value.keys]
@@ -182,7 +182,7 @@ def list_possible_metrics_of_class(
 
 
 def _list_names_returned(method: ast.stmt | None) -> list[str | None]:
-    """Return the names of the metrics that a method returns; None stands for unknown names."""
+    """Return the names of the metrics that a method returns, with None in place of each unknown name."""
     if not isinstance(method, Function):
         return [None]
     names: list[str | None] = []
@@ -235,7 +235,7 @@ def _may_add_metrics(trainable: str, theirs: Mapping[str, ast.Module]) -> bool:
 
 
 def _find_qualified_name(node: ast.ClassDef, theirs: Mapping[str, ast.Module]) -> str:
-    """Return ``module:Name`` of a class in one of these modules."""
+    """Return ``module:Name`` of a class that is defined in one of the modules ``theirs``."""
     module = next(name for name, tree in theirs.items() if node in list_nodes(tree))
     return f"{module}:{node.name}"
 
@@ -265,7 +265,7 @@ def _list_used_definitions(owner: ast.stmt, theirs: Mapping[str, ast.Module]) ->
 
 
 def _uses_or_defines_any(tree: ast.AST, names: frozenset[str]) -> bool:
-    """Return whether code uses an attribute or defines a function with one of these names."""
+    """Return whether code uses an attribute or defines a function whose name is in ``names``."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in names:
@@ -281,7 +281,7 @@ def _list_compile_calls(function: Function) -> Iterator[ast.Call]:
 
 
 def _list_names_in_compile(call: ast.Call) -> list[str | None]:
-    """Return the names of the metrics passed to `Model.compile`; None stands for unknown names."""
+    """Return the names of the metrics passed to `Model.compile`, with None in place of each unknown name."""
     if len(call.args) > _METRICS_POSITION:
         return [None]
     names: list[str | None] = []

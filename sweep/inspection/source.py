@@ -97,7 +97,7 @@ class Source:
         return tuple(unconditional.list_certain_reads(self.trainable, self.trees, is_function=self.is_function))
 
     def list_missing_imports(self) -> tuple[NameUse, ...]:
-        """Return the imports of modules that are not installed and that importing the trainable certainly reaches.
+        """Return the imports that certainly fail when the trainable is imported, because a module is not installed.
 
         Returns () if code changes ``sys.path``, since the modules may then be found elsewhere.
         """
@@ -126,7 +126,7 @@ class Source:
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 
     def list_lacking_methods(self, *names: str) -> tuple[str, ...]:
-        """Return those of these methods that the trainable certainly lacks; all of them if it is a function."""
+        """Return those of the methods ``names`` that the trainable certainly lacks; all of them if it is a function."""
         return unconditional.list_lacking_methods(self.trainable, names, self.trees)
 
     def find_idle_hyperparameters(self) -> dict[str, str]:
@@ -149,8 +149,9 @@ class Source:
     def list_unread_trial_facts(self, names: Iterable[str], group: str = "") -> list[str]:
         """Return those facts about the trial in ``names``, such as ``fold``, that the trainable certainly never reads.
 
-        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping ``group``. Only
-        for a function, or a class that is no `KerasTrainable`; for others, nothing is certain.
+        Facts are attributes of ``report`` or of the assignment or, with ``group``, keys of the mapping ``group``. Call
+        it only for functions and for classes other than a `KerasTrainable`. Returns [] if the trainable may have code
+        that the source does not show.
         """
         definition = unconditional.find_definition(self.trainable, self.trees)
         if definition is None or not self.list_lacking_methods(
@@ -162,8 +163,8 @@ class Source:
     def reported_metrics(self) -> tuple[str, ...]:
         """Return the metrics that the source visibly reports.
 
-        For every `KerasTrainable`, these are the default ones, whatever its methods report: the loss, the accuracy (of
-        labels) and the absolute error (of numbers), with and without ``val_``. For any other class, the result is ().
+        For a `KerasTrainable`, they are always the default ones: the loss, the accuracy (of labels) and the absolute
+        error (of numbers), with and without ``val_``. For any other class, the result is ().
         """
         if self.derives_from(KERAS_TRAINABLE):
             return tuple(f"{prefix}{name}" for name in (LOSS, *DEFAULT_METRICS) for prefix in ("val_", ""))
@@ -221,9 +222,9 @@ class Source:
 
 
 def list_first_imports(tree: ast.Module) -> list[str]:
-    """Return the modules outside of the standard library that a module imports at once, without relative ones."""
+    """Return the modules that a module imports at its top level, except relative ones and the standard library."""
     found: list[str] = []
-    for node in tree.body:  # not inside functions, nor where a missing one is handled
+    for node in tree.body:  # not in functions, nor in `try`, where a missing module may be handled
         match node:
             case ast.Import(names=aliases):
                 found += [alias.name for alias in aliases]

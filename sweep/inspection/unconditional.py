@@ -17,7 +17,7 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without re
 
 
 def list_lacking_methods(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
-    """Return those of these methods that ``module:Name`` certainly lacks; all of them if it is a plain function.
+    """Return those of the methods ``names`` that ``module:Name`` certainly lacks; all if it is a plain function.
 
     Returns () if a base class is not in ``trees``, or if a decorator or other code may add methods.
     """
@@ -46,7 +46,7 @@ def find_definition(trainable: str, trees: Mapping[str, ast.Module]) -> Function
 def find_method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
     """Return the module and the definition of a method of ``module:Name``, its own or inherited.
 
-    The definition is None if there is no such method, or if it is uncertain which one is meant.
+    The definition is None if there is no such method, or if it is uncertain which definition applies.
     """
     queue = [trainable]
     seen: set[tuple[str, str]] = set()
@@ -86,7 +86,7 @@ def resolve_name(module: str, name: str, trees: Mapping[str, ast.Module]) -> tup
 
 
 def list_methods(module: str, name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """Return the names of the methods and attributes in the bodies of a class and of its bases in these modules."""
+    """Return the names of the methods and attributes in the bodies of a class and of its bases in ``trees``."""
     methods: set[str] = set()
     _collect_methods(module, name, trees, methods, set())
     return methods
@@ -241,7 +241,7 @@ def list_certain_imports(module: str, trees: Mapping[str, ast.Module]) -> Iterat
 def find_environment_value(module: str, name: str, trees: Mapping[str, ast.Module]) -> str | None:
     """Return the text that a module assigns to an environment variable at its top level; None if it assigns none.
 
-    Raises ValueError if the value is not a literal string, or if the variable is set by a method of ``os.environ``.
+    Raises ValueError if the value is not a literal string, or if ``setdefault`` or ``update`` sets the variable.
     """
     for node in trees[module].body if module in trees else ():
         match node:
@@ -312,7 +312,10 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:
-    """Return the expression of a branch or loop that is evaluated in any case, in a list; [] for ``try``."""
+    """Return the expression of ``if``, ``while``, ``for`` or ``match`` that is always evaluated, in a list.
+
+    Returns [] for other statements, such as ``try``.
+    """
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return [test]

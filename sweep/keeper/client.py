@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 COMMANDS = ("run", "resume", "confirm", "retrain")
 ELSEWHERE = ("--inline", "--address", "--detach", "--eager", "--profile", "-h", "--help")
-"""Options of commands that have no Ray of their own in this process, or that end at once."""
+"""Options with which a command is not run in a keeper, mostly because it starts no local Ray in this process."""
 
 OPTION = "--keep-warm"
 START_S = 20.0
-"""Seconds that a keeper may take to listen."""
+"""Seconds that a new keeper may take until it listens at its socket."""
 
 END_S = 20.0
 """Seconds that a keeper may take to end its Ray."""
@@ -36,15 +36,15 @@ ANSWER_S = 20.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from sweep.keeper_process import main; main()"
-"""Runs the keeper without the working folder in the search path, where the author may have a module with the name of a
-library's. The folder of sweep comes last, in case it is not installed."""
+"""Code that runs the keeper. The working folder is not in its search path, because a module of the author may have the
+same name as a library there. The folder that contains sweep comes last, in case sweep is not installed."""
 
 
 def run_in_keeper(arguments: Sequence[str]) -> int | None:
     """Run a command line in the keeper of the working folder, and return its exit code.
 
-    Return None if the command must run in this process, because it needs no keeper or the keeper cannot run it. The
-    reason for the latter is written to standard error.
+    Return None if the command must run in this process: it needs no keeper, or the keeper cannot run it, for a reason
+    that is then written to standard error.
     """
     if not starts_local_ray(arguments):
         return None
@@ -57,10 +57,10 @@ def run_in_keeper(arguments: Sequence[str]) -> int | None:
 
 
 def _run_in_keeper(arguments: Sequence[str]) -> int | None:
-    """Run a command line that starts a local Ray in the keeper, if there is one or one is wanted.
+    """Run in the keeper a command line that starts a local Ray; return the exit code of the command.
 
-    A keeper is wanted with ``--keep-warm`` or while a page of the folder is open. Return the exit code of the command,
-    or None if it must run in this process.
+    If there is no keeper, one is started if the command has ``--keep-warm`` or a web page of the folder is open. Return
+    None if the command must run in this process.
     """
     from sweep.keeper import place as places
 
@@ -125,7 +125,7 @@ def stop_keeper() -> str:
 
 
 def _wait_for_end(process: int) -> bool:
-    """Wait up to `END_S` seconds for the process with this id to end; return whether it has ended."""
+    """Wait up to `END_S` seconds for the process with the id ``process`` to end; return whether it has ended."""
     deadline = time.monotonic() + END_S
     while time.monotonic() < deadline:
         try:
@@ -142,11 +142,11 @@ class Keeper:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._answers: IO[bytes] = connection.makefile("rb")
-        self._signals = 0  # passed on
+        self._signals = 0  # number of signals passed on
 
     @classmethod
     def find(cls, place: Path) -> Keeper | None:
-        """Connect to the keeper that listens at this socket; return None if none does, or if it is another user's."""
+        """Connect to this user's keeper at the socket ``place``; return None if none listens there."""
         from sweep.keeper.messages import is_own
 
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -162,7 +162,7 @@ class Keeper:
 
     @classmethod
     def start(cls, place: Path) -> Keeper | None:
-        """Start a keeper that listens at this socket, and connect to it.
+        """Start a keeper that listens at the socket ``place``, and connect to it.
 
         The output of its process goes into a file beside the socket, with the suffix ``.log``. Return None if nothing
         listens after `START_S` seconds, or if the process ends and no other command has started a keeper meanwhile.
@@ -183,7 +183,7 @@ class Keeper:
                 process.returncode = 0  # it outlives this process, which must not wait for it or warn about it
                 return keeper
             if process.poll() is not None:
-                return cls.find(place)  # that of another command, which was faster
+                return cls.find(place)  # another command may have started a keeper first
             time.sleep(0.01)
         process.kill()
         process.wait()
@@ -192,8 +192,9 @@ class Keeper:
     def request(self, arguments: Sequence[str]) -> dict[str, Any] | None:
         """Ask the keeper to run a command line with the streams of this process.
 
-        Return None if it begins to run it. Otherwise disconnect and return a refusal: ``reason`` in words, ``is_busy``,
-        and, unless the keeper is busy, ``process``, the id of the process that is ending, or 0.
+        Return None if the keeper begins to run the command. Otherwise disconnect and return a dictionary with the
+        ``reason`` in words and ``is_busy``; unless the keeper is busy, also ``process``, the id of the keeper's process
+        that now ends, or 0 if it has ended.
         """
         from sweep.keeper import messages, place
 
@@ -222,9 +223,10 @@ class Keeper:
         return None
 
     def ask(self, question: str) -> dict[str, Any] | None:
-        """Ask the keeper for its state, or with ``end`` to end unless it is busy; then disconnect.
+        """Send ``question`` to the keeper, wait for the answer, and disconnect; return the answer, the keeper's state.
 
-        Return its answer; None if it has ended or does not answer within `ANSWER_S` seconds.
+        The question ``end`` also makes the keeper end, unless it is busy. Return None if the keeper has ended or does
+        not answer within `ANSWER_S` seconds.
         """
         from sweep.keeper import messages
 
@@ -279,7 +281,7 @@ class Keeper:
 
 
 def starts_local_ray(arguments: Sequence[str]) -> bool:
-    """Return whether a command line, if it is valid, starts a Ray on this machine.
+    """Return whether a command line, if it is valid, starts a Ray on this machine that can be kept.
 
     It does if its command is one of `COMMANDS`, it has no option of `ELSEWHERE`, and ``RAY_ADDRESS`` is not set.
     """

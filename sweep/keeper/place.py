@@ -26,7 +26,7 @@ TERMINAL = frozenset(
 """Environment variables of a terminal; a keeper takes them over from each command. All others must not have changed."""
 
 LONGEST_PATH = 103
-"""Bytes of a socket's path that all systems allow."""
+"""Maximum length of a socket's path in bytes that all systems allow."""
 
 
 def find_place(folder: Path | None = None) -> Path | None:
@@ -57,7 +57,7 @@ def find_place(folder: Path | None = None) -> Path | None:
 def describe_installation() -> dict[str, int]:
     """Return, by path, the modification times in ns of the folders in ``sys.path`` and of the modules of sweep.
 
-    A command compares them with those of a keeper: an installer changes the folder that it installs to. The time of a
+    A keeper compares the times that a command sends with earlier ones: an installer changes its folder. The time of a
     folder that does not exist is 0. The first entry of ``sys.path`` and the working folder are left out.
     """
     changed = {}
@@ -73,9 +73,9 @@ def describe_installation() -> dict[str, int]:
 
 
 def describe_process() -> dict[str, Any]:
-    """Return what must be the same in a command and its keeper besides the environment, by names for messages.
+    """Return what must be the same in a command and its keeper besides the environment; the keys are for messages.
 
-    These are the umask, device and inode of the working folder, resource limits, allowed CPU cores and niceness.
+    The values are the umask, device and inode of the working folder, resource limits, allowed CPU cores and niceness.
     """
     import resource  # only on systems that have keepers
 
@@ -133,5 +133,5 @@ def is_page_open(place: Path) -> bool:
 
 
 def _get_page_file(place: Path) -> Path:
-    """Return the path of the file that `opening_page` locks: that of the socket with the suffix ``.page``."""
+    """Return the path of the file that `opening_page` locks: the path of the socket, with the suffix ``.page``."""
     return place.with_suffix(".page")

@@ -24,13 +24,13 @@ class EventLines(Closing):
         self._messages = messages
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Process the events of earlier sessions without writing them; afterwards no trial counts as running."""
+        """Update the state by the events of earlier sessions without writing them; then count no trial as running."""
         for event in events:
             self.standing.observe(event)
         self.standing.running.clear()
 
     def on(self, event: Event) -> None:
-        """Process an event, and write it as a line of JSON."""
+        """Update the state by an event, and write the event as a line of JSON."""
         self.standing.observe(event)
         self._file = _write_line(self._file, encode(event).decode("ascii"))
 

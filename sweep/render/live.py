@@ -185,7 +185,7 @@ class LiveView(Closing):
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """Print a message about the session; above the picture, if one is drawn. Nothing is printed with ``quiet``."""
+        """Print a message about the session, above the picture if one is drawn; with ``quiet``, print nothing."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
@@ -200,12 +200,12 @@ class LiveView(Closing):
             self.start()
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Process the events of earlier sessions without printing lines; afterwards no trial counts as running."""
+        """Update the state by the events of earlier sessions without printing lines; then count no trial as running."""
         self.observe(events)
         self.standing.running.clear()
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Process past events without printing lines."""
+        """Update the state by past events without printing lines."""
         with self._lock:
             for event in events:
                 self.standing.observe(event)
@@ -216,7 +216,7 @@ class LiveView(Closing):
             self.standing = Standing(self.standing.outline)
 
     def on(self, event: Event) -> None:
-        """Process an event, and start drawing at the first one.
+        """Update the state by an event; start to draw at the first one.
 
         For a trial that has ended, print a line if the view prints lines instead of a picture, or if the trial failed.
         """

@@ -37,7 +37,8 @@ def rates_as_dict(curve: RateCurve) -> dict[str, Value]:
 def rates_lines(curve: RateCurve) -> list[str]:
     """Return lines that draw a learning-rate range test as text: smoothed losses over the logarithm of the rate.
 
-    The last two lines have the suggested rates. Without two rates, there is only the title and one line.
+    The last two lines have the suggested rates. If fewer than two rates were tried, only a title and one line are
+    returned.
     """
     title = f"{RATE} of {format_settings(curve.params, curve.params) or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -506,7 +507,7 @@ def _describe_baseline(plan: Plan) -> str:
 def _describe_confirmation(plan: Plan) -> str:
     """Describe the largest confirmation that the budget allows: trials, epochs, time, finalists and seeds.
 
-    Returns "" without one.
+    Returns "" if the sweep has no confirmation.
     """
     allowed = plan.confirming
     confirm = plan.spec.confirm
@@ -578,7 +579,7 @@ def _describe_detectable(one: Detectable) -> str:
 
 
 def _describe_held_out(one: Detectable) -> str:
-    """Describe the differences that are within the error from the number of validation examples; "" if it is unknown.
+    """Describe which differences may be due to the choice of validation examples; "" if unknown.
 
     More seeds do not make this error smaller.
     """

@@ -133,7 +133,7 @@ def _format_title(standing: Standing, state: str) -> list[list[_Part]]:
 def _format_progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
     """Return the line with the bar, the number of ended trials and the times.
 
-    There are two lines if the frame is too narrow for one. Without a known total number of trials, there is no bar.
+    There are two lines if the frame is too narrow for one. If the number of trials is unknown, there is no bar.
     """
     total = standing.total
     done = standing.finished
@@ -212,7 +212,10 @@ def _format_best(standing: Standing) -> list[_Part]:
 
 
 def _format_rungs(standing: Standing) -> list[_Part]:
-    """Return how many trials were pruned at each rung, for at most the last six rungs that any trial has reached."""
+    """Return how many trials are expected to train to the end, and how many were pruned at each rung.
+
+    Rungs that no trial has reached are left out. Of more than `RUNGS`, only the last ones with pruned trials are shown.
+    """
     rungs = [rung for rung in standing.rungs() if rung.reached]
     if not rungs:
         return []
@@ -246,9 +249,9 @@ def _format_usage(standing: Standing) -> list[_Part]:
 
 
 def _arrange_parts(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
-    """Arrange texts on one line after a label, or on two lines if the frame has at least 16; no lines without texts.
+    """Arrange texts after a label on one line, or on two if the frame is at least `TALL` lines high; [] for no texts.
 
-    What does not fit is cut off later, by `_format_line`.
+    `_format_line` later cuts off what does not fit.
     """
     if not parts:
         return []
@@ -294,9 +297,9 @@ def _format_lower_lines(standing: Standing, frame: Frame, room: int, *, running:
 
 
 def _format_running_trials(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
-    """Return a line for each running trial.
+    """Return at most ``room`` lines, one for each running trial.
 
-    If there are more than ``room`` lines, the last one says how many are hidden.
+    If there are more trials, the last line says how many are hidden.
     """
     hidden = len(running) - room
     if hidden > 0 and room > 1:
@@ -374,7 +377,7 @@ def _format_line(parts: Sequence[_Part], frame: Frame) -> Text:
 def _make_printable(text: str, *, ascii_only: bool) -> str:
     """Return a text on one line, with unprintable characters escaped.
 
-    With ``ascii_only``, other characters become "?".
+    With ``ascii_only``, characters outside of ASCII become "?".
     """
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     if ascii_only:

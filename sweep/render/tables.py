@@ -91,10 +91,7 @@ def _has_text(grid: Grid, column: int) -> bool:
 
 
 def _is_numeric(grid: Grid, column: int) -> bool:
-    """Return whether each cell of a column is empty or begins as a number does.
-
-    Such a column is aligned to the right.
-    """
+    """Return whether each cell of a column is empty or begins like a number, so that the column is aligned right."""
     return all(row[column][:1] in "-+.0123456789" for row in grid.rows)
 
 
@@ -186,9 +183,9 @@ NOTE_LENGTH = 40
 
 
 def _collect_mark_columns(rows: Sequence[Sequence[Trial]], *, whole_notes: bool = False) -> dict[str, list[str]]:
-    """Return the columns star, note, person who added it, and space version, with one cell for each group of trials.
+    """Return the columns "star", "added by", "space" and "note", with a cell for each configuration in ``rows``.
 
-    Columns without any text are left out.
+    Columns whose cells are all empty are left out.
     """
     columns = {
         "star": [_format_star(trials) for trials in rows],
@@ -215,7 +212,7 @@ def _format_notes(trials: Sequence[Trial], *, whole: bool) -> str:
 
 
 def _format_space_version(trials: Sequence[Trial]) -> str:
-    """Return the smallest number of changes that the space had had when one of the trials was chosen; "" for none."""
+    """Return how often the space had been changed when the configuration was chosen; "" if it had not been."""
     version = min((trial.space_version for trial in trials), default=0)
     return str(version) if version else ""
 
@@ -270,7 +267,7 @@ def _format_difference(row: RankedConfiguration) -> str:
 
 
 def trials_grid(trials: Sequence[Trial], metric: str | None) -> Grid:
-    """Tabulate trials in this order, with the parameters in which they differ; ``metric`` is the column of scores."""
+    """Tabulate trials in the given order, with the parameters in which they differ and their values of ``metric``."""
     columns = {
         "trial": [str(trial.trial) for trial in trials],
         **_collect_mark_columns([(trial,) for trial in trials]),
@@ -351,7 +348,10 @@ def _format_setting_or(params: Params, name: str, absent: str) -> str:
 
 
 def grid_of(columns: Mapping[str, Sequence[str]]) -> Grid:
-    """Return a table with these columns: names with their cells, which must be equally many."""
+    """Return a table from the cells of each column by its name.
+
+    Raises ValueError if the columns have different numbers of cells.
+    """
     return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
@@ -374,7 +374,7 @@ def _format_parts(row: RankedConfiguration) -> str:
 
 
 def counted_by(counts: Mapping[str, int] | Mapping[Status, int]) -> str:
-    """Format counts by status: ``1,200 completed, 3 pruned``; "" for no counts."""
+    """Format counts by status: ``1,200 completed, 3 pruned``; "" if there are none."""
     return ", ".join(f"{count:,} {status}" for status, count in counts.items())
 
 
@@ -397,7 +397,7 @@ def _format_interval(one: Score | None) -> str:
 
 
 def show_finalists(ranking: Ranking, target: Console) -> None:
-    """Print the finalists with their scores in the search and with fresh seeds; nothing without a confirmation."""
+    """Print the finalists with their scores in the search and with fresh seeds, if there was a confirmation."""
     if ranking.confirmed is not None:
         target.print()
         print_table(finalists_grid(ranking.confirmed), target)
@@ -524,7 +524,7 @@ def _name_rung(one: RungRanks) -> str:
 
 
 def held_out_lines(one: SamplingError | None) -> Iterator[str]:
-    """Yield the 95 % interval of the best score, due to the limited number of validation examples; nothing for None."""
+    """Yield a line with the 95 % interval of the best score over validation examples; nothing if ``one`` is None."""
     if one is not None:
         yield (
             f"validation data: {one.metric} {score(one.level)} on these {one.examples} examples, by which the best was "
@@ -630,9 +630,9 @@ def _format_count(value: float) -> str:
 
 
 def lineage_lines(steps: Sequence[LineageStep]) -> list[str]:
-    """Return a line on which trials trained the epochs of the best one, with which parameters.
+    """Return a line that says which trials trained the epochs of the best one, and with which parameters.
 
-    Returns [] if it is not a copy.
+    Returns [] if the best trial is not a copy.
     """
     if len(steps) < 2:
         return []

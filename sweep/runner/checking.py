@@ -30,8 +30,8 @@ READ_BY_SWEEP = frozenset({"epochs"})
 def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
     """Return the trainable's source, after checking the sweep file against it without importing it.
 
-    ``where`` is the sweep file in messages. ``here``: the trials run on this machine, so a module that is not installed
-    here is an error.
+    ``where`` names the sweep file in messages. ``here`` says whether the trials run on this machine; if so, a module
+    that is not installed here is an error.
 
     Raises:
         InputError: if the source is missing or certainly cannot train as the sweep file says.
@@ -45,10 +45,10 @@ def check_trainable(spec: Spec, where: str, folders: Sequence[Path], *, here: bo
 
 
 def adapt_to_source(spec: Spec, source: Source) -> Spec:
-    """Return the spec with a rule that stops trials in place of one that pauses them, if they could not resume.
+    """Return the spec, in which a rule that ``auto`` chose pauses trials only if they can resume.
 
-    This is so if ``auto`` chose a rule that pauses and the trainable is a function that never reads `report.restored`.
-    Otherwise return the spec unchanged.
+    A chosen rule that pauses trials is replaced by one that stops them if the trainable is a function that never reads
+    `report.restored`, as paused trials could not resume then. Otherwise return the spec unchanged.
     """
     rule = spec.early_terminate
     was_chosen = len(spec.chosen) > 1 and bool(spec.chosen[1])
@@ -73,7 +73,7 @@ def list_own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError with everything in the sweep file or source that would fail in every trial.
 
-    ``where`` is the sweep file in messages; ``here`` as in `check_trainable`.
+    ``where`` names the sweep file in messages; `check_trainable` explains ``here``.
     """
     if here:
         missing = [*find_uninstalled_modules(source), *without_effect.find_other_backend(where, source)]
@@ -88,7 +88,7 @@ def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -
 
 
 def _find_unreported_metrics(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each objective, and metric in a constraint, that the trainable certainly never reports."""
+    """Yield a problem for each metric of an objective or a constraint that the trainable certainly never reports."""
     possible = source.possible_metrics()
     if possible is None:
         return
@@ -145,7 +145,7 @@ def list_notes(spec: Spec, source: Source) -> list[str]:
     return [printable(f"note: {note}") for note in found]
 
 
-SIGMAS = 5  # standard deviations of a normal; 1 draw in 1.7 million lies outside, and its trial is refused
+SIGMAS = 5  # standard deviations of a normal that are checked; 1 draw in 1.7 million lies outside, its trial is refused
 
 
 def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
@@ -166,10 +166,10 @@ def find_certain_failures(spec: Spec, where: str, source: Source) -> Iterator[Pr
 
 
 def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each standard hyperparameter with values outside its bounds.
+    """Yield a problem for each standard hyperparameter with values outside its bounds, also in starting points.
 
-    Only those count that `KerasTrainable` itself certainly reads. Tied parameters, and those that a constraint may keep
-    within the bounds, are left to the trials.
+    Only hyperparameters that `KerasTrainable` itself certainly reads are checked. The domain of one that is tied, or
+    that a constraint may keep within the bounds, is not checked.
     """
     if not source.derives_from(KERAS_TRAINABLE):
         return
@@ -199,7 +199,7 @@ def _find_wrong_values(spec: Spec, where: str, source: Source) -> Iterator[Probl
 
 
 def _find_missing_parameters(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
-    """Yield a problem for each parameter that every trial reads without a default, and that the file lacks."""
+    """Yield a problem for each parameter that every trial reads without a default and that the sweep file lacks."""
     there = spec.space.names
     first: dict[str, NameUse] = {}
     for place in source.list_certain_reads():
@@ -232,7 +232,8 @@ def _is_bound(name: str, source: Source) -> bool:
 def _describe_values_outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
     """Return in words which values of a domain lie outside the bounds, such as ``numbers from 0 to 2``.
 
-    Return None if none do, or for a tied parameter. Of a domain without ends, `SIGMAS` standard deviations count.
+    Return None if no value does, and for a tied parameter. An unbounded domain is checked up to `SIGMAS` standard
+    deviations from its mean.
     """
     match domain:
         case Tied():

@@ -19,7 +19,7 @@ from sweep.spec.blocks import Confirm
 from sweep.statistics.racing import FIRST_SEEDS
 from sweep.text import counted
 
-MOST_TRIES = 20  # of budgets, to find the least that allows more
+MOST_TRIES = 20  # budgets to try until one allows the wanted seeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class ConfirmingPlan:
     epochs: int
     minutes: float | None  # after which a trial ends; None if only its epochs end it
     hours: float | None  # None if no trial has been timed
-    cost: tuple[float, float] | None  # by the lowest and the highest price of a GPU hour; None without a price
+    cost: tuple[float, float] | None  # at the lowest and at the highest price of a GPU hour; None if unknown
     budget: str  # the share of the search that limits the seeds; "" if the budget allows all of them
     larger: str  # a budget that allows enough seeds for a verdict; "" if this one does
     over: str  # why there is nothing to train; "" if there is
@@ -99,7 +99,7 @@ def _get_budget(spec: Spec) -> str:
 
 
 def _refuse_budget(sweep: ResumableSweep, rules: Rules, runs: list[Run], race: Race) -> None:
-    """Raise the `RefusedError` that the confirmation's budget is spent or too small, naming one that is enough."""
+    """Raise a `RefusedError`: the confirmation's budget is spent or too small; it names a budget that is enough."""
     left = [racer for racer in race.racers if not racer.out]
     each = sum(racer.epochs for racer in left)
     searched = sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
@@ -142,9 +142,9 @@ def _find_larger_budget(rules: Rules, runs: list[Run], wanted: int) -> str:
 
 
 def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | None:
-    """Return the hours that so many trials, with so many epochs in total, take one after another.
+    """Return the hours that ``trials`` trials with ``epochs`` epochs in total take one after another.
 
-    None if no trial of the sweep was timed and no minutes end its trials.
+    Return None if no trial of the sweep was timed and no minutes end its trials.
     """
     spec = sweep.spec
     timing = pricing.measure_sweep(sweep.folder)
@@ -159,7 +159,7 @@ def _predict_hours(sweep: ResumableSweep, trials: int, epochs: int) -> float | N
 def _predict_cost(spec: Spec, hours: float | None) -> tuple[float, float] | None:
     """Return the lowest and the highest cost of trials that train for ``hours`` in total, one after another.
 
-    None if the hours are unknown, GPUs have no price, or trials use no GPU.
+    Return None if the hours are unknown, GPUs have no price, or trials use no GPU.
     """
     if hours is None or spec.resources.price is None or not spec.resources.trial_gpus:
         return None

@@ -96,7 +96,7 @@ def _start_ray(
     lost: Callable[[], None],
     make_metadata: Callable[[], dict[str, str]],
 ) -> Iterator[Cluster]:
-    """Start a Ray on this machine and yield the connection; ``first_imports`` are imported for workers meanwhile.
+    """Start a Ray on this machine and yield the connection; meanwhile, import ``first_imports`` for its workers.
 
     ``most`` is the limit on concurrent trials, if any; ``lost`` is called if the Ray dies.
     """
@@ -136,9 +136,9 @@ def _import_ray_tune() -> None:
 
 
 def count_trials_that_fit_cluster(address: str, devices: Devices, asked: Resources) -> int:
-    """Return how many trials of a sweep may run at once on the cluster at ``address``, with machines it may add.
+    """Return how many trials may run at once on the cluster at ``address``, including machines that it may add.
 
-    ``devices`` are those of one worker; the share `max_share` of ``asked`` limits the number.
+    ``devices`` are the devices of one worker. ``asked.max_share`` limits the number.
 
     Raises:
         InputError: if no trial fits or the cluster does not answer.

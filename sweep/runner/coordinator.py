@@ -90,11 +90,11 @@ class Hooks:
     say: Callable[[str], None] = lambda text: None  # print a line for the user
     share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # new GPU shares of running trials
     at_once: Callable[[float], int] = lambda gpus: count_parts(1.0, gpus)  # trials at once with so many GPUs each
-    to_beat: Callable[[], float | None] = lambda: None  # see `Order`
+    to_beat: Callable[[], float | None] = lambda: None  # return what workers get as `Order.to_beat`
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # checkpoint of a trial's epoch, for `Facts`
     changed: Callable[[Spec], None] = lambda spec: None  # called when a person has changed the sweep
-    inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; "" or an error
-    # a searcher over configurations, which knows of the sweep what it knew when the sweep began
+    inherit: Callable[[TrialStarted], str] = lambda started: ""  # copy the parent's checkpoint; return why it failed
+    # return a new searcher over configurations that has observed nothing of this sweep
     make_searcher: Callable[[], Searcher] | None = None  # by default, that of the first spec's method
     memo: EarlierResults | None = None  # results of earlier sweeps
     clock: Callable[[], float] = time.monotonic
@@ -188,7 +188,7 @@ class Coordinator:
 
     @property
     def left(self) -> int | None:
-        """Number of trials of the search and the baseline still to start, and of those to resume; None if unknown."""
+        """Number of trials of the search and the baseline that are still to start or to resume; None if unknown."""
         total = self._present.all_trials
         if self.enough:
             return len(self._ledger.queue) + len(self._to_resume) + self._count_lacking()
@@ -220,10 +220,10 @@ class Coordinator:
             events: earlier events that `recall` has not been called with.
             retry_failed: whether to retry all trials that failed.
             confirming: whether to run only the confirmation and leave the search as it is.
-            settings: changes of the sweep that hold from now on; see `SweepChanged`.
+            settings: settings of the sweep file that change from now on; see `SweepChanged`.
 
         Raises:
-            RefusedError: if the sweep cannot change like this.
+            RefusedError: if one of ``settings`` cannot be changed.
         """
         self._confirming = confirming
         for event in events:
@@ -257,7 +257,7 @@ class Coordinator:
     def _queue_open_trials(self, *, confirming: bool) -> None:
         """Queue the open trials that this session may resume; paused ones come last, in the order of their pauses.
 
-        With ``confirming``, these are only the trials of the confirmation and the baseline.
+        With ``confirming``, only the trials of the confirmation and the baseline are queued.
         """
         numbers = [number for number in self._open if self._auxiliary.contains(number) or not confirming]
         self._to_resume += sorted(numbers, key=lambda number: (self._pauses.position(number), number))
@@ -265,8 +265,8 @@ class Coordinator:
     def next(self, worker: str = "") -> Order | None:
         """Choose the next trial for a free worker, log its start, and return the order to train it.
 
-        Return None if there is none to start now. Paused trials that are given up end before. A trial for which an
-        earlier sweep has the whole result ends with that result, and the one after it is chosen.
+        Return None if there is none to start now. Paused trials that their rule gives up are ended first. If an earlier
+        sweep has the whole result of the chosen trial, the trial ends with that result and another one is chosen.
         """
         while not self._is_stopping():
             self._end_given_up_trials()
@@ -280,11 +280,11 @@ class Coordinator:
         return None
 
     def _prepare_order(self, trial: OpenTrial) -> Order | None:
-        """Return the order by which a worker trains an open trial from now on; None if it is not to be trained now.
+        """Return the order with which a worker trains an open trial from now on.
 
-        It is not if its result is taken from an earlier sweep, if it has ended or pauses, or if the sweep stops. An
-        earlier sweep's result for data that no worker has loaded yet is not taken here: the order then names the data,
-        and the worker that loads them tells whether they are the same (`SameData`).
+        Return None if the trial's whole result was taken from an earlier sweep, if it has ended or pauses, or if the
+        sweep stops. If no worker has loaded the data of an earlier result yet, that result is not used here: the order
+        names the data, and the worker that loads them reports whether they are the same (`SameData`).
         """
         if not self._ensure_parent_checkpoint(trial):
             return None
@@ -377,13 +377,13 @@ class Coordinator:
         return count
 
     def _find_end_of_places(self) -> int | None:
-        """Return the first trial number of the search that the limit on configurations excludes; None without one."""
+        """Return the first trial number of the search beyond the limit on configurations; None if there is no limit."""
         if self._limits.cap is None:
             return None
         return self._numbering.find_end(self._limits.cap)
 
     def _steer(self, event: SteeringEvent) -> None:
-        """Apply a person's change or added configurations, of this session or an earlier one."""
+        """Apply a logged event, new or replayed, with which a person changed the sweep or added configurations."""
         if isinstance(event, SweepChanged):
             self._apply_change(event, self._present.spec)
         elif _pass_to_searcher(event, self._searcher, self._spec, self._spec):
@@ -509,8 +509,8 @@ class Coordinator:
     def _end_given_up_trials(self, *, rest: bool = False) -> bool:
         """End the paused trials that their rule gives up, as pruned; return whether any ended.
 
-        A trial that a worker still has is left out. ``rest``: nothing is left to run, so that the remaining paused
-        trials end too.
+        A trial that a worker still has is left out. With ``rest``, which means that nothing else is left to run, the
+        remaining paused trials end too.
         """
         ends = []
         for end in self._pauses.list_given_up(rest=rest):
@@ -529,9 +529,9 @@ class Coordinator:
         return True
 
     def _ensure_parent_checkpoint(self, trial: OpenTrial) -> bool:
-        """Copy the parent's checkpoint to a trial that is a copy, unless it has trained beyond that already.
+        """Copy the parent's checkpoint to a trial that is a copy, unless the trial has already trained that far.
 
-        Return False if the checkpoint cannot be copied, after ending the trial as failed; True for any other trial.
+        If the checkpoint cannot be copied, end the trial as failed and return False; otherwise return True.
         """
         started = trial.started
         if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
@@ -549,7 +549,7 @@ class Coordinator:
     def tick(self) -> list[int]:
         """Check signals, requests, limits and timeouts; end trials that take too long.
 
-        Return all trials that were ended at once since the last call, whose workers must be killed.
+        Return the trials that were ended since the last call without waiting for their workers, which must be killed.
         """
         self._hooks.look(self)
         if self._timeouts.is_due():
@@ -594,7 +594,7 @@ class Coordinator:
         return self._has_worker(trial)
 
     def _take_same_data(self, trial: OpenTrial, progress: SameData) -> None:
-        """Process a step in which the worker has loaded the same data as an earlier sweep's result, and use that."""
+        """Process a step that says that the worker has loaded the data of an earlier result, and use that result."""
         if self._record(trial, progress):
             self._use_earlier_result_in_training(trial)
 
@@ -727,7 +727,7 @@ class Coordinator:
     def stop(self, reason: str, *, asked: bool = False) -> None:
         """Start no more trials, and end the running ones after their present epoch.
 
-        ``asked``: the user wants it, so that the sweep counts as interrupted. Later calls have no effect.
+        ``asked`` says whether the user wants it; if so, the sweep counts as interrupted. Later calls have no effect.
         """
         if not self.stopping:
             self.stopping = reason
@@ -766,9 +766,9 @@ class Coordinator:
         return Position(name, address, self._ledger, self._present, changes_space, self._spec_at_start)
 
     def _make_change(self, settings: Mapping[str, Value]) -> Sequence[Event]:
-        """Return a sequence with the event that changes these settings; empty if they change nothing.
+        """Return a sequence with the event that changes ``settings``; empty if they change nothing.
 
-        Raises `RefusedError` if the sweep cannot change like this.
+        Raises `RefusedError` if one of them cannot be changed.
         """
         if not settings:
             return []
@@ -814,7 +814,7 @@ class Coordinator:
         return self.stopping is not None
 
     def _end_now(self, trial: OpenTrial, end: TrialEnded) -> None:
-        """Log the end of a trial now, without waiting for its worker, which `tick` then gives to be killed.
+        """Log the end of a trial now, without waiting for its worker, which is killed after the next `tick`.
 
         If the trial failed and has retries left, it is interrupted and queued again instead.
         """
@@ -923,7 +923,7 @@ class Coordinator:
         return True
 
     def _mark_infeasible(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return the events, in which each trial that completed but violates a constraint ends as infeasible."""
+        """Return ``events`` with each end of a completed trial that violates a constraint changed to infeasible."""
         if not self._spec.constraints:
             return events
         last = {}
@@ -953,8 +953,8 @@ class Coordinator:
     def _update_state(self, event: Event) -> Change:
         """Update the state of the sweep with an event, new or replayed; return the change.
 
-        In this order: what the log says of each trial, what searcher and scheduler learn from it, the limits, the
-        changes that a person has made, and the trials that are open.
+        The order of the updates is: the state of each trial according to the log, the searcher and the scheduler, the
+        limits, the changes that a person has made, and the open trials.
         """
         change = self._ledger.observe(event)
         self._present.observe(change)
@@ -978,7 +978,7 @@ class Coordinator:
     def _inform_search(self, change: Change, event_in_search: Event | None) -> str | None:
         """Let searcher, scheduler and gain rule observe a change; return why the scheduler prunes its trial, or None.
 
-        ``event_in_search``: what `renumber_for_search` returns for the change.
+        ``event_in_search`` is what `renumber_for_search` returns for the change.
         """
         verdict = None
         for event in _translate_for_search(change, event_in_search, self._unit_reports):
@@ -1029,10 +1029,10 @@ class Coordinator:
                 pass
 
     def _check_first(self, epochs: Sequence[EpochReported], end: TrialEnded | None) -> bool:
-        """Check that a trial's result does not show that the trainable cannot train this sweep at all.
+        """Return False if a trial's result, or an earlier one, shows that the trainable cannot train this sweep at all.
 
-        If a trial fails before its first epoch, no trial has reported any, and the failure is marked as incompatible,
-        set ``error``, stop the sweep and return False. Return False from then on; otherwise True.
+        A result shows that if the trial has failed before its first epoch, the failure is marked as incompatible, and
+        no trial has reported an epoch. Then set ``error`` and stop the sweep.
         """
         if self.error is not None:
             return False
@@ -1059,8 +1059,8 @@ class Coordinator:
     def _recover_end(self, trial: OpenTrial) -> TrialEnded | None:
         """Return the end or the pause of a trial that a killed driver did not log; None if the trial continues.
 
-        The end is due if the trial's last logged epoch calls for it. A trial that was to pause there gets the
-        interruption of a pause, from which its rule learns.
+        A trial ends if its last logged epoch calls for it. For a trial that was to pause after that epoch, return the
+        interruption that tells its rule of the pause.
         """
         end = trial.make_due_end()
         state = trial.state

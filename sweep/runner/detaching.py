@@ -17,7 +17,7 @@ LOOK_S = 0.1
 
 
 class NotStarted(InputError):
-    """A process in the background ended before its session had begun, with these mistakes in its output."""
+    """The error that a process in the background has ended before its session began, with the errors in its output."""
 
     def __init__(self, output: str, exit_code: int) -> None:
         lines = []
@@ -38,13 +38,13 @@ class Detached:
 
 
 def start_detached(folder: ResultsFolder, arguments: Sequence[str]) -> Detached:
-    """Run ``python -m sweep`` with these arguments in the background; return once its session is in the log.
+    """Run ``python -m sweep`` with ``arguments`` in the background; return once its session is in the log.
 
     Its output goes into ``driver.log`` in the sweep's folder. If this function is interrupted, the process is ended and
     its output deleted.
 
     Raises:
-        NotStarted: with its output, if the process ends before its session has begun.
+        NotStarted: if the process ends before its session has begun.
         StoreError: if the file for its output cannot be created.
     """
     earlier_bytes = _find_size(folder.log)

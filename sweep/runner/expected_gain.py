@@ -1,16 +1,16 @@
 """Ends a search when its next configurations are not expected to gain enough (`stop_when.gain` and `gain_per_hour`).
 
-A Gaussian process is fitted to the results of the search, whatever its method (`sweep.searchers.gp_search`). What
-counts is how far the best of the next `NEXT` configurations is expected to be ahead of the best one so far. With a
-method that learns, these are the most promising configurations; with others, those that the method would try. The
-search ends once this is less than
+A Gaussian process is fitted to the results of the search, whatever its method (`sweep.searchers.gp_search`). The
+expected gain is how much better the best of the next `NEXT` configurations is expected to be than the best one so far.
+With a method that learns, the next configurations are the most promising ones; with others, those that the method would
+try. The search ends once the expected gain is less than
 
 - ``gain``, as given;
-- with ``gain: auto``, what the sweep could tell from luck: the difference that its seeds show, or that the choice of
-  held-out examples may explain. Once what is left to gain is within the error of the objective, further search overfits
-  it: Makarova et al., Automatic Termination for Hyperparameter Optimization, AutoML 2022. They bound the regret from
-  above; here it is the expected gain, which is less cautious and has the units of what is asked;
-- ``gain_per_hour`` times the hours that these configurations train: Xie et al., Cost-aware Stopping for Bayesian
+- with ``gain: auto``, the smallest difference that the sweep could tell from luck: the difference that its seeds can
+  show, or that the choice of held-out examples may explain. Once what is left to gain is within the error of the
+  objective, further search overfits it: Makarova et al., Automatic Termination for Hyperparameter Optimization, AutoML
+  2022. They compare an upper bound of the regret; the expected gain is less cautious and has the units of the setting;
+- ``gain_per_hour`` times the hours that the next configurations train: Xie et al., Cost-aware Stopping for Bayesian
   Optimization, 2025, where a search ends when no configuration is expected to gain more than it costs.
 
 The decision is a function of the events, so that a resumed sweep decides as it did before: the model is asked whenever
@@ -43,9 +43,9 @@ from sweep.store.ledger import Ledger, renumber_for_search
 from sweep.text import counted
 
 FEWEST_ENDED = 10
-"""Configurations that have ended before a search may, in addition to one for each parameter that varies."""
+"""Configurations that must have ended before the rule may end a search, plus one for each parameter that varies."""
 ASKED_SHARE = 20  # the model is asked again whenever one in so many configurations is new
-UPCOMING = 256  # configurations to come of a method that does not learn
+UPCOMING = 256  # configurations to come that are considered, with a method that does not learn
 MOST_GRID = 2048
 ONCE = Numbering(trials_each=1)
 """The numbering of a sweep that trains each configuration once."""
@@ -75,7 +75,7 @@ class GainSetting:
 
 
 def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> GainRule | None:
-    """Return the rule of a sweep with this searcher and numbering; None if the sweep file does not ask for a gain."""
+    """Return the rule of a sweep, which asks ``searcher`` for configurations; None if the sweep file sets no gain."""
     setting = GainSetting.of(spec)
     if setting is None:
         return None
@@ -154,7 +154,7 @@ class GainRule:
         self.reason: str | None = None
         """Why the search starts no more configurations; None if it goes on."""
         self.asks = True
-        """Whether the model is asked when configurations have ended; without, only `compute` asks it."""
+        """Whether `observe` asks the model when configurations have ended; if False, only `compute` asks it."""
 
     def observe(self, event: Event) -> None:
         """Update the model with an event of the search; when enough configurations have ended, decide again.
@@ -198,7 +198,7 @@ class GainRule:
         return ExpectedGain(modelled.gain, least, why, count)
 
     def _list_upcoming(self, searcher: Searcher) -> Iterator[Params]:
-        """Yield the configurations to come that ``searcher`` suggests, of those that have not started.
+        """Yield the configurations that ``searcher`` suggests and that have not started.
 
         Looks at most 256 configurations beyond the number of started ones, or 2048 for a method that enumerates.
         """

@@ -1,8 +1,8 @@
 """The features that only some sweeps use: when each takes part, and the module that is imported then.
 
-The core of the service runs any sweep (ARCHITECTURE.md lists its modules) and imports none of these modules. It asks
-the functions below, each of which begins with the condition of its feature and returns what takes the feature's place
-if that is not met. `lint-imports` checks that the core imports features from here alone.
+The core of the service runs any sweep (ARCHITECTURE.md lists its modules) and imports none of the modules in the table.
+It calls the functions of this module. Each begins with the condition under which its feature takes part, and returns a
+substitute if the condition is not met. `lint-imports` checks that the core imports features from here alone.
 
 | feature | takes part | module |
 | --- | --- | --- |
@@ -44,7 +44,7 @@ from sweep.store.ledger import Change, Ledger
 from sweep.store.sweep_info import SweepInfo
 
 MakeFollower: TypeAlias = Callable[[ResultsFolder], AbstractContextManager[object]]
-"""Makes a reader of the log that runs beside a session."""
+"""A function that makes a reader of a sweep's log, which runs beside a session."""
 
 
 # ---- Ray and object stores
@@ -109,7 +109,7 @@ class DeviceShares(Protocol):
         """Update the measurements with a change of the log, new or replayed."""
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with what only a worker's step tells; called before the step's events."""
+        """Update the measurements with the parts of a worker's step that are not in its events; called before those."""
 
     def set_remaining_trials(self, left: int | None) -> None:
         """Set how many trials have not ended, after the sweep was changed; None if unknown."""
@@ -144,9 +144,9 @@ class FixedShares:
 
 
 def make_shares(spec: Spec, devices: Devices, at_once: Callable[[float], int]) -> DeviceShares:
-    """Return `FixedShares` of these devices or, with ``gpus: auto``, the `Sharing` that changes them by measurements.
+    """Return `FixedShares` of ``devices`` or, with ``gpus: auto``, a `Sharing` that chooses GPU shares by measurements.
 
-    ``at_once`` returns how many trials fit at once if each has so many GPUs.
+    ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs.
     """
     if spec.resources.gpus != "auto":
         return FixedShares(devices)
@@ -170,7 +170,7 @@ class Answer:
 
     @property
     def data(self) -> str:
-        """Fingerprint of the data it was trained on, which must be the same for the answered trial."""
+        """Fingerprint of the data that the earlier trial was trained on; the answered trial must have the same data."""
         return self.facts.data or ""
 
     @property
@@ -202,7 +202,8 @@ def find_earlier_results(
 ) -> EarlierResults | None:
     """Return the results of other sweeps in the same folder; None if there are none, or they cannot be used.
 
-    They cannot for populations, nor for trials that end after minutes, of which no two machines train as much.
+    They cannot be used for populations, nor for trials that end after some minutes, in which machines train different
+    numbers of epochs.
     """
     if not options.memo or spec.population is not None or spec.minutes is not None:
         return None
@@ -235,14 +236,14 @@ class CopyingSearcher(Protocol):
 
     @property
     def waits(self) -> bool:
-        """True if it may suggest further trials later, although it has none now."""
+        """Whether it may suggest further trials later, although it has none now."""
 
     def parent(self, number: int) -> Copied | None:
         """Return the parent of a copy; None for a trial that starts from scratch."""
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and epochs to a trial that is a copy of it; return why that failed, or "".
+    """Give a trial that begins as a copy the checkpoint and epochs of its parent; return why that failed, or "".
 
     Do nothing for a trial without a parent.
     """
@@ -288,7 +289,7 @@ def find_race(ledger: Ledger, spec: Spec) -> Race:
 def evaluate_tests(folder: ResultsFolder, spec: Spec, given: object, is_over: Callable[[], bool]) -> None:
     """Evaluate the models of the confirmation on the test data, each once, and log the results.
 
-    ``is_over`` returns whether the next one must not begin. Do nothing without ``confirm``.
+    ``is_over`` returns whether no further evaluation may begin. Do nothing if the sweep file has no ``confirm``.
     """
     if spec.confirm is None:
         return
@@ -326,7 +327,7 @@ def build_gain_rule(spec: Spec, searcher: Searcher, numbering: Numbering) -> Gai
 
 
 def check_receivers(spec: Spec) -> None:
-    """Raise InputError with all environment variables that `notify` names and that are not set or empty."""
+    """Raise InputError with all environment variables that `notify` names and that are unset or empty."""
     if not spec.notify:
         return
     from sweep.runner import notifying
@@ -337,7 +338,7 @@ def check_receivers(spec: Spec) -> None:
 def list_notifiers(spec: Spec, *, confirming: bool) -> list[MakeFollower]:
     """Return a list with the function that makes a `Notifier`; empty if the sweep file has no ``notify``.
 
-    ``confirming``: the session only confirms finalists.
+    ``confirming`` says whether the session only confirms finalists.
     """
     if not spec.notify:
         return []

@@ -26,7 +26,7 @@ GAIN = 1.05
 MEASURED_S = 2.0
 """Minimum training seconds per trial before a number of trials counts as measured, as epochs may be very short."""
 HEADROOM = 1.1
-"""Factor on a measured memory peak, for gaps left between blocks of other sizes."""
+"""Factor by which measured memory peaks are multiplied, because gaps remain between blocks of different sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Decision:
 def decide(levels: Sequence[Level]) -> Decision:
     """Decide how many trials per GPU to use next.
 
-    It is the first number that was not measured; or, once more trials gain too little, the last one before that.
-    More trials gain too little if the total throughput grows by a factor below `GAIN`. ``levels`` are those that fit
-    into memory, the fewest trials first; at least one.
+    It is the first number that was not measured. If a level has less than `GAIN` times the total throughput of the one
+    before it, the decision is final: the number of the one before. ``levels`` are those that fit into memory, the
+    fewest trials first; there must be at least one.
     """
     if not levels[0].speeds:
         return Decision(levels[0].trials, len(levels) == 1)
@@ -74,9 +74,9 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """Return how many times as many examples per second ``after`` trains in total as ``before``.
+    """Return the total examples per second of the level ``after``, divided by those of the level ``before``.
 
-    Only trials of structures that both levels have measured are compared, if there are any.
+    If some structures were measured on both levels, only those are compared.
     """
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
@@ -87,9 +87,9 @@ def gain(before: Level, after: Level) -> float:
 
 
 def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """Return the largest number of trials per GPU with which a trial of this memory peak, times `HEADROOM`, fits.
+    """Return the largest number of trials per GPU with which ``peak_bytes`` times `HEADROOM` fit in a trial's memory.
 
-    ``shares_bytes`` maps numbers of trials per GPU to the bytes of each trial. If none fits, return the smallest one.
+    ``shares_bytes`` maps numbers of trials per GPU to the bytes of each trial. If no number fits, return the smallest.
     """
     fits = []
     for trials, share in shares_bytes.items():
@@ -101,8 +101,8 @@ def count_fitting_trials(peak_bytes: float, shares_bytes: Mapping[int, float]) -
 def list_levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
     """Return the numbers of trials per GPU, up to ``most``, that let more trials run at once than smaller numbers.
 
-    ``at_once`` maps numbers of trials per GPU to the trials that then run at once on the whole machine or cluster,
-    which CPUs limit too. The smallest number is always returned.
+    ``at_once`` maps numbers of trials per GPU to how many trials then run at once on the whole machine or cluster; CPUs
+    limit these too. The smallest number of trials per GPU is always returned.
     """
     found: list[int] = []
     for trials, count in sorted(at_once.items()):
@@ -139,8 +139,9 @@ def merge_epochs(before: EpochsOnShare | None, after: EpochsOnShare) -> EpochsOn
 def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -> dict[str, float]:
     """Return the examples per second of one trial, by structure, while all GPUs train ``trials`` trials each.
 
-    Only epochs count during which at least 90 % of the GPUs were in use on average. Empty until there are ``at_once``
-    of them, with `MEASURED_S` seconds for each. The caller must leave out warm-up epochs.
+    Only epochs during which at least 90 % of the GPUs were in use on average are counted. Return {} until there are
+    ``at_once`` of them that took ``at_once`` times `MEASURED_S` seconds in total. The caller must leave out warm-up
+    epochs.
     """
     own = []
     for epoch in epochs:
@@ -169,7 +170,7 @@ def measure_speeds(epochs: Sequence[EpochsOnShare], trials: int, at_once: int) -
 def _average_gpus_in_use(epoch: EpochsOnShare, all_of_them: Sequence[EpochsOnShare]) -> float:
     """Return how many GPUs were in use on average during an epoch, by it and the epochs of other trials.
 
-    0 if the epoch took no time.
+    Return 0 if the epoch took no time.
     """
     length = epoch.ended - epoch.begun
     if length <= 0:
@@ -202,10 +203,10 @@ class Sharing:
     """Decides by measurements which share of a GPU each trial gets; see `features.DeviceShares`."""
 
     def __init__(self, devices: Devices, at_once: Callable[[float], int], total: int | None = None) -> None:
-        """Initialize with the devices of a trial alone on its GPU.
+        """Initialize with ``devices``, those of a trial that has its GPU to itself.
 
-        ``at_once`` returns how many trials of so many GPUs each fit. ``total`` is the number of trials of the sweep,
-        None if unknown.
+        ``at_once(gpus)`` returns how many trials fit at once if each has ``gpus`` GPUs. ``total`` is the number of
+        trials of the sweep, None if unknown.
         """
         self._devices = devices
         self._left = total
@@ -264,7 +265,7 @@ class Sharing:
             self._left += more
 
     def record_step(self, trial: int, progress: Progress) -> None:
-        """Update the measurements with what only a worker's step tells; called before the step's events.
+        """Update the measurements with the parts of a worker's step that are not in its events; called before those.
 
         A trial that ran out of memory on its share gets twice the share, up to a whole GPU, when it continues.
         """
@@ -357,7 +358,7 @@ class Sharing:
             self._announce_shares(dict(self._list_changed_shares()))
 
     def _announce_shares(self, wanted: Mapping[int, float]) -> None:
-        """Send running trials their new shares: ``wanted``, GPUs by trial."""
+        """Send running trials their new shares, and remember these; ``wanted`` contains the GPU share by trial."""
         self._told = wanted
         self._share_anew(wanted)
 
@@ -377,9 +378,9 @@ class Sharing:
         return max(1 / min(self._decision.trials, fit), trial.least)
 
     def _find_peak(self, trial: _SharedTrial) -> float | None:
-        """Return the memory peak in bytes that is expected of a trial: the largest one known for its structures.
+        """Return the expected memory peak of a trial in bytes: the largest known one of the structures it may have.
 
-        Without such a peak, return the largest one of all structures; None if no peak is known.
+        If none of these has a known peak, return the largest one of all structures; None if no peak is known.
         """
         known = self._known_peaks()
         own = []

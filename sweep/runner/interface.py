@@ -35,7 +35,7 @@ class Options:
     embedded: bool = False  # the process belongs to the user and must survive the sweep
 
     def limit_concurrent(self, spec: Spec) -> int | None:
-        """Return the lower of the limits on concurrent trials in the sweep file and these options; None without."""
+        """Return the lower of the limits on concurrent trials in the sweep file and the options; None if unlimited."""
         bounds = (spec.resources.max_concurrent, self.max_concurrent)
         return min((bound for bound in bounds if isinstance(bound, int)), default=None)
 

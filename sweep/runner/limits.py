@@ -44,7 +44,7 @@ class ExpectedGain:
 
     gain: float  # in the units of the objective
     least: float
-    why: str  # what the least gain is
+    why: str  # where the least gain comes from
     configurations: int = NEXT
 
     @property
@@ -93,7 +93,7 @@ class Limits:
                 caps.append(cap)
         self.cap = min(caps, default=None)  # configurations to try in all sessions together
         if spec.stop_when:
-            self._patience = spec.stop_when.no_improvement  # `GainRule` has the others
+            self._patience = spec.stop_when.no_improvement  # `GainRule` checks the other settings
         else:
             self._patience = None
         self._max_failures = spec.max_failures
@@ -251,7 +251,7 @@ class Limits:
     def _describe_spent_budget(self) -> str | None:
         """Return in words which budget is spent, such as ``budget of 4 GPU hours``; None if none is.
 
-        Running trials count with the time since their last reports, at the highest price.
+        The time that running trials have trained since their last reports is included, at the highest price.
         """
         budget = self._budget
         under_way_s = self._under_way_s * self._bounds.gpus
@@ -266,7 +266,7 @@ class Limits:
         return None
 
 
-LOOK_S = 0.2  # between checks of the clock
+LOOK_S = 0.2  # seconds between checks of the clock
 _TIMES = 10  # times the longest epoch of the trial so far
 _AFTER_S = 600.0  # plus this: for a checkpoint, a validation, other load
 _FIRST_AFTER_S = 3600.0  # a first epoch includes loading data and compiling
@@ -315,10 +315,10 @@ class Timeouts:
         return sum((now - trial.since) / trial.together for trial in self._running.values())
 
     def is_due(self) -> bool:
-        """Return whether timeouts should be checked now: if `LOOK_S` seconds have passed since this last was true.
+        """Return whether timeouts are to be checked now: at least `LOOK_S` seconds after this last returned True.
 
-        Sets the time of the check. If more than `_ABSENT_S` seconds have passed, the driver itself was stopped or busy,
-        and that time does not count as the trials'.
+        If more than `_ABSENT_S` seconds have passed, the driver itself was stopped or busy, and that time is not
+        counted as time of the trials.
         """
         late = self._clock() - self._looked
         if late < LOOK_S:
@@ -352,9 +352,10 @@ class Timeouts:
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
     def record_step(self, number: int, epochs: int, together: float = 1.0) -> None:
-        """Restart the wait for a trial's next report, after it has reported ``epochs`` new epochs, possibly 0.
+        """Record that trial ``number`` has reported ``epochs`` epochs, and start waiting for its next report.
 
-        ``together`` is the number of trials that its worker trains at once. Does nothing for a trial that is not timed.
+        ``epochs`` may be 0. ``together`` is the number of trials that the worker trains at once. Does nothing for a
+        trial that is not timed.
         """
         trial = self._running.get(number)
         if trial is None:
@@ -396,7 +397,7 @@ class Timeouts:
     def _compute_bound_s(self, trial: _Running) -> float | None:
         """Return the most seconds to wait for a trial's next report; None if no epoch was measured yet.
 
-        These are 10 times its longest epoch plus 10 minutes or, before its first epoch, 10 times the longest first
+        The bound is 10 times its longest epoch plus 10 minutes or, before its first epoch, 10 times the longest first
         epoch of other trials plus an hour.
         """
         if trial.longest_s is not None:

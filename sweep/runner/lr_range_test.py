@@ -23,7 +23,7 @@ from sweep.spec import Spec
 LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
 MEMORY = 0.9  # weight of the smoothed loss so far: averages about ten updates
 DIVERGED = 4.0  # multiple of the lowest smoothed loss
-FALLS = 1e-3  # of the largest loss: a smaller fall is rounding error
+FALLS = 1e-3  # share of the largest loss: a smaller fall is rounding error
 CONFIGURATIONS = 2
 RATE = "learning_rate"
 
@@ -40,7 +40,7 @@ class Tries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RateCurve:
-    """The losses of one configuration by learning rate, and the rates that they suggest, None if there are none."""
+    """The losses of one configuration at rising learning rates, and the rates that they suggest, which may be None."""
 
     params: Params  # without the learning rate
     rates: tuple[float, ...]
@@ -67,7 +67,7 @@ def find_learning_rates(
 ) -> list[RateCurve]:
     """Run the test on the first `CONFIGURATIONS` configurations that differ in more than the learning rate.
 
-    Return a curve of each. Raises TrainableError if the trainable has no `try_rates` method or its code fails.
+    Return one curve for each. Raises TrainableError if the trainable has no `try_rates` method or its code fails.
     """
     distinct: dict[str, Params] = {}
     for params in sample:
@@ -114,7 +114,7 @@ def compute_curve(params: Params, tried: Iterable[tuple[float, float]]) -> RateC
 def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
     """Return the rate at which the smoothed loss falls fastest per logarithm of the rate, before its minimum.
 
-    None if the loss hardly falls or there are fewer than ten updates.
+    Return None if the loss hardly falls or there are fewer than ten updates.
     """
     if len(rates) < 10:
         return None
@@ -131,7 +131,7 @@ def _find_steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float |
 
 
 def _measure_curve(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> RateCurve:
-    """Begin a trial with these parameters and train it at rising rates until the loss diverges; return the curve.
+    """Begin a trial with ``params`` and train it at rising rates until the loss diverges; return the curve.
 
     Raises TrainableError if the user's code fails.
     """

@@ -51,9 +51,9 @@ class _TrialLocation:
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return the path of the trial's last checkpoint, by its end, if it still exists here or in the object store.
+        """Return the path of the trial's last checkpoint, if it still exists here or in the object store; else None.
 
-        Otherwise return None.
+        ``end`` is the event that ended the trial.
         """
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.list_names(self.log.parent, self.trial)
@@ -61,7 +61,7 @@ class _TrialLocation:
 
 
 def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) -> str:
-    """Copy the parent's checkpoint and epochs to a trial that is a copy of it; return why that failed, or "".
+    """Give a trial that begins as a copy the checkpoint and the epochs of its parent; return why that failed, or "".
 
     Does nothing if the trial already has a checkpoint, as after a driver was killed: its parent may have continued
     since.
@@ -100,8 +100,8 @@ def _take_over_checkpoint(
 ) -> None:
     """Copy the checkpoint at ``path`` of another trial to a trial of this sweep, with ``epochs`` as its reports.
 
-    ``is_last``: it must be the checkpoint of the last of these epochs; otherwise it must be an earlier one. Raises
-    `Damaged` if it is not, or if the last one is damaged. Another damaged one is not copied, without an error.
+    With ``is_last``, it must be the checkpoint of the last of ``epochs``, otherwise of an earlier one. Raises `Damaged`
+    if it is not, or if the last checkpoint is damaged. An earlier checkpoint that is damaged is skipped.
     """
     try:
         manifest = checkpoints.read_verified_manifest(path)
@@ -207,8 +207,9 @@ class Memo:
     def hand_over(self, answer: Answer, trial: int) -> str | None:
         """Copy the last and best checkpoints of a result to a trial; return the path of the last one.
 
-        Returns None if the result has none, or if it cannot be copied, which a notice says. A copy that the log does
-        not record, because the driver died in between, does no harm: a checkpoint contains all epochs up to it.
+        Return None if the result has no checkpoint, or if it cannot be copied; then the user gets a notice. A copy that
+        the log does not record, because the driver died in between, does no harm: a checkpoint contains all epochs up
+        to it.
         """
         source = answer.checkpoint
         if source is None:
@@ -267,8 +268,8 @@ class Memo:
     def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
         """Add the completed trials of a sweep to the index, by `_make_memo_key`.
 
-        ``comparable``: it has the same first objective as this sweep. Otherwise trials with the learning-rate schedule
-        plateau, which depend on the objective, are left out. Raises `StoreError` if the log is damaged.
+        ``comparable`` says whether it has the same first objective as this sweep. If not, trials with the learning-rate
+        schedule ``plateau``, which depend on the objective, are left out. Raises `StoreError` if the log is damaged.
         """
         entries: dict[int, _TrialLocation] = {}
         ledger = Ledger(keep_epochs=False)

@@ -2,8 +2,8 @@
 
 A searcher may be wrapped to begin with starting points and to repeat configurations.
 
-A warm start records the length of each earlier log. A sweep that continues meanwhile changes nothing, and every session
-learns from the same trials.
+A warm start records the length of each earlier sweep's log, so that every session learns from the same trials even if
+an earlier sweep continues.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PlannedPoints:
 
     @property
     def foresees(self) -> bool:
-        """True if the suggestions of ``inner`` depend on no event; see `Searcher`."""
+        """Whether the suggestions of ``inner`` depend on no event; see `Searcher`."""
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -112,7 +112,7 @@ class PlannedPoints:
         return [self._planned.pop(trial) for trial in waiting]
 
     def _plan_next(self, points: Iterable[Params]) -> None:
-        """Plan these configurations, in order, for the next trials that have not started."""
+        """Plan ``points``, in order, for the next trials that have not started and have no planned configuration."""
         free = (trial for trial in count() if trial not in self._started and trial not in self._planned)
         for trial, point in zip(free, list(points), strict=False):
             self._planned[trial] = point
@@ -126,7 +126,7 @@ def complete_starting_points(space: Space, starts: Sequence[Params], seed: int) 
     def draw_point(part: Space, place: int, tried: Collection[str]) -> Params | None:
         """Return a random point of ``part``, the space with the values of one start, whose key is not in ``tried``.
 
-        ``place`` is the number of the start, by which the draw is seeded. None if no such point is found.
+        ``place`` is the number of the start, by which the draw is seeded. Return None if no such point is found.
         """
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
 
@@ -145,7 +145,7 @@ class _Result:
     """What the inner searcher of a `Repeated` has observed of one configuration: the means over its trials."""
 
     trials: int = 0  # number of trials that the means are over; 0: nothing was observed
-    epoch: int = 0  # the last one
+    epoch: int = 0  # the last epoch that was observed
     has_ended: bool = False  # otherwise the configuration pauses
     places: list[int] = field(default_factory=list)  # where the events are in the history
 
@@ -161,9 +161,9 @@ class _Result:
 class Repeated:
     """Searcher that turns suggested configurations into trials: each configuration is trained several times.
 
-    The inner searcher observes a configuration when its first trial starts and, once all of its trials have ended, as
-    one trial. The status of that trial is the first of diverged, oom, infeasible, pruned, completed and failed that any
-    repeat has, so failed repeats are ignored unless all failed. Its metrics at each epoch are the means over the
+    The inner searcher observes a configuration as one trial: its start when its first trial starts, and the rest once
+    all of its trials have ended. The status of that one is the first of diverged, oom, infeasible, pruned, completed
+    and failed that any repeat has, so failed repeats are ignored unless all failed. Its metrics are the means over the
     completed, infeasible and pruned repeats, or over all if there are none, for the epochs that all of them have. If
     repeats pause, the searcher observes the epochs that all have, once none is training.
 
@@ -174,7 +174,7 @@ class Repeated:
     """
 
     def __init__(self, inner: Searcher, repeats: Numbering | int, make: Callable[[], Searcher] | None = None) -> None:
-        """Initialize.
+        """Initialize with ``inner``, the searcher that suggests the configurations.
 
         Arguments:
             repeats: the number of trials of a configuration, or the numbering of trials.
@@ -186,7 +186,7 @@ class Repeated:
         self._ledger = Ledger()
         self._members: dict[int, list[TrialState]] = {}  # trials of each configuration
         self._results: dict[int, _Result] = {}  # what the inner searcher has observed of each configuration
-        self._history: list[Observed] = []  # all that it has observed, if it may be made again
+        self._history: list[Observed] = []  # all that the inner searcher has observed; empty without ``make``
 
     @property
     def inner(self) -> Searcher:
@@ -206,7 +206,7 @@ class Repeated:
 
     @property
     def foresees(self) -> bool:
-        """True if the suggestions of the inner searcher depend on no event; see `Searcher`."""
+        """Whether the suggestions of the inner searcher depend on no event; see `Searcher`."""
         return self.inner.foresees
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -244,7 +244,7 @@ class Repeated:
                 self._observe_result(configuration, end)
 
     def suggest(self, number: int) -> Params | None:
-        """Return the configuration of the trial with this number; None if the inner searcher has none for it.
+        """Return the configuration of trial ``number``; None if the inner searcher has none for it.
 
         Trials of one configuration get the same parameters.
         """
@@ -279,8 +279,9 @@ class Repeated:
     def _observe_result(self, configuration: int, end: TrialEnded) -> None:
         """Let the inner searcher observe a configuration as one trial, when all of its trials have ended or pause.
 
-        ``end`` is the last event of its trials. If it has observed the configuration before, it now observes the epochs
-        since then; if that was with fewer trials, the means over all trials replace what it has observed.
+        ``end`` is the last event of the trials. If the inner searcher has observed the configuration before, it now
+        observes the epochs since then; if the configuration had fewer trials then, the means over all trials replace
+        what it has observed.
         """
         trials = sorted(self._members[configuration], key=lambda trial: trial.number)
         result = self._results.setdefault(configuration, _Result())
@@ -373,9 +374,9 @@ def build_searcher(
 ) -> Searcher:
     """Return a searcher that suggests configurations by a method, built in or the user's own.
 
-    It first suggests ``start_with``, with values for the parameters that these lack. It suggests each configuration
-    ``repeats`` times, or by that numbering of trials. A method that trains a population is unknown here; `searcher`
-    makes its searcher.
+    It first suggests the configurations ``start_with``, completed with values for missing parameters. It suggests each
+    configuration ``repeats`` times, or as often as a numbering says. Population methods are not known here; use
+    `searcher`.
 
     Raises:
         InputError: for an unknown method, a missing package, or a method that cannot optimize these objectives.
@@ -393,7 +394,7 @@ def build_searcher(
 def _build_without_repeats(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
-    """Return the searcher of a method without repeats. Raises `InputError`."""
+    """Return a searcher that suggests each configuration once; see `build_searcher`, also for errors."""
     if not isinstance(method, str):
         return PlannedPoints(method(space, objectives, seed), complete_starting_points(space, start_with, seed))
     used = METHODS.get(method)
@@ -469,7 +470,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _wrap_factory(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """Return ``factory``, whose exceptions other than `SweepError` are turned into `InputError` for the user.
+    """Return a function that calls ``factory`` and turns exceptions other than `SweepError` into `InputError`.
 
     ``where`` is the key of the sweep file, and ``target`` the factory's name in messages.
     """
@@ -545,7 +546,7 @@ def learn_warm_start(
 
 
 def _translate_units(events: Iterator[Event], folder: ResultsFolder, spec: Spec) -> Iterator[Event]:
-    """Return the events of an earlier sweep with epochs in the units of `Spec.length`, if either has `minutes`.
+    """Return the events of an earlier sweep with epochs in the units of `Spec.length`, if either sweep has `minutes`.
 
     Otherwise return the events unchanged. ``spec`` is this sweep's.
     """

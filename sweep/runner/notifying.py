@@ -36,16 +36,16 @@ from sweep.text import printable, shortened
 
 Send: TypeAlias = Callable[[Notice], None]
 
-PERIOD_S = 2.0  # between looks at the log
-TIMEOUT_S = 10.0  # of an attempt
-PAUSES_S = (1.0, 5.0)  # before the second and the third attempt
+PERIOD_S = 2.0  # seconds between reads of the log
+TIMEOUT_S = 10.0  # seconds that an attempt to send a notice may take
+PAUSES_S = (1.0, 5.0)  # seconds before the second and the third attempt
 MOST_WAITING = 100  # notices in the queue of a receiver; more are dropped
-CLOSING_S = 30.0  # for what is still in the queues when the sweep has ended
+CLOSING_S = 30.0  # seconds to send what is still in the queues when the sweep has ended
 _SMTP_OVER_TLS = 465
 
 
 def check_variables(spec: Spec, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise InputError with all environment variables that `notify` names and that are not set or empty."""
+    """Raise InputError with all environment variables that `notify` names and that are unset or empty."""
     problems = []
     for index, receiver in enumerate(spec.notify):
         for key, variable in receiver.variables.items():
@@ -72,7 +72,7 @@ def tell_withheld_end(spec: Spec, folder: ResultsFolder) -> None:
 
 
 class Notifier(Follower):
-    """Follower of a log that sends notices: a thread reads the log, and one for each receiver sends."""
+    """Follower of a log that sends notices: one thread reads the log, and another for each receiver sends."""
 
     def __init__(self, spec: Spec, folder: ResultsFolder, *, is_confirmed_next: bool = False) -> None:
         self._folder = folder

@@ -51,8 +51,8 @@ class Plan:
     looked_at: str  # describes the configurations in the histograms
     timing: pricing.Timing | None
     price: pricing.Price
-    confirming: pricing.Confirming | None  # in addition to the price
-    allowed: float | None  # share of random points that meet the constraints; None without constraints
+    confirming: pricing.Confirming | None  # cost of the confirmation, which is not part of the price
+    allowed: float | None  # share of random points that meet the constraints; None if not estimated
     choosing_s: float  # seconds to choose each configuration of the sample
     telling: Detectable
     offers: tuple[pricing.Offer, ...] = ()  # cost on other machines
@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def time_of_units(self) -> pricing.Timing | None:
-        """The measured times: per epoch or, with minutes, per unit of `Spec.length`."""
+        """The measured times; for trials with minutes, ``epoch_s`` is the time of a unit of `Spec.length`."""
         if self.spec.minutes is None:
             return self.timing
         return pricing.time_units(self.spec, self.timing)
@@ -85,7 +85,7 @@ class Basis:
 def count_concurrent_trials(spec: Spec, simulated_gpus: int | None, room: int | None = None) -> int:
     """Return how many trials run at once: as many as fit on this machine, and at most `max_concurrent`.
 
-    ``room`` is the number that fits on a cluster, in place of this machine. 0 if not even one trial fits here.
+    ``room`` is the number that fits on a cluster, if the trials run there. Return 0 if not even one trial fits.
     """
     if room is None:
         share = spec.resources.devices(simulated_gpus)
@@ -166,7 +166,7 @@ def make_plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: i
 def _estimate_feasible_share(spec: Spec) -> float | None:
     """Return the estimated share, from 0 to 1, of random configurations that meet the constraints of the space.
 
-    None without constraints, or if the method enumerates configurations.
+    Return None if there are no constraints, or if the method enumerates configurations.
     """
     if not spec.space.constraints or spec.search_method.enumerates:
         return None
@@ -183,7 +183,7 @@ def _find_epoch_s(spec: Spec, measured: pricing.Timing | None) -> float | None:
 
 
 SHORT_EPOCH_S, LONG_EPOCH_S = 1e-3, 1e6
-"""Seconds of epochs between which a scheduler that decides by times decides otherwise."""
+"""Seconds of very short and very long epochs; a scheduler that decides by times treats them differently."""
 
 
 def rehearse_course(
@@ -201,8 +201,8 @@ def rehearse_course(
         epochs: the length of a trial that is not pruned.
         trials: number of trials; None if their number or lengths are unknown: the rungs then have no numbers.
         workers: number of trials at once.
-        epoch_s: seconds of an epoch. If it is None and a user's own scheduler decides by it, all trials are expected to
-            train all their epochs, as they are if that scheduler fails.
+        epoch_s: seconds of an epoch; None if unknown. If a user's own scheduler fails, or decides by these seconds
+            without knowing them, all trials are expected to train all their epochs.
     """
     rehearsed = replace(spec, constraints=())  # on metrics, which rehearsed epochs do not have
 
@@ -216,7 +216,7 @@ def rehearse_course(
     objective = rehearsed.objectives[0]
     own = isinstance(spec.early_terminate, Own)
     used = spec.search_method
-    if used.learns and not used.is_own:  # one's own may take its time
+    if used.learns and not used.is_own:  # a user's own method may be slow
         learning = method
     else:
         learning = None
@@ -255,10 +255,10 @@ def _iterate_suggestions(searcher: Searcher, count: int) -> Iterator[Params]:
 def _sample_configurations(
     spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool
 ) -> tuple[str, list[Params]]:
-    """Return in words what the configurations for a plan's histograms are, and these configurations, at least one.
+    """Return a description of the configurations for a plan's histograms, and at least one of these.
 
-    They are the first ones that the searcher suggests or, if its suggestions depend on results, random draws of the
-    space. ``thin``: hardly any draw meets the constraints, so that fewer are drawn.
+    They are the first ones that the searcher suggests or, if its suggestions depend on results, random draws from the
+    space. ``thin`` says that hardly any draw meets the constraints; fewer are drawn then.
     """
     enough = LOOKED_AT_THIN if thin else LOOKED_AT
     if spec.search_method.enumerates:
@@ -295,7 +295,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often the values of a parameter occur in ``of`` configurations; those without a value are in no bin."""
+    """How often the values of a parameter occur in ``of`` configurations; those without it are in no bin."""
 
     name: str
     bins: tuple[Bin, ...]
@@ -319,7 +319,7 @@ def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogra
 
 
 def _make_histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
-    """Return the histogram of one parameter: by value if there are few distinct ones, else by range."""
+    """Return the histogram of one parameter: a bin for each value if they are few or not numbers, else for ranges."""
     values = []
     for params in configurations:
         if parameter.name in params:

@@ -23,7 +23,7 @@ class Known:
     """What an earlier sweep of the same trainable has shown of the noise of the metric."""
 
     sweep: str
-    level: float  # mean of its best configuration
+    level: float  # mean of the metric over the trials of its best configuration
     spread: float | None  # standard deviation over seeds, pooled over configurations
     examples: int  # validation examples; 0 if not counted
     loss_deviation: float | None = None  # of the validation loss over examples, for that configuration
@@ -36,7 +36,7 @@ class Detectable:
     configurations: int | None
     seeds: int  # trainings of each configuration
     needed: int  # fewest seeds that can distinguish so many configurations
-    confirmed: bool  # by fresh seeds, of finalists only
+    confirmed: bool  # only finalists are compared, by fresh seeds
     by_seeds: float | None  # difference detected about half the time; None with too few seeds or an unknown spread
     examples: ranking.SamplingError | None
     examples_needed: int | None  # examples needed to detect the difference that seeds can, if there are fewer
@@ -130,7 +130,7 @@ def _read_noise(folder: ResultsFolder, spec: Spec) -> Known | None:
 def _compute_race_difference(spread: float, seeds: int, finalists: int) -> float:
     """Return the difference of two means that the race's last comparison shows in about half of all cases.
 
-    Equal seeds are taken to be uncorrelated. The test is that of `look_at_race`.
+    Results with equal seeds are taken to be uncorrelated. The test is the one of `look_at_race`.
     """
     from scipy.special import stdtrit
 

@@ -83,7 +83,7 @@ class Course:
 
 
 RehearsedMethod: TypeAlias = Callable[[int], tuple[Searcher, Sequence[Landscape]]]
-"""Makes the searcher of a rehearsal, by its number, and how good configurations are in it by each objective."""
+"""A function that returns the searcher of the rehearsal with a given number, and a `Landscape` for each objective."""
 
 
 def rehearse_scheduler(
@@ -147,13 +147,13 @@ def rehearse_scheduler(
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
-    """Return the largest cost of the confirmation; None without ``confirm`` in the sweep file.
+    """Return the largest possible cost of the confirmation; None if the sweep file has no ``confirm``.
 
     Finalists are dropped until the budget allows enough seeds for each.
 
     Arguments:
         configurations: number of configurations of the search; None if unknown.
-        epochs: epochs of the whole search, of which the budget is a share; None if unknown, without a limit then.
+        epochs: epochs of the whole search, of which the budget is a share; None if unknown: then there is no limit.
         longest: epochs that each confirming trial is taken to train.
     """
     if spec.confirm is None:
@@ -222,7 +222,7 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
 
 
 def time_units(spec: Spec, measured: Timing | None) -> Timing:
-    """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` per "epoch".
+    """Return the times of trials that end after `minutes`, with the seconds of a unit of `Spec.length` as ``epoch_s``.
 
     A unit is a hundredth of the minutes or, if the epochs are limited too, an epoch. Without ``measured``, the epochs
     are taken to fill the minutes, and the other times are 0.
@@ -285,7 +285,7 @@ def list_offers(
 ) -> list[Offer]:
     """Return the expected hours and cost of a sweep on each machine, all of whose GPUs are paid for all the time.
 
-    As many trials run at once as its GPUs allow. ``timing`` holds for machines without a time per epoch of their own.
+    As many trials run at once as its GPUs allow. ``timing`` is used for machines whose ``epoch_s`` is None.
     """
     found = []
     for machine in machines:
@@ -310,10 +310,10 @@ EPOCH_LENGTH = "steps_per_epoch"
 def find_earlier_times(
     results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params]
 ) -> Timing | None:
-    """Return the times in the most recent sweep of the same trainable in the folder ``results``; None without one.
+    """Return the times in the most recent sweep of ``trainable`` in the folder ``results``; None if there is none.
 
-    Only sweeps with the same number of simulated GPUs count, and only epochs whose ``steps_per_epoch`` occurs in
-    ``sample``.
+    Only sweeps with the same number of simulated GPUs are considered, and only epochs whose ``steps_per_epoch`` occurs
+    in ``sample``.
     """
     lengths = [params.get(EPOCH_LENGTH) for params in sample]
     for folder in list_begun_sweeps(results):
@@ -330,10 +330,11 @@ def find_earlier_times(
 
 
 def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
-    """Return median seconds of an epoch and of a trial besides its epochs, by the log; None if no epoch counts.
+    """Return the median seconds of an epoch and of a trial besides its epochs, from the log; None if no epoch is used.
 
-    The start of a worker is the largest time of a trial besides its epochs, minus the median. With ``lengths``, only
-    epochs count whose ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is damaged.
+    The start of a worker is the largest time of a trial besides its epochs, minus the median. With ``lengths``, epochs
+    are used only if their ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is
+    damaged.
     """
     events, _ = store_log.read_from(folder.log, 0)
     length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}

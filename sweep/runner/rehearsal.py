@@ -1,7 +1,7 @@
-"""Rehearse a sweep with made-up trials: its own method suggests them, its own rule stops them or lets them pause.
+"""Rehearses a sweep with made-up trials: its own method suggests them, its own rule stops them or lets them pause.
 
-How far trials come depends on how much a method improves on the trials before, with which the rule compares them. So a
-method that learns is asked for real configurations. The curves that it learns from are made up: early epochs and the
+The rule compares a trial with the trials before, so how far trials come depends on how much the method improves. A
+method that learns is therefore asked for real configurations. Their learning curves are made up: early epochs and the
 last one have their best configurations in different places, so that curves cross, and ranks agree with those of the
 last epoch as much as is usual (`agreement`).
 """
@@ -24,10 +24,11 @@ from sweep.space.draws import to_unit
 from sweep.space.objectives import Objective
 
 EARLY_DISAGREEMENT = 0.016
-"""As in LCBench's curves of 52 epochs: rank correlations of .1 after 1, .75 after 3, .87 after 6, .95 after 18."""
+"""How much early ranks differ from the last: LCBench's curves of 52 epochs have rank correlations of .1 after 1 epoch,
+.75 after 3, .87 after 6 and .95 after 18."""
 
 TURN = 1.0
-"""How fast the early order of trials changes: so fast that after 3 epochs others lead than after the first."""
+"""How fast the early order of trials changes: after 3 epochs, other trials lead than after the first one."""
 
 FALL = 4.0
 """How far curves fall in all, in standard deviations of the last epoch."""
@@ -111,7 +112,7 @@ class RehearsalSetting:
 
     objective: Objective  # without constraints over metrics, which made-up trials do not report
     epochs: int  # of each trial
-    reported: Sequence[int]  # the epochs that the rule hears of, the last of which is that of each trial
+    reported: Sequence[int]  # the epochs that each trial reports; the last one is ``epochs``
     trials: int
     workers: int
     epoch_s: float = 1.0  # seconds of each epoch
@@ -123,17 +124,17 @@ class Rehearsal:
     def __init__(
         self, setting: RehearsalSetting, scheduler: Scheduler, landscapes: Sequence[Landscape] | random.Random
     ) -> None:
-        """Initialize; ``landscapes`` are the objectives, or a random generator if no searcher chooses the trials."""
+        """Initialize; ``landscapes`` has one for each objective, or is a random generator if there is no searcher."""
         self._setting = setting
         self._scheduler = scheduler
         self._landscapes = landscapes
         self._pausing = scheduler if isinstance(scheduler, Pausing) else None
         self._objectives = (setting.objective, *setting.objective.others)
-        self._trials: list[Sequence[MadeUpTrial]] = []  # of each objective
-        self._done: list[int] = []  # of the reported epochs, by trial
+        self._trials: list[Sequence[MadeUpTrial]] = []  # by trial, then by objective
+        self._done: list[int] = []  # number of reports so far, by trial
         self._paused: list[int] = []
         self._running: list[tuple[int, int, int]] = []  # when it reports next, in which order it was begun, which trial
-        self._stretches = 0  # of training, so far
+        self._stretches = 0  # number of reports scheduled so far
         self._now = 0  # epochs that a worker could have trained since the beginning
         self._searcher: Searcher | None = None
         self._reached: Counter[int] = Counter()
@@ -167,9 +168,10 @@ class Rehearsal:
                 self._schedule_report(trial)
 
     def _next_trial(self) -> int | None:
-        """Return the next trial for a free worker: a paused one that may go on, a new one, or that of `Pausing.last`.
+        """Return the next trial for a free worker; None if there is none now.
 
-        Starts a new trial. Return None if there is none of these now.
+        It is a paused trial that may resume or else a new trial, which is started here. If nothing is running, it may
+        be the paused trial that `Pausing.last` returns.
         """
         if self._pausing is not None:
             for trial in self._paused:
@@ -204,13 +206,13 @@ class Rehearsal:
         return True
 
     def _make_up_trial(self, place: int, params: Params) -> MadeUpTrial:
-        """Return how good a trial is in the objective at this position, at random without landscapes."""
+        """Return how good a trial is in the objective with index ``place``; random if there are no landscapes."""
         if isinstance(self._landscapes, random.Random):
             return MadeUpTrial(*(self._landscapes.gauss(0.0, 1.0) for _ in range(3)))
         return self._landscapes[place].trial(params)
 
     def _schedule_report(self, trial: int) -> None:
-        """Schedule the next report of a trial, which takes as many epochs as lie before it."""
+        """Schedule the next report of a trial for the time when it has trained the epochs up to that report."""
         reported = self._setting.reported
         done = self._done[trial]
         takes = reported[done] - (reported[done - 1] if done else 0)

@@ -157,11 +157,11 @@ def find_checkpoint(folder: ResultsFolder, trial: int | None, epoch: Which = "la
 
 
 def begin_trial(kept: KeptCheckpoint, given: object = None, trainable: Trainable | None = None) -> Restored:
-    """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError`.
+    """Import the trainable of a trial, begin the trial and restore its checkpoint. Raises `InputError` if that fails.
 
     Arguments:
         given: the trainable's class or function itself, if it cannot be imported from a module.
-        trainable: a trainable that has begun a trial of the same sweep, to be used again with the programs it holds.
+        trainable: a trainable that has begun a trial of the same sweep, to be reused with its compiled programs.
     """
     sweep, notes = kept.sweep, []
     optimizers = checking.list_own_optimizers(sweep.spec)
@@ -219,7 +219,7 @@ def _choose_epoch(epoch: Which, kept: Mapping[int, Path]) -> int | None:
     """Return the epoch of the wanted checkpoint among the ``kept`` ones, which map epochs to paths.
 
     ``last`` is the largest epoch, and ``best`` the one with the lowest loss of those that are not damaged. Return None
-    if there is no checkpoint of a wanted number.
+    if ``epoch`` is a number and there is no checkpoint of that epoch.
     """
     if epoch == "last":
         return max(kept)
@@ -244,7 +244,7 @@ def _parse_epoch_number(path: Path) -> int:
 
 
 def _make_no_checkpoint_error(folder: ResultsFolder, trial: int) -> InputError:
-    """Return the error that a trial has no checkpoint; it lists the trials of the sweep that have one."""
+    """Return an error that says that a trial has no checkpoint and lists the trials that have one."""
     others = sorted(checkpoints.list_trials(folder.path))
     if others:
         have = f"those that did: {_format_numbers(others)}"

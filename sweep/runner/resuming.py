@@ -1,7 +1,7 @@
 """Finds an existing sweep and how it was run, and decides what may change when it is resumed.
 
-`resume --set` and `run FILE --or-resume` both make a change of the sweep, as `change` does, by the rules of
-`sweep.spec.changes`. It is logged when the session begins.
+`resume --set` and `run FILE --or-resume` both change the sweep as `change` does, by the rules of `sweep.spec.changes`.
+The change is logged when the session begins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ResumableSweep:
 
     @property
     def settings(self) -> Mapping[str, Value]:
-        """The change that is to be logged when the sweep is resumed; empty for none."""
+        """The changed settings that are to be logged when the sweep is resumed; empty if there are none."""
         return changes.make_settings(self.present, self.spec)
 
 
@@ -57,7 +57,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Resuma
 
 
 def open_sweep(folder: ResultsFolder) -> ResumableSweep:
-    """Return the sweep in a folder as its log has changed it so far, with nothing else to change when it is resumed.
+    """Return the sweep in a folder with the changes in its log, to be resumed without further changes.
 
     Raises `StoreError` if its sweep.json or its log is damaged.
     """
@@ -75,7 +75,7 @@ def open_sweep(folder: ResultsFolder) -> ResumableSweep:
 
 
 def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
-    """Write a changed spec, whose change is in the log already, into sweep.json if that has another one."""
+    """Write ``spec``, whose changes are in the log already, into sweep.json if a different spec is there."""
     info = folder.read_info()
     changed = change_info(info, spec)
     if changed.content != info.content:
@@ -85,7 +85,7 @@ def write_present_spec(folder: ResultsFolder, spec: Spec) -> None:
 def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
     """Return the content of sweep.json with ``spec`` as the present spec; the spec before the first change is kept.
 
-    Return ``info`` itself if it has this spec already. Nothing is written.
+    Return ``info`` itself if ``spec`` is its present spec already. Nothing is written.
     """
     now = spec.to_json_dict()
     if parse_spec(info.spec_text, str(info.path)).to_json_dict() == now:
@@ -94,10 +94,10 @@ def change_info(info: SweepInfo, spec: Spec) -> SweepInfo:
 
 
 def reopen_as(results: Path, file: Path, spec: Spec, simulated_gpus: int | None) -> tuple[ResumableSweep, list[str]]:
-    """Return the sweep with the name in a sweep file, to be resumed with the changes in the file, and a line for each.
+    """Return the sweep that a sweep file names, to be resumed with the changes in the file, and a line for each change.
 
-    Changes made otherwise stay, unless the file's value has changed since the sweep began or was last resumed from the
-    file.
+    A key that was changed in another way, as by `change`, keeps its value unless its value in the file has changed
+    since the sweep began or was last resumed from the file.
 
     Raises:
         UnknownNameError: if there is no such sweep.
@@ -155,7 +155,7 @@ def _find_replacement(one: Difference, now: Mapping[str, Value]) -> tuple[tuple[
 
 
 def _with_earlier_first_rung(rule: Value, before: Value) -> Value:
-    """Return a rule of the file with ``min_iter`` 1 if the sweep's rule ``before`` has that, an earlier default.
+    """Return a rule of the file with ``min_iter`` 1, a former default, if the sweep's rule ``before`` has that value.
 
     Otherwise return the rule unchanged.
     """
@@ -192,7 +192,7 @@ def _replace_value(content: Value, keys: Sequence[str | int], value: Value) -> V
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
 ) -> ResumableSweep:
-    """Return a sweep to be confirmed with these settings; the others come from its file or the defaults.
+    """Return a sweep to be confirmed; settings that are None come from its file or the defaults.
 
     ``budget`` is a share of the search's epochs such as ``20%``, or ``none`` for no limit. Raises like `reopen`.
     """

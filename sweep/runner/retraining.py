@@ -1,4 +1,4 @@
-"""Trains a configuration of a sweep at full length: a sweep of its own, with several seeds and no early end."""
+"""Makes a new sweep that trains a configuration of another sweep again at full length, with one or several seeds."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def prepare_retraining(folder: ResultsFolder, wanted: RetrainingOptions) -> Retr
 def _set_length(keys: dict[str, Value], spec: Spec, params: Params, epochs: int | None) -> str:
     """Set the length of trials in the keys of a new sweep file; return it in words, such as ``30 epochs``.
 
-    If ``epochs`` is None, it is the length of the trial with these parameters. Otherwise the key `minutes` is removed.
+    If ``epochs`` is None, it is the length of the trial with ``params``. Otherwise the key `minutes` is removed.
     """
     if epochs is not None:
         keys.pop("minutes", None)

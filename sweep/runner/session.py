@@ -160,7 +160,7 @@ def _check_inline(spec: Spec, options: Options) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Trains a sweep in its folder until it is over or must stop; with a confirmation and tests after it."""
+    """Trains a sweep in its folder until it is over or must stop, then confirms finalists and tests the best models."""
 
     training: SweepSource
     folder: ResultsFolder
@@ -190,9 +190,9 @@ class Session:
     def _confirm_and_test(self, outcome: Outcome) -> Outcome:
         """Confirm the finalists if that is left to do, evaluate the best models on test data, return the outcome.
 
-        The confirmation is left to do if a limit has ended the session of the search; it is then run in a second
-        session. Otherwise, as after `stop_when.gain`, the session of the search has run it. ``outcome`` is that of the
-        first session.
+        If a limit has ended the session of the search, the confirmation is left to do and is run in a second session.
+        Otherwise, as after `stop_when.gain`, the session of the search has run it. ``outcome`` is the outcome of that
+        session.
         """
         cut = False  # something is left for a later command, because this one must stop
 
@@ -374,7 +374,7 @@ class Session:
         backend.limit(self.options.limit_concurrent(spec))
 
     def _list_followers(self) -> list[MakeFollower]:
-        """Return functions that make the readers of the log: for the tables, for notices, and those of the options."""
+        """Return functions that make readers of the log: of the tables, of notices, and those in the options."""
         notifiers = features.list_notifiers(self.spec, confirming=self.options.confirming)
         return [TableWriter, *notifiers, *self.options.followers]
 

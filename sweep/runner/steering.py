@@ -35,7 +35,7 @@ from sweep.spec.validation import Document, describe_value
 from sweep.text import counted
 
 COMMAND = "add"
-"""Source of a configuration that was typed."""
+"""The source (`Add.source`) of a configuration that was typed in a command line."""
 
 
 class Note(Struct, frozen=True, tag=True):
@@ -53,7 +53,7 @@ class Star(Struct, frozen=True, tag=True):
 
 
 class Add(Struct, frozen=True, tag=True):
-    """A request to try these configurations next; ``source`` is where they come from, for messages."""
+    """A request to try ``configurations`` next; ``source`` is where they come from, for messages."""
 
     configurations: tuple[Any, ...]  # as given, each a mapping; as JSON types of `sweep.events`
     source: str
@@ -65,13 +65,13 @@ class Add(Struct, frozen=True, tag=True):
 
 
 class Change(Struct, frozen=True, tag=True):
-    """A request to change keys of the sweep file, by assignments as those of `--set`."""
+    """A request to change keys of the sweep file by assignments such as ``run_cap=20``, as with `--set`."""
 
     assignments: tuple[str, ...]
 
 
 Act: TypeAlias = Note | Star | Add | Change
-"""What a person may do."""
+"""What a person may request."""
 
 
 class Request(Struct, frozen=True):
@@ -251,9 +251,9 @@ def _list_reasons(found: tuple[Params, ...], sweep: Position) -> Iterator[Proble
 
 
 def _count_room(sweep: Position) -> int | None:
-    """Return how many configurations can be added until `run_cap` or `budget.trials` is reached; None without these.
+    """Return how many configurations can be added until `run_cap` or `budget.trials` is reached; None if unlimited.
 
-    Configurations that have started or wait count.
+    Configurations that have started, and added ones that wait, count towards the limit.
     """
     caps = sweep.present.spec.caps
     if not caps:

@@ -117,9 +117,9 @@ def check_act(folder: ResultsFolder, act: Act) -> None:
 
 
 def _read_position(folder: ResultsFolder, request: Request) -> tuple[Position, SteeringEvent | None]:
-    """Return the state of a sweep by its log, by which a request is checked, and the request's event.
+    """Return the state of a sweep according to its log, to check a request against, and the request's event.
 
-    The event is None unless the log has it already, because a process has carried out the request and ended since.
+    The event is None unless the log already has it, as when a process has carried out the request and ended since.
     """
     sweep = resuming.open_sweep(folder)
     ledger = Ledger(keep_epochs=False)
@@ -179,7 +179,7 @@ def leave_request(folder: ResultsFolder, request: Request) -> None:
 def _is_pending(folder: ResultsFolder, request: Request) -> bool:
     """Return whether a request still waits, in the results folder or, if the sweep runs elsewhere, in its object store.
 
-    True if the store cannot be reached.
+    Return True if the store cannot be reached.
     """
     if (folder.requests / _file_name(request)).exists():
         return True

@@ -43,7 +43,7 @@ class Ending:
 
     @property
     def asked(self) -> bool:
-        """True if the user has asked to stop; the sweep then counts as interrupted."""
+        """Whether the user has asked to stop; if so, the sweep counts as interrupted."""
         return self._wanted or self._signals.asked
 
     @contextmanager
@@ -65,7 +65,7 @@ class Ending:
 
     @contextmanager
     def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
-        """Show messages in this view, and stop workers by this file, inside the block."""
+        """Show messages in ``view``, and stop workers by creating ``stop_file``, inside the block."""
         self._view, self._stop_file = view, stop_file
         try:
             yield
@@ -120,7 +120,7 @@ class Ending:
             coordinator.stop("interrupted", asked=True)
 
     def obey(self, coordinator: Coordinator) -> None:
-        """Carry out the requests of other processes: to stop the sweep or a trial, and those of `steering`.
+        """Carry out the requests of other processes: to stop the sweep or a trial, and the requests of `steering`.
 
         A request to stop the sweep at once ends this process.
 
@@ -145,7 +145,7 @@ class Ending:
 
     @property
     def _again(self) -> str:
-        """Line that says how to resume the sweep."""
+        """A line for the user that says how to resume the sweep."""
         return f"go on with: {self._folder.to_resume}"
 
 
@@ -158,7 +158,8 @@ def touch(stop_file: Path) -> None:
 def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
     """Ask the process that runs a sweep to stop it or one of its trials; return the result in words.
 
-    Waits, without a time limit, until that has happened. ``now``: at once instead of after the present epoch.
+    Waits, without a time limit, until that has happened. With ``now``, running trials stop at once instead of after
+    their present epochs.
 
     Raises:
         UnknownNameError: if there is no such sweep or trial.
@@ -191,7 +192,7 @@ def stop_sweep(results: Path, sweep: str, trial: int | None, *, now: bool) -> st
 
 @contextmanager
 def _repeating_request(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[], None]]:
-    """Yield a function to call in a loop: it leaves the request, then waits a moment and looks at the folder again.
+    """Yield a function to call in a loop: it leaves the request, waits a moment and refreshes the folder.
 
     It leaves the request again every `_AGAIN_S` seconds, because a session that begins deletes earlier requests. The
     request is withdrawn after the block.

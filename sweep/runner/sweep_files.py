@@ -14,15 +14,15 @@ from sweep.spec import Spec, yaml_reader
 def load_file(path: Path, changes: Sequence[str]) -> tuple[Spec, str]:
     """Read a sweep file and apply changes such as ``epochs=3``; return the sweep and the file's unchanged text.
 
-    Raises InputError with all mistakes in the file and the changes; if there are any, also with those of its trainable
-    that can be found without the rest of the file.
+    Raises InputError with all mistakes in the file and the changes and, if there are any, also with the problems that
+    prevent its trainable from being found.
     """
     text = specs.read_text(path)
     return parse_file(text, path, changes), text
 
 
 def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
-    """Parse the text of a sweep file, apply changes and those of the variable ``SWEEP_SET``; return the sweep.
+    """Parse the text of a sweep file, apply ``changes`` and those in the variable ``SWEEP_SET``; return the sweep.
 
     ``path`` is used in messages and to find the trainable. Raises InputError like `load_file`.
     """
@@ -35,7 +35,7 @@ def parse_file(text: str, path: Path, changes: Sequence[str]) -> Spec:
 
 
 def import_folders(path: Path) -> tuple[Path, ...]:
-    """Return the folders in which a trainable is searched: the current one, then that of the sweep file."""
+    """Return the folders in which a trainable is searched: the current folder, then the folder of the sweep file."""
     folders = [Path.cwd(), path.resolve().parent]
     return tuple(dict.fromkeys(folders))
 

@@ -42,7 +42,7 @@ class SettingsCombination:
     replicas: int
 
     def params(self, others: Params) -> dict[str, Value]:
-        """Return the hyperparameters of a trial with these settings and short epochs; the rest is from ``others``."""
+        """Return the hyperparameters of a trial with the combination and short epochs; the rest is from ``others``."""
         steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
         mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
         return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
@@ -72,7 +72,7 @@ class Throughput:
 
     @property
     def times(self) -> float:
-        """The throughput of the fastest combination divided by that of the sweep file's."""
+        """The throughput with the fastest settings, divided by the throughput with the settings of the sweep file."""
         return self.fastest.examples_per_s / self.tried[0].examples_per_s
 
 
@@ -121,7 +121,7 @@ def measure_throughput(
 
 
 def precisions(devices: Devices) -> tuple[str, ...]:
-    """Return the precisions that are worth measuring on these devices; float16 only on real GPUs."""
+    """Return the precisions that are worth measuring on ``devices``; float16 only on real GPUs."""
     half = ("mixed_float16",) if devices.real_gpus else ()
     return ("float32", "mixed_bfloat16", *half)
 
@@ -131,8 +131,8 @@ def find_fastest(
 ) -> Throughput:
     """Change one setting at a time from ``first``, keep each change that is faster, and return all measurements.
 
-    After the precisions, the batch size is doubled until that is not faster or does not fit into memory, where twice
-    the micro-batches are tried; then the replicas are doubled. Raises `TrainableError` if ``first`` itself fails.
+    After the precisions, the batch size is doubled until that is not faster or fails; if it fails, it is tried with
+    twice the micro-batches. Then the replicas are doubled. Raises `TrainableError` if ``first`` itself fails.
     """
     tried = [measure(first)]
     best = tried[0]

@@ -246,7 +246,7 @@ class Terms:
     def find_early_end(self, report: EpochReported, verdict: str | None, *, in_search: bool) -> EarlyEnd | None:
         """Return why a trial ends at this epoch: it diverged, reached the target, or is pruned for ``verdict``.
 
-        None if it does not end. Only trials of the search end at the target.
+        Return None if it does not end. Only trials of the search end at the target.
         """
         diverged = self._objective.explain_divergence(report)
         if diverged:
@@ -332,7 +332,7 @@ class Terms:
     def _backquotes(self, name: str, epoch: EpochReported) -> str:
         """Return a hint if a constraint must write a metric such as ``val/loss`` in backquotes; else "".
 
-        ``name`` is the name that the constraint was read to have and that the epoch does not report.
+        ``name`` is a name in the constraint, as it was read, that the epoch does not report.
         """
         texts = []
         for one in self._spec.constraints:
@@ -372,7 +372,7 @@ class AuxiliaryTrials:
         return self._ledger.trials[trial].place is None
 
     def start_search_trial(self, place: int, params: Params, parent: Copied | None = None) -> TrialStarted:
-        """Return the event that starts the trial with number ``place`` within the search, or a copy of ``parent``."""
+        """Return the event that starts trial number ``place`` of the search, a copy of ``parent`` if that is given."""
         if self._confirmed:
             number = self._highest + 1
         else:
@@ -567,7 +567,7 @@ class Upcoming:
 
 
 def fits_structure(params: Params, structure: str) -> bool:
-    """Return whether a trial with these parameters would compile this structure.
+    """Return whether a trial with the parameters ``params`` would compile ``structure``.
 
     ``structure`` is the JSON text of the hyperparameters that the model's code has read, with their values.
     """
@@ -593,7 +593,12 @@ class Pauses:
         trials: Mapping[int, OpenTrial],
         reword: Callable[[str], str] = str,
     ) -> None:
-        """Initialize; ``trials`` are the open ones by number, kept up to date. ``reword`` changes reasons for users."""
+        """Initialize.
+
+        Arguments:
+            trials: the open trials by number; the caller adds and removes trials.
+            reword: rewrites the rule's reasons for users.
+        """
         self._reword = reword
         self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
         self._deciding = self._rule or scheduler
@@ -621,7 +626,7 @@ class Pauses:
         return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True)
 
     def record(self, trial: int, *, paused: bool) -> None:
-        """Record that a trial pauses, after all that pause already, or that it does not any more."""
+        """Record that a trial pauses, as the last one in the order of pauses, or that it does not pause any more."""
         if paused:
             self._count += 1
             self._positions[trial] = self._count
@@ -639,7 +644,7 @@ class Pauses:
     def find_last(self) -> int | None:
         """Return the paused trial to resume although its rule holds it, since nothing else is left to train.
 
-        None if no trial is paused, or its rule does not want any of them resumed.
+        Return None if no trial is paused, or if the rule does not want any of them resumed.
         """
         place = self._rule.last() if self._rule else None
         if place is None:
@@ -649,7 +654,8 @@ class Pauses:
     def list_given_up(self, *, rest: bool) -> list[TrialEnded]:
         """Return the events, to be logged, that end the paused trials that their rule gives up, as pruned.
 
-        ``rest``: nothing is running and `find_last` returned None, so that no paused trial can resume (see `Pausing`).
+        ``rest`` says that nothing is running and `find_last` has returned None, so that no paused trial can resume (see
+        `Pausing`).
         """
         if self._rule:
             reasons = self._rule.dropped(rest=rest)

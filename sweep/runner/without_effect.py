@@ -54,7 +54,7 @@ def ignored(spec: Spec, source: Source) -> Iterator[Problem]:
 def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Yield a problem for each standard hyperparameter without effect because of the author's own methods or model.
 
-    ``where`` is the sweep file in messages.
+    ``where`` names the sweep file in messages.
     """
     why = source.find_idle_hyperparameters()
     for name in spec.space.names:
@@ -68,7 +68,7 @@ def find_idle_settings(spec: Spec, where: str, source: Source) -> Iterator[Probl
 
 
 def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
-    """Return the parameters that a `KerasTrainable` reads only with certain models or values of others.
+    """Return the parameters that a `KerasTrainable` reads only with certain models or values of other parameters.
 
     For example, it reads ``momentum`` for some optimizers, ``lr_final`` for some schedules, and ``dropout`` if its
     model has any.
@@ -80,7 +80,7 @@ def list_sometimes_read(spec: Spec, source: Source) -> tuple[str, ...]:
 
 
 PLATEAUS = ("lr_schedule", "lr_patience", "lr_drop_factor", "lr_final")
-"""Parameters that are read outside of schedule(), because that method sees no results."""
+"""Parameters that the schedule ``plateau`` reads outside of schedule(), because that method sees no results."""
 
 
 def _may_be_a_plateau(spec: Spec) -> bool:

@@ -99,9 +99,9 @@ class AshaScheduler(_Stopping[Asha]):
     """Asynchronous successive halving that stops: Li et al., MLSys 2020, section 3.
 
     A trial stops at a rung if its score is below the quantile 1 - 1/eta of the trials that reached the rung before it.
-    Decisions are those of Ray Tune's ``AsyncHyperBandScheduler``, which sorts a whole rung for each trial that reaches
-    it, except for its errors: in Ray, NaN passes every rung, a missed rung is decided later, with a later value, the
-    last epoch counts as a stop, and brackets are drawn from NumPy's global state.
+    Decisions are those of Ray Tune's ``AsyncHyperBandScheduler`` except for its errors: in Ray, NaN passes every rung,
+    a missed rung is decided later, with a later value, the last epoch counts as a stop, and brackets are drawn from
+    NumPy's global state. Unlike Ray's, it does not sort a whole rung for each trial that reaches the rung.
     """
 
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
@@ -163,7 +163,7 @@ def _draw_bracket(trial: int, shares: tuple[float, ...]) -> int:
 def _compute_bracket_shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket, which is proportional to the exponential of its number of rungs.
 
-    A rung at the last epoch counts, although nothing is decided there.
+    A rung at the last epoch is included, although nothing is decided there.
     """
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # or log(243) / log(3) is 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)

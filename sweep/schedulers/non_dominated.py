@@ -27,7 +27,7 @@ Losses: TypeAlias = tuple[float, ...]
 """The losses of one trial in all objectives; lower is better."""
 
 Points: TypeAlias = NDArray[np.float64]
-"""Losses of several trials: (trials, objectives)."""
+"""Losses of several trials, as an array of shape (trials, objectives)."""
 
 
 def find_dominating(points: Points, losses: Losses) -> NDArray[np.bool_]:

@@ -231,10 +231,7 @@ class PashaScheduler(PromotionScheduler):
         return float(np.percentile(self._crossing, 90))
 
     def _compare(self, trial: int) -> None:
-        """Record the noise (`_measure_noise`) between a trial's curve and those of the best at the highest rung.
-
-        These are at most `COMPARED` trials.
-        """
+        """Record the noise (`_measure_noise`) between a trial's curve and the best `COMPARED` at the highest rung."""
         mine = np.array(self._curves[trial])
         for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
             self._crossing += _measure_noise(mine, np.array(self._curves[other]))
@@ -299,7 +296,7 @@ class FreezeThawScheduler(PausingScheduler):
     def _thaw(self) -> None:
         """Let the paused trial with the best prediction resume if the epochs to its next rung fit into the share.
 
-        The share is the fraction ``share`` of the rule, of the epochs that new trials have trained.
+        The share is the rule's ``share`` of the epochs that new trials have trained.
         """
         trial = self._choose_best(OPTIMISM)
         if trial is None:

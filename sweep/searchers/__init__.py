@@ -25,15 +25,15 @@ class Searcher(Protocol):
     def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from ended trials of other sweeps, before any event; return how many of them are used.
 
-        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Trials that do
-        not lie in this space (`Space.adopt`) are ignored, and all are if the method does not learn from results. Their
-        configurations may be suggested again.
+        ``past`` comes from `sweep.store.ledger.list_ended_trials` and must be the same in every session. Trials
+        outside of the searcher's space (`Space.adopt`) are ignored. A method that does not learn from results ignores
+        all of them. The configurations of ``past`` may be suggested again.
         """
 
     def suggest(self, number: int) -> Params | None:
-        """Return the parameters of trial ``number``; None if there are none.
+        """Return the parameters of trial ``number``, or None if there is nothing to suggest.
 
-        There are none if the space is exhausted or, in a population, if no copy is due. Calling this has no effect on
+        That is the case if the space is exhausted or, in a population, if no copy is due. Calling this has no effect on
         other suggestions.
         """
 
@@ -49,7 +49,7 @@ class SpaceChanging(Protocol):
     """
 
     def change_space(self, space: Space) -> None:
-        """Suggest from this space from now on. Trials that have started keep their parameters."""
+        """Suggest points of ``space`` from now on. Trials that have started keep their parameters."""
 
 
 @runtime_checkable
@@ -57,7 +57,7 @@ class Queueing(Protocol):
     """A searcher that can suggest configurations that a person has enqueued; all but populations can."""
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these configurations next, after those that were enqueued earlier, and suggest none of them twice.
+        """Suggest ``configurations`` next, after those that were enqueued earlier, and suggest none of them twice.
 
         When the space changes, enqueued configurations that have not started and lie outside of it are dropped.
         """

@@ -53,7 +53,7 @@ class CmaesSearcher:
         self._reset_to_space(space)
 
     def _reset_to_space(self, space: Space) -> None:
-        """Start without results in this space."""
+        """Forget all results, and search ``space`` from now on."""
         self._space = space
         self._adapted = [parameter for parameter in space.parameters if parameter.adaptable]
         self._past: list[tuple[Point, float]] = []  # where the first distribution is centered
@@ -118,8 +118,8 @@ class CmaesSearcher:
     def _add_to_generation(self, record: TrialState) -> None:
         """Add the result of a trial to the present generation; update the distribution when the generation is full.
 
-        If the distribution has converged, start a new one with twice the population. A trial that does not count is
-        ignored.
+        If the distribution has converged, start a new one with twice the population. Ignore trials for which
+        `_get_loss` returns None.
         """
         loss = self._get_loss(record)
         optimizer = self._get_distribution()
@@ -161,8 +161,8 @@ class CmaesSearcher:
     def _create_distribution(self, population: int | None) -> cmaes.CMA:
         """Return a new distribution; ``population`` is its size, or None for the default.
 
-        The first one is centered on the best trials of earlier sweeps, or in the middle of the space without such;
-        later ones are centered on a random point.
+        The first distribution is centered on the best trials of earlier sweeps or, if there are none, on the middle of
+        the space. Later ones are centered on a random point.
         """
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
@@ -191,7 +191,7 @@ class CmaesSearcher:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
     def _get_loss(self, record: TrialState) -> float | None:
-        """Return the loss with which a trial counts: infinite if worse than all others, None if it does not count."""
+        """Return the loss of a trial; infinite if it counts as worse than all others, None if it does not count."""
         if record.status in JUDGED or record.paused:
             return self._objective.ranking_loss(record.last)
         if record.status is Status.FAILED and self._objective.impute is None:

@@ -19,7 +19,7 @@ from sweep.searchers.gaussian_process import Array, GaussianProcess, KernelParam
 FEWEST = 3
 """Minimum number of results for a rung above the first to count."""
 RIDGE = 2.0
-"""Strength of the pull of the multiple towards 1, as of this many trials one deviation from the mean at both rungs."""
+"""Weight of the prior that slopes are 1, in trials whose losses are one standard deviation from the mean."""
 FARTHEST = 3.0
 """Maximum distance of a loss from the best one, as a multiple of the median's distance."""
 MOST_POINTS = 240
@@ -68,9 +68,9 @@ def limit_losses(results: RungResults) -> Array:
 
 
 def _typical_distance(losses: Array, best: float) -> float:
-    """Return the difference of the median loss and the best one.
+    """Return the difference between the median loss and the best one.
 
-    If it is 0, the median of all positive differences is returned instead; the result is at least 1e-12.
+    If it is 0, return the median of all positive differences. The result is at least 1e-12.
     """
     distances = losses - best
     typical = float(np.median(distances))
@@ -94,8 +94,8 @@ def _split_rungs(rungs: Sequence[RungResults]) -> list[_Level]:
     """Split the losses of each rung into a multiple of the losses of the rung below and a remainder of its own.
 
     Each trial of a rung must have a result at all rungs below. Losses are in units of the deviation at the first rung,
-    so that a slope of 1 means equal gaps. The lowest rung is always in the list; the list ends before the first other
-    one that has fewer than `FEWEST` results.
+    so that a slope of 1 means equal gaps. The result has the lowest rung, and all rungs above it up to the first that
+    has fewer than `FEWEST` results.
     """
     levels: list[_Level] = []
     below: dict[int, float] = {}
@@ -129,9 +129,9 @@ def _fit_slope(lower: Array, upper: Array) -> float:
 
 
 def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
-    """Return the ascending indices of at most ``most`` values.
+    """Choose at most ``most`` values and return their indices, ascending.
 
-    One half are the indices of the smallest values, the other half are evenly spaced among the remaining indices.
+    If there are more values, one half are the smallest ones, and the other half are evenly spaced among the rest.
     """
     if len(values) <= most:
         return np.arange(len(values))
@@ -145,7 +145,7 @@ def choose_spread_indices(values: Array, most: int) -> NDArray[np.intp]:
 def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.intp]) -> list[KernelParameters]:
     """Fit a Gaussian process to each rung that the model uses; return the kernel parameters, lowest rung first.
 
-    ``features`` has a row for each trial, ``owners`` the index of the hyperparameter to which each column belongs.
+    ``features`` has a row for each trial. ``owners`` has for each column the index of its hyperparameter.
     """
     found = []
     for level in _split_rungs(rungs):
@@ -157,8 +157,9 @@ def fit_rungs(rungs: Sequence[RungResults], features: Array, owners: NDArray[np.
 class CurveModel:
     """Predicts the losses of configurations at the highest rung that has enough results.
 
-    ``features`` has a row for each trial. ``parameters`` come from `fit_rungs`, for these results or earlier ones.
-    ``pending`` has for each rung the trials from which a result is expected; they are assumed to end as predicted.
+    ``features`` has a row for each trial. ``parameters`` come from `fit_rungs`, called with these or with earlier
+    results. ``pending`` has for each rung the trials whose result there is expected next; it is assumed to be the
+    predicted one.
     """
 
     def __init__(
@@ -226,8 +227,8 @@ class CurveModel:
     def expected_gain_of_groups(self, features: Array, count: int) -> float:
         """Return the mean expected improvement of the best of ``count`` configurations on the best trial.
 
-        The mean is over consecutive groups of ``count`` rows of ``features``; an incomplete last group is left out
-        unless it is the only one. The result is in the unit of the given losses. ``features`` must not be empty.
+        The mean is taken over consecutive groups of ``count`` rows of ``features``, which must not be empty. An
+        incomplete last group is left out unless it is the only one. The result is in the unit of the given losses.
         """
         mean, deviation = self._predict(self._processes, features)
         starts = range(0, max(len(features) - count, 0) + 1, count)
@@ -261,7 +262,7 @@ class CurveModel:
 
 
 def _log_improvements(gains: Array, deviations: Array) -> Array:
-    """Return the logarithm of the expected value of max(x, 0), for normal x with these means and deviations."""
+    """Return log E[max(x, 0)] for normal x with means ``gains`` and standard deviations ``deviations``."""
     z = gains / deviations
     log_density = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
     near = np.log(np.maximum(np.exp(log_density) + z * ndtr(z), 1e-300))
@@ -272,7 +273,8 @@ def _log_improvements(gains: Array, deviations: Array) -> Array:
 def expected_maximum(means: Array, deviations: Array) -> float:
     """Return the expected value of the largest of independent normal variables, where negative values count as 0.
 
-    It is the integral over x > 0 of the probability that one of them is larger than x. At least one is required.
+    It is the integral over x > 0 of the probability that at least one variable is larger than x. ``means`` must not be
+    empty.
     """
     most = max(float((means + 8.0 * deviations).max()), 0.0)
     if most == 0.0:

@@ -172,7 +172,10 @@ class _Axis:
 
     @property
     def step(self) -> float:
-        """About the distance of neighboring values: 1 / their number; 0 if the parameter is continuous."""
+        """The approximate distance between neighboring values: 1 / number of values.
+
+        It is 0 if the parameter is continuous or has a single value.
+        """
         if self.values is None or len(self.values) < 2:
             return 0.0
         return 1.0 / len(self.values)
@@ -195,7 +198,10 @@ class _Axis:
         return self.values[bisect_right(self.middles, unit)]
 
     def snap(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return numbers from 0 to 1 moved to that of the nearest value; unchanged if the parameter is continuous."""
+        """Round each number to the nearest one that encodes a value; return them unchanged for a continuous parameter.
+
+        All numbers are from 0 to 1.
+        """
         if self.values is None:
             return numbers
         return self.units[self._find_nearest(numbers)]

@@ -27,16 +27,16 @@ FIT_STEPS = 40
 
 
 def matern(squares: Array) -> Array:
-    """Return the Matern 5/2 kernel with signal 1 at these squared distances."""
+    """Return the Matern 5/2 kernel with signal 1 at the squared distances ``squares``."""
     distances = ROOT5 * np.sqrt(squares)
     polynomial = 1.0 + distances + (5.0 / 3.0) * squares
     return np.asarray(polynomial * np.exp(-distances))
 
 
 def matern_slope(squares: Array) -> Array:
-    """Return a factor of the kernel's derivatives by the logarithms of the scales, at these squared distances.
+    """Return the common factor of the kernel's derivatives by the log scales, at the squared distances ``squares``.
 
-    The derivative by the log scale of one hyperparameter is this factor times the hyperparameter's share of the squared
+    The derivative by the log scale of a hyperparameter is this factor times the hyperparameter's part of the squared
     distance.
     """
     distances = ROOT5 * np.sqrt(squares)
@@ -99,19 +99,20 @@ class GaussianProcess:
         return GaussianProcess(self._parameters, self._owners, np.vstack([self._features, features]), values)
 
     def _covariance(self, features: Array) -> Array:
-        """Return the covariance of each point of the data with each of these points."""
+        """Return the covariance of each point of the data with each row of ``features``."""
         scales = np.exp(self._parameters.scales)[self._owners]
         return self._signal * matern(cdist(self._features / scales, features / scales, "sqeuclidean"))
 
 
 def fit_kernel_parameters(owners: NDArray[np.intp], features: Array, values: Array) -> KernelParameters:
-    """Return the kernel parameters with the largest posterior probability that is found from two fixed starts.
+    """Fit kernel parameters to ``values`` by maximizing their posterior probability from two fixed starts.
 
-    ``values`` must have mean 0 and deviation 1; ``owners`` has the hyperparameter of each column of ``features``.
+    ``values`` must have mean 0 and deviation 1. ``owners`` has for each column of ``features`` the index of its
+    hyperparameter.
     """
     size = int(owners.max()) + 1
     loss = NegativeLogPosterior(owners, features, values)
-    # a vector has the logarithms of the length scale of each parameter, of the noise and of the signal
+    # vectors hold logarithms: a length scale for each hyperparameter, then the noise and the signal
     smooth = loss.center
     rough = smooth.copy()
     rough[:size] -= 1.0

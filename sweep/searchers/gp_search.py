@@ -34,7 +34,7 @@ FEWEST_STOPS = 2
 RUNG_DISTANCE = 1.5
 """Minimum factor between rungs. Of epochs that are nearer, the one at which more trials stopped counts."""
 REFIT_SHARE = 5
-"""The kernel's parameters are fitted again whenever about one in this many results is new."""
+"""The kernel's parameters are fitted again whenever about one in so many results is new."""
 CANDIDATES = 512
 NEIGHBORS = 40  # tried around each of the best candidates
 PROMISING = 200  # candidates of which `expected_gain` takes the next configurations
@@ -111,7 +111,7 @@ class GaussianProcessSearcher:
         self._reset_to_space(space)
 
     def _reset_to_space(self, space: Space) -> None:
-        """Start without results in this space."""
+        """Forget all results, and search ``space`` from now on."""
         self._space = space
         self._encoding = Encoding(space)
         self._owners = self._encoding.owners
@@ -126,7 +126,7 @@ class GaussianProcessSearcher:
         self._stops: Counter[int] = Counter()  # epochs at which trials stopped or paused
         self._rungs: tuple[Rung, ...] = (END,)
         self.results: list[RungResult] = []
-        """What the model learns from, in the order in which it came."""
+        """All results from which the model learns, in the order in which they came."""
         self._fit: tuple[int, list[KernelParameters]] = (0, [])  # fitted on this many results; reset with the rungs
 
     def learn(self, past: Iterable[TrialState]) -> int:
@@ -186,8 +186,10 @@ class GaussianProcessSearcher:
         """Return by how much the next ``count`` configurations are expected to improve on the best trial.
 
         With ``chosen``, the next ones are the most promising of ``upcoming`` or, if it is empty, of the whole space.
-        Otherwise they are consecutive groups of ``upcoming``, over which the mean is taken. Returns None if there are
-        too few results for a model: before three trials have trained to the end, or with too few results at a rung.
+        Otherwise, the result is the mean over consecutive groups of ``count`` configurations of ``upcoming``.
+
+        Returns None if fewer than three trials have trained to the end, if a rung has too few results for a model, or
+        if there are no configurations to choose from.
         """
         whole = sum(result.rung == END for result in self.results)
         if self._is_starting or whole < FEWEST:
@@ -229,8 +231,8 @@ class GaussianProcessSearcher:
     def _search_candidates(self, number: int) -> Rows:
         """Return rows of configurations, sorted by expected improvement, the greatest first.
 
-        The search starts with random rows and neighbors of the best trials, and continues around the best of these with
-        smaller and smaller steps.
+        The search starts with random rows and neighbors of the best trials, and continues around the best of these rows
+        with smaller and smaller steps.
         """
         encoding, model = self._encoding, self._build_model()
         rng = np.random.default_rng([self._seed, number])
@@ -272,7 +274,7 @@ class GaussianProcessSearcher:
         return [_combine_results(several) for several in found.values() if several]
 
     def _list_pending(self) -> list[list[int]]:
-        """Return for each rung the places in `_known` of the running trials whose next result is expected there."""
+        """Return for each rung the indices in `_known` of the running trials whose next result is expected there."""
         pending: dict[Rung, list[int]] = {}
         for rung in self._rungs:
             pending[rung] = []
@@ -301,7 +303,7 @@ class GaussianProcessSearcher:
         return True
 
     def _count_stop(self, record: TrialState) -> bool:
-        """Count the epoch at which a trial was pruned or is paused; return whether it was pruned or is paused."""
+        """Return whether a trial was pruned or is paused; if so, count a stop at its last epoch."""
         stopped = record.paused or record.status is Status.PRUNED
         if stopped and record.epoch:
             self._stops[record.epoch] += 1
@@ -344,7 +346,7 @@ class GaussianProcessSearcher:
                 return
 
     def _get_result(self, place: int, rung: Rung) -> RungResult | None:
-        """Return the result of a trial at a rung; None if there is none, or not yet."""
+        """Return the result of a trial at a rung; None if it has none, or none yet."""
         record = self._known[place].record
         if record.status in WHOLE or record.epoch >= rung:
             return self._get_last_result(place, rung)

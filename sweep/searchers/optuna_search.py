@@ -109,10 +109,10 @@ BETA = 10.0
 class TPESampler(samplers.TPESampler):
     """Optuna's TPE sampler with the author's beliefs, and with the space of common parameters given in advance.
 
-    Optuna would determine the parameters that all trials have by comparing all trials at each suggestion; that is saved
-    with one objective and no conditional parameters. The author's beliefs are a factor of the acquisition function,
-    with an exponent that falls as 1/n after n trials: piBO (Hvarfner et al., ICLR 2022, equation 6), applied to the
-    ratio of densities of TPE.
+    Optuna would compare all trials at each suggestion to find the parameters that all of them have. With one objective
+    and no conditional parameters, this class saves that time. The author's beliefs are a factor of the acquisition
+    function, with an exponent that falls as 1/n after n trials: piBO (Hvarfner et al., ICLR 2022, equation 6), applied
+    to TPE's ratio of densities.
     """
 
     def __init__(self, space: Space, seed: int, trials: int, *, multivariate: bool, group: bool) -> None:
@@ -197,8 +197,8 @@ class OptunaSearcher:
     epoch, failed ones as FAIL. Trials that diverged or ran out of memory count as bad. For tpe they are pruned before
     any value, which it ranks last (it ranks every completed trial above all pruned ones). For nsga2, which learns
     nothing from pruned trials, they are completed and worse than all others. If an objective has `impute`, failed
-    trials count like these two, with the values that its rule assigns. Completed trials that violate the constraints on
-    metrics count as worse than those that meet them, by their violation (`Objective.measure_violation`).
+    trials count like diverged ones, with the values that its rule assigns. Completed trials that violate the
+    constraints on metrics count as worse than those that meet them, by their violation (`Objective.measure_violation`).
     """
 
     foresees = False
@@ -214,7 +214,7 @@ class OptunaSearcher:
         self._reset_study()
 
     def _reset_study(self) -> None:
-        """Start a study without trials."""
+        """Replace the study by an empty one."""
         objectives = self._objectives
         self._storage = SearcherStorage([StudyDirection[objective.goal.upper()] for objective in objectives])
         self._known: list[tuple[_AskedPoint, Record]] = []  # by number in the study; those of other sweeps come first
@@ -338,7 +338,7 @@ class OptunaSearcher:
         return point
 
     def _encode_past_trial(self, params: Params) -> _AskedPoint:
-        """Return a trial of another sweep in Optuna's representation; for nsga2, it is in generation 0."""
+        """Return the parameters of another sweep's trial in Optuna's representation, for nsga2 in generation 0."""
         point = _AskedPoint()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -388,8 +388,8 @@ class OptunaSearcher:
     def _impute_outcome(self, record: Record, penalties: list[float]) -> Outcome:
         """Return Optuna's state, values and metrics by epoch for a trial without usable final values.
 
-        With tpe and without imputed losses, it is pruned without values. Otherwise it is completed with the imputed
-        values, or the ``penalties`` where none is imputed.
+        With tpe, a trial without any imputed loss is pruned and has no values. Otherwise it is completed, and each
+        objective has its imputed value or, if there is none, its value in ``penalties``.
         """
         imputed = []
         for objective in self._objectives:
@@ -453,9 +453,9 @@ class _Range:
         self._empty = True
 
     def widen(self, record: Record) -> bool:
-        """Extend the range to the loss of a finished trial; return whether the range changed.
+        """Extend the range to include a trial's last loss; return whether the range changed.
 
-        Trials without a finite loss, or whose metrics violate a constraint, do not change it.
+        A trial without a finite loss, or whose metrics violate a constraint, does not change the range.
         """
         loss = self._objective.loss(record.last)
         if loss is None or self._objective.list_violated(record.last):

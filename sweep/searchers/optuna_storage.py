@@ -42,12 +42,12 @@ class SearcherStorage(BaseStorage):
         self.notes: dict[str, Any] = {}  # attributes that samplers set on the study
 
     def set_trial(self, number: int, trial: FrozenTrial) -> None:
-        """Replace the trial with this number, or append it if the number is the next one."""
+        """Replace the trial with number ``number``, or append it if the number is the next one."""
         trial.number = trial._trial_id = number
         self._trials[number : number + 1] = [trial]
 
     def remove_trials_from(self, number: int) -> None:
-        """Remove the trial with this number and all later ones."""
+        """Remove the trial with number ``number`` and all later ones."""
         del self._trials[number:]
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
@@ -128,9 +128,9 @@ def create_frozen_trial(
     by_epoch: dict[int, float],
     span: tuple[datetime | None, datetime | None],
 ) -> FrozenTrial:
-    """Return an Optuna trial whose number is not set yet (-1), with ``by_epoch`` as its intermediate values.
+    """Return an Optuna trial with the placeholder -1 as its number, and ``by_epoch`` as its intermediate values.
 
-    ``span`` has the times of its start and its end, None where unknown.
+    ``span`` is the time of its start and the time of its end; each is None if unknown.
     """
     return FrozenTrial(
         number=-1,

@@ -111,7 +111,7 @@ def make_axes(domains: Mapping[str, Domain | None], trials: Sequence[StudiedTria
 def make_axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
     """Return the axis of a domain, extended so that it can represent all values in ``seen``.
 
-    If the domain is None, the axis is made from the values alone, of which there must be at least one.
+    If the domain is None, the axis is made from ``seen``, which must not be empty.
     """
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if is_number(value)]
@@ -133,8 +133,9 @@ def make_frozen_trial(
     """Convert a sweep's trial to an Optuna trial, with its actual state.
 
     A trial that will continue but does not train at the moment is WAITING, also if its driver was killed (not
-    ``alive``); whoever continues to optimize the study starts with these. A trial that diverged, ran out of memory or
-    failed is FAIL, as is a completed one without a finite value for each objective. An infeasible trial is COMPLETE
+    ``alive``): Optuna starts with such trials if somebody continues to optimize the study. A trial that diverged, ran
+    out of memory or failed is FAIL, as is a completed one without a finite value for each objective. An infeasible
+    trial is COMPLETE
     with a violated constraint. Pruned trials keep the values that they had reached. User attributes hold the status
     with its reason, and all metrics as last reported.
     """
@@ -182,7 +183,7 @@ def make_study(
     *,
     alive: bool = False,
 ) -> Study:
-    """Return an Optuna study in memory with these trials, in their order.
+    """Return an Optuna study in memory with ``trials``, in their order.
 
     ``objectives`` are pairs of metric and goal, ``domains`` those of the searched parameters. ``alive`` is True if a
     process drives the sweep.
@@ -198,7 +199,7 @@ def make_study(
 
 
 def _make_domain(numbers: Sequence[float]) -> Range:
-    """Return the uniform domain from the smallest to the largest of these numbers, of integers if all are."""
+    """Return the uniform domain from the smallest to the largest number, of integers if all numbers are integers."""
     low = min(numbers)
     high = max(numbers)
     if all(isinstance(number, int) for number in numbers):
@@ -248,7 +249,7 @@ def _label_choice(value: Value) -> str:
 def _find_known_key(value: Value, possible: Mapping[str, Any]) -> str:
     """Return the key under which ``possible`` has a value, or the value's own key if it has none.
 
-    A whole number is found also if it is an int in ``possible`` and a float here, or the reverse.
+    A whole number is also found if one of the two is an int and the other a float.
     """
     same = [key(value)]
     if is_number(value) and _is_whole(value):

@@ -105,10 +105,10 @@ def _generate_untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
 
 
 Point: TypeAlias = Callable[[int, Collection[str]], Params | None]
-"""Returns the point of a number, which differs from the points of these keys; None if there are no more."""
+"""Returns the point with a number, which must differ from all points with the given keys; None if there is no more."""
 
 MakePoint: TypeAlias = Callable[[Space, int], Point]
-"""Returns the points of a space; those before the number are not wanted, because as many trials have started."""
+"""Returns the `Point` of a space; the number says how many points are not wanted, since as many trials have started."""
 
 
 class PointStream:
@@ -151,7 +151,7 @@ class PointStream:
             self._assigned[event.trial] = event.params
 
     def enqueue(self, configurations: Sequence[Params]) -> None:
-        """Suggest these configurations next, and leave out later points that are equal to one of them."""
+        """Suggest ``configurations`` next, and leave out later points that are equal to one of them."""
         added = {key(one): one for one in configurations}
         waiting = self._reclaim_unstarted()
         ahead = [one for one in waiting if key(one) in self._added]
@@ -180,7 +180,7 @@ class PointStream:
         return self._free
 
     def _reclaim_unstarted(self) -> list[Params]:
-        """Take the points away from all trials that have not started, and return them in the order of the trials."""
+        """Unassign the points of all trials that have not started; return these points in the order of the trials."""
         waiting = []
         for trial in sorted(self._assigned):
             if trial not in self._started:
@@ -201,7 +201,7 @@ class SpacePoints(PointStream):
         self._make_point = make_point
 
     def change_space(self, space: Space) -> None:
-        """Suggest the points of another space; enqueued configurations and starting points that lie in it stay."""
+        """Suggest the points of another space; keep enqueued configurations and starting points that lie in it."""
         wanted = self._added | self._first
         waiting = []
         for one in self._reclaim_unstarted():

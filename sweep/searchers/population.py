@@ -148,7 +148,7 @@ class Population:
         return None
 
     def dropped(self, *, rest: bool) -> Mapping[int, str]:
-        """Return the replaced members that have not ended yet, with the reasons for their replacement, by trial.
+        """Return why members were replaced, by trial, for all replaced members that have not ended yet.
 
         ``rest`` is part of the protocol and has no effect.
         """
@@ -201,9 +201,10 @@ class Population:
         return self._objective.constrained_loss(metrics)
 
     def _replace_members(self, end: int, there: list[int]) -> None:
-        """Record the parents of the copies that replace the worst members, and those lost since the last generation.
+        """Choose a parent for each copy, and record the parents, the replaced members and the reasons.
 
-        ``there`` are the members that have reached epoch ``end``.
+        Copies replace the worst members, and members that have ended before epoch ``end``. ``there`` are the members
+        that have reached it.
         """
         losses = {}
         for one in there:
@@ -343,7 +344,7 @@ class _Guide:
         return bandit.choose_point(model, self._axes, start, make, (self._seed, number, 1))
 
     def _fit_model(self, generation: int) -> bandit.Posterior | None:
-        """Return a model of all generations up to this one; None if they have too few results."""
+        """Return a model of all generations up to ``generation``; None if they have too few results."""
         if self._model[0] != generation:
             past = []
             for one in self._trained[: generation + 1]:
@@ -358,9 +359,9 @@ class _Guide:
         return self._model[1]
 
     def _compute_start(self, generation: int, trial: int) -> tuple[int, float]:
-        """Return the number of the next generation, and the standing at its start of a copy of this trial.
+        """Return the number of the next generation, and the standing with which a copy of ``trial`` starts it.
 
-        The standing is from 0 (best) to 1, as in `compute_standing`.
+        The standing is as in `compute_standing`.
         """
         trained = self._trained[generation]
         return generation + 1, bandit.compute_standing(trained[trial].after, list(trained.values()))
@@ -382,7 +383,7 @@ def _is_unfinished(member: TrialState) -> bool:
 
 
 def _exclude_infeasible(loss: float | None) -> float | None:
-    """Return a loss from which differences can be computed; None if it stands for violated constraints."""
+    """Return ``loss``, or None if it encodes a violated constraint, so that its differences mean nothing."""
     if loss is None or loss >= INFEASIBLE:
         return None
     return loss

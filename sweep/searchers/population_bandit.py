@@ -45,8 +45,8 @@ class MemberResult:
 def compute_standing(loss: float | None, generation: Sequence[MemberResult]) -> float:
     """Return the fraction of a generation's other members with a lower loss, from 0 (best) to 1.
 
-    Unlike the loss, it does not depend on a scale. It is 0.5 without a loss, or with fewer than two members that have
-    one.
+    It does not depend on the scale of the loss. It is 0.5 if ``loss`` is None, or if fewer than two members have a
+    loss.
     """
     losses = []
     for one in generation:
@@ -171,9 +171,9 @@ def compute_distances(first: Array, second: Array) -> tuple[Array, Array]:
 
 
 def fit_kernel(points: Array, values: Array) -> Kernel:
-    """Return the kernel with the largest marginal likelihood that is found from two starts, for values at points.
+    """Fit a kernel to ``values`` at ``points`` by maximizing the marginal likelihood from two starts.
 
-    The parameters are rounded to three decimals before the exponential of the length is taken.
+    The optimized parameters, in which the length is a logarithm, are rounded to three decimals.
     """
     from scipy.optimize import minimize  # importing it takes half a second, and only pb2 needs it
 
@@ -237,7 +237,7 @@ def choose_point(
     """Return the point with the highest upper confidence bound; None if ``make`` returns no point.
 
     Candidates are random points and points around ``start``, the row of an unchanged copy; then points around the best
-    of these. ``make`` converts coordinates to a point, and the bound is that of this point.
+    of these. ``make`` converts coordinates to a point, for which the bound is computed.
     """
     generation, stood, *centre = start
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))

@@ -20,7 +20,7 @@ from sweep.events import Params, Value, is_number
 from sweep.space.expressions import Expression
 
 MAX_CHOICES = 10_000
-"""A domain with more values than this counts as continuous."""
+"""Maximum number of values of a domain that is not treated as continuous."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,10 @@ class Categorical:
 
 @dataclass(frozen=True, slots=True)
 class IntUniform:
-    """Integers from ``low`` to ``high``, both included; with ``q`` its multiples, equally likely."""
+    """Integers from ``low`` to ``high``, both included, or the multiples of ``q`` among them.
+
+    They are equally likely; with ``log``, their logarithms are spread uniformly.
+    """
 
     low: int
     high: int
@@ -201,7 +204,7 @@ def contains(domain: Domain, value: Value) -> bool:
 def list_choices(domain: Domain) -> tuple[Value, ...] | None:
     """Return all values of a domain in order, without duplicates.
 
-    None if the domain is tied or continuous, or has more than `MAX_CHOICES` values.
+    Returns None if the domain is tied or continuous, or has more than `MAX_CHOICES` values.
     """
     match domain:
         case Constant(value):
@@ -263,10 +266,11 @@ def get_quantum(domain: Range) -> float | None:
 
 
 def is_log(domain: Domain | None, numbers: Collection[float]) -> bool:
-    """Return whether numbers are best shown on a logarithmic scale; ``domain`` is theirs, or None if it is unknown.
+    """Return whether values of a parameter are best shown on a logarithmic scale.
 
-    They are if the domain is logarithmic. If it is a list, tied or unknown, they are if they span a factor of ten and
-    most of them lie at the low end. Numbers that are not all positive never are. Raises ValueError without numbers.
+    ``domain`` is the parameter's domain, or None if unknown. The result is True for a logarithmic domain. For a list, a
+    tied or an unknown domain, it is True if the numbers span a factor of ten and most of them lie at the low end. It is
+    False if a number is 0 or negative. Raises ValueError if ``numbers`` is empty.
     """
     low = min(numbers)
     high = max(numbers)

@@ -70,8 +70,9 @@ def from_unit(domain: Domain, u: float) -> Value:
 def to_unit(domain: Domain, value: Value) -> float:
     """Map a value of a domain to a number in [0, 1) that `from_unit` maps back to it.
 
-    Values far in the tails of a normal distribution are mapped to the nearest such number. Raises TypeError if nothing
-    is drawn from the domain, as from a constant, and ValueError if the value is not among a domain's choices.
+    A value far in the tail of a normal distribution gets a number that `from_unit` maps to a less extreme value. Raises
+    TypeError if the domain is constant or tied, or if a numeric domain gets a value of another type, and ValueError if
+    the value is not among the domain's choices.
     """
     match domain:
         case Categorical(values):
@@ -90,8 +91,8 @@ def to_unit(domain: Domain, value: Value) -> float:
 def space_out_values(domain: Range, count: int) -> tuple[Value, ...]:
     """Return at most ``count`` different values, evenly spaced on the scale of the domain, in ascending order.
 
-    Uniform and log-uniform domains include both bounds, or have only the middle if ``count`` is 1. Normal, log-normal
-    and beta distributions use the midpoints of ``count`` intervals of equal probability.
+    For uniform and log-uniform domains, they include both bounds; if ``count`` is 1, the only value is the middle. For
+    normal, log-normal and beta distributions, they are the medians of ``count`` intervals of equal probability.
     """
     middles = [(i + 0.5) / count for i in range(count)]
     ends = middles

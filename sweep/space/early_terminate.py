@@ -139,8 +139,9 @@ class NoTermination(Rule):
 class Asha(Rule):
     """Asynchronous successive halving: at each rung the best 1/eta of the trials go on.
 
-    One that is not among them stops: Li et al., MLSys 2020, section 3. It goes on from rung ``min_iter * eta**k`` if it
-    is among the best 1/``eta`` that reached it so far. With several ``brackets`` each trial belongs to one of them.
+    All others stop: Li et al., MLSys 2020, section 3. A trial goes on from rung ``min_iter * eta**k`` if it is among
+    the best 1/``eta`` of the trials that have reached the rung so far. With several ``brackets``, each trial belongs to
+    one of them.
     """
 
     type: ClassVar = "asha"
@@ -200,9 +201,9 @@ class AshaPromotion(Rule):
 class Pasha(Rule):
     """As asha_promotion, with a highest rung that grows only while the trials there change ranks.
 
-    Progressive ASHA: Bohdal et al., ICLR 2023. It grows by one where the trials at the highest rung rank otherwise than
-    at the rung before. Losses that differ by up to ``epsilon`` rank the same; None: as much as curves differ that cross
-    twice.
+    Progressive ASHA: Bohdal et al., ICLR 2023. The highest rung moves up by one if the trials there rank otherwise than
+    at the rung before. Losses that differ by up to ``epsilon`` rank the same; if it is None, the difference between
+    curves that cross twice is used.
     """
 
     type: ClassVar = "pasha"
@@ -296,8 +297,8 @@ class Hyperband(Rule):
 class Median(Rule):
     """A trial stops whose best value is worse than the median of the others at that epoch.
 
-    The median stopping rule (Golovin et al., KDD 2017, section 3.2.2). It is the median of the running averages, at the
-    same epoch, of the others; of which there must be ``min_trials``.
+    The median stopping rule (Golovin et al., KDD 2017, section 3.2.2). The median is that of the other trials' running
+    averages at the same epoch. There must be at least ``min_trials`` others.
     """
 
     type: ClassVar = "median"
@@ -331,7 +332,7 @@ EarlyTermination: TypeAlias = Rule | Own
 def list_brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
     """Return the epochs at which a rule can act, for each of its brackets (`Rule.compute_brackets`).
 
-    Empty for a user's own rule, whose epochs only its scheduler knows.
+    Returns () for a user's own rule, whose epochs only its scheduler knows.
     """
     if isinstance(rule, Own):
         return ()
@@ -341,9 +342,10 @@ def list_brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...],
 def earliest_ranking_epoch(rule: Rule, epochs: int) -> int:
     """Return ceil(epochs / eta**2), the first epoch at which ranks predict those at the last epoch.
 
-    It is at least 1, and before the last epoch if there are several. The default of ``eta`` is 3.
-    A method that learns from earlier ranks fills the first rung with configurations that start quickly, and the rule
-    stops those that would end best. ``docs/search.md`` has the measurements.
+    It is at least 1, and before the last epoch if there are several. For a rule without ``eta``, 3 is used.
+
+    At an earlier rung, a method that learns from ranks proposes more and more configurations that start quickly, and
+    the rule stops those that would end best. ``docs/search.md`` has the measurements.
     """
     return _divide_epochs(rule, epochs, powers=2)
 

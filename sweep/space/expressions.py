@@ -184,7 +184,7 @@ def _get_operands(text: str, node: ast.expr) -> list[ast.expr]:
 
 
 def _get_compared(text: str, node: ast.Compare) -> list[ast.expr]:
-    """Return the operands of a comparison; in place of the list after ``in``, its elements.
+    """Return the operands of a comparison, in which a list after ``in`` is replaced by its elements.
 
     Raises `ExpressionError` for ``is``, and if no list follows ``in``.
     """
@@ -244,9 +244,9 @@ class _Evaluation:
         raise self.make_error(node, "cannot be evaluated")
 
     def look_up(self, node: ast.Name | ast.Attribute) -> Value:
-        """Return the value of a parameter or metric, or of a word such as ``true``.
+        """Return the value of a parameter, a metric, or a constant such as ``true``.
 
-        Raises `ExpressionError` if there is no such parameter, and `UndefinedError` if the value is NaN or too large.
+        Raises `ExpressionError` if there is no such name, and `UndefinedError` if the value is NaN or too large.
         """
         name = _join_dotted_name(node) or ""
         if name in _WORDS:

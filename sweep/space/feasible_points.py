@@ -39,7 +39,7 @@ def find_feasible_point(space: Space) -> dict[str, Value] | None:
 
 
 def estimate_feasible_fraction(space: Space) -> float:
-    """Return the fraction of `DRAWS` random points that meets the constraints; the points are the same each time."""
+    """Estimate the fraction of a space that meets the constraints, from `DRAWS` points drawn with a fixed seed."""
     return sum(1 for _ in _draw_points(space, random.Random(0).random)) / DRAWS
 
 

@@ -37,7 +37,7 @@ def complete_starts_on_grid(space: Space, starts: Iterable[Params]) -> list[Para
 
 
 def count_points_off_grid(space: Space, points: Iterable[Params]) -> int:
-    """Return how many of these points are not on the grid of the space."""
+    """Return how many of ``points`` are not on the grid of the space."""
     values = {}
     for parameter in space.parameters:
         if parameter.drawn:

@@ -49,7 +49,7 @@ class Objective:
         return None
 
     def explain_divergence(self, epoch: EpochReported) -> str:
-        """Return why a trial diverged in this epoch; empty if it did not.
+        """Return why a trial diverged in an epoch; "" if it did not.
 
         A trial diverges if its loss or an objective is NaN or infinite.
         """
@@ -67,7 +67,10 @@ class Objective:
         return self.to_loss(value)
 
     def list_violated(self, metrics: Mapping[str, float]) -> list[str]:
-        """Return the texts of the constraints that these metrics violate; absent and non-finite metrics do."""
+        """Return the texts of the constraints that ``metrics`` violate.
+
+        A constraint on a metric that is absent, NaN or infinite counts as violated.
+        """
         violated = []
         for one in self.constraints:
             if one.distance(metrics) > 0:
@@ -75,7 +78,7 @@ class Objective:
         return violated
 
     def measure_violation(self, metrics: Mapping[str, float]) -> float:
-        """Return how far these metrics are from meeting the constraints: 0 if they do, less the nearer they are."""
+        """Return how far ``metrics`` are from meeting the constraints: 0 if they do, less the nearer they are."""
         return sum(one.distance(metrics) for one in self.constraints)
 
     def constrained_loss(self, metrics: Mapping[str, float]) -> float | None:
@@ -95,7 +98,7 @@ class Objective:
         """Return the loss for each objective by which trials are compared; None unless all are finite.
 
         If the metrics violate constraints, all losses are above those of feasible trials and increase with the
-        violation, so that every feasible trial dominates this one, as in `constrained_loss`.
+        violation, so that every feasible trial dominates the trial, as in `constrained_loss`.
         """
         losses = [one.loss(metrics) for one in (self, *self.others)]
         finite = tuple(loss for loss in losses if loss is not None)
@@ -114,7 +117,8 @@ class Objective:
     def impute_loss(self, epochs: Iterable[Mapping[str, float]]) -> float | None:
         """Return the loss that ``impute`` assigns to a trial without a final value; ``epochs`` are its metrics.
 
-        None if it counts as worse than all others: ``impute`` is ``worst`` or absent, or no epoch has a finite loss.
+        Returns None if the trial counts as worse than all others: ``impute`` is ``worst`` or absent, or no epoch has a
+        finite loss.
         """
         losses = [loss for metrics in epochs if (loss := self.loss(metrics)) is not None]
         if not losses or self.impute in (None, "worst"):
@@ -132,7 +136,7 @@ class Objective:
         return self.sign * loss
 
     def describe_reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """Return a message if these metrics reach the target and meet the constraints; None otherwise."""
+        """Return a message if ``metrics`` reach the target and meet the constraints; None otherwise."""
         value = self.value(metrics)
         if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.list_violated(metrics):
             return None

@@ -69,9 +69,9 @@ class Space:
 
     @property
     def choosing(self) -> tuple[str, ...]:
-        """The names of the parameters that are conditional or have a choice other than numbers, except constant ones.
+        """The names of the varying parameters that are conditional or have a choice that is not a number.
 
-        Code may branch on their values. Tied parameters without a condition are not among them.
+        Code may branch on their values. Tied parameters are only among them if they are conditional.
         """
         numbers = set()
         for one in self.parameters:
@@ -136,9 +136,9 @@ class Space:
         return sum(c.distance(params) for c in self.constraints if c.names <= params.keys())
 
     def fix(self, values: Params) -> Space:
-        """Return a copy of the space in which these parameters are constants with these values.
+        """Return a copy of the space in which the parameters named in ``values`` are constants with these values.
 
-        Values are not checked, names that are no parameters are ignored, and conditions stay.
+        Values are not checked, and unknown names are ignored. A parameter keeps its condition.
         """
         domains = {}
         for name, value in values.items():
@@ -146,7 +146,7 @@ class Space:
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """Return the parameters of another sweep's trial as a point of this space; None if they are none.
+        """Return the parameters of another sweep's trial as a point of this space; None if that is impossible.
 
         The trial must have a value for every drawn parameter that applies here, and this space must allow it. The point
         must meet the constraints and equal the trial in all parameters that both have.
@@ -169,7 +169,7 @@ class Space:
         return params
 
     def has(self, params: Params) -> bool:
-        """Return whether these parameters are a point of the space."""
+        """Return whether ``params`` is a point of the space."""
         adopted = self.adopt(params)
         return adopted is not None and key(adopted) == key(params)
 
@@ -283,7 +283,7 @@ def _combine_values(order: Sequence[Parameter], values: _Values) -> Iterator[dic
 
 
 def _list_tied_values(domain: Domain, params: Params) -> tuple[Value, ...]:
-    """Return the value of a tied parameter in a tuple; empty if it has no result, or for other domains."""
+    """Return the value of a tied parameter in a tuple; () if it has no result, or if the domain is not tied."""
     try:
         if not isinstance(domain, Tied):
             return ()

@@ -30,8 +30,8 @@ class Entropy:
 def seeding_entropy(seed: int) -> Iterator[Entropy]:
     """Seed NumPy generators that are created without a seed inside the block; record draws that cannot be seeded.
 
-    This holds for the whole process, all of its threads included, until the block ends.
-    Yields the record, an `Entropy`. Python's `random`, `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
+    Yields the record, an `Entropy`. All threads of the process are affected until the block ends. Python's `random`,
+    `secrets`, `uuid` and `os.urandom` cannot be seeded in this way.
     """
     entropy = Entropy()
     machine: Any = random  # `random` imports `os.urandom` under a name of its own
@@ -87,7 +87,7 @@ def seeding_numpy_entropy(seed: int, on_draw: Callable[[], None] = lambda: None)
 def find_author_line() -> str:
     """Return the author's line that asked for entropy, as ``file.py:line``; "" if a library asked.
 
-    Calls within Python's `random`, `secrets` and `uuid` are skipped, so that it is the line that called these.
+    If the author's code asked through Python's `random`, `secrets` or `uuid`, return the line that called the module.
     """
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in _ASKING:

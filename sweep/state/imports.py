@@ -240,7 +240,7 @@ def _release_finder() -> None:
 def explain_import_difference(number: int) -> str:
     """Return why a loaded module of the author may differ from one imported under the seed ``number``; "" if none may.
 
-    That is the case if it drew from the machine's entropy at its import, or drew numbers under another seed.
+    A module may differ if it drew from the machine's entropy at its import, or drew numbers under another seed.
     """
     for name, line in _finder.unseeded_lines.items():
         if name in sys.modules:

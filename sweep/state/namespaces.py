@@ -103,17 +103,20 @@ def list_namespaces_of_function(function: Any) -> list[Namespace]:
 
 @dataclass
 class _ExaminedModules:
-    """The loaded modules when they were last looked through; in a trial's process there are thousands."""
+    """The modules that were loaded at the last search for the author's, so that only new ones are examined again.
+
+    A trial's process has thousands of modules.
+    """
 
     depends_on: Hashable = None
     loaded: dict[str, object] = field(default_factory=dict)
-    foreign: dict[str, object] = field(default_factory=dict)  # those that are not the author's
+    foreign: dict[str, object] = field(default_factory=dict)  # modules that are not the author's
     others: list[tuple[str, object]] = field(default_factory=list)
 
     def update(self, depends_on: Hashable) -> None:
-        """Update `others`, the loaded modules that are not known to be foreign, by name.
+        """Update `others`, the names and the loaded modules that are not known to be foreign.
 
-        If ``depends_on`` has changed since the last call, all modules must be examined again.
+        If ``depends_on`` differs from that of the last call, forget which modules are foreign.
         """
         if self.depends_on != depends_on:
             self.depends_on, self.loaded, self.foreign = depends_on, {}, {}
@@ -132,15 +135,15 @@ def list_author_modules(
 ) -> list[tuple[str, types.ModuleType]]:
     """Return the names and the loaded modules for which ``is_author(name, file)`` is true, except ``__main__``.
 
-    A module that is not the author's is asked about only once. ``depends_on`` is what the answers depend on, besides
-    the search path and the trainable's package.
+    A module for which ``is_author`` was false is not examined again until ``depends_on``, the search path or the
+    trainable's package has changed.
     """
     _examined.update((depends_on, tuple(sys.path), tuple(trainable_packages.values())))
     found = []
     for name, module in _examined.others:
         file = getattr(module, "__file__", None)
         if not isinstance(module, types.ModuleType) or not file or getattr(module, "__name__", "") == "__main__":
-            continue  # a script is listed under several names
+            continue  # the running script, which may be listed under several names
         if is_author(name, file):
             found.append((name, module))
         else:

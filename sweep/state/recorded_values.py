@@ -19,9 +19,9 @@ SHOWN = 3  # names in a line
 
 
 def describe_stale_names(names: Iterable[str]) -> str:
-    """Return a line for users about names that a trial changed and that cannot be restored; empty without names.
+    """Return a message for users that a trial changed ``names``, which cannot be restored; "" if there are none.
 
-    It shows the first three in alphabetical order.
+    It shows the first three names in alphabetical order.
     """
     shown = ", ".join(sorted(names)[:SHOWN])
     if not shown:
@@ -34,7 +34,7 @@ class NotPutBack(Exception):
 
 
 def compute_digests(namespaces: Sequence[Namespace], names: Container[str] | None = None) -> Digests:
-    """Return digests of the present values in these namespaces by full name; with ``names``, only of these."""
+    """Return digests of the present values in ``namespaces`` by full name, of all names or only of ``names``."""
     digests = {}
     for namespace in namespaces:
         for name, value in namespace.get_values().items():
@@ -55,7 +55,7 @@ def find_changed_names(before: Digests, after: Digests) -> set[str]:
 
 
 class SelfChangingNames:
-    """Names whose values change without a trial, for example by a thread of the author's; these are not restored."""
+    """Names whose values change without a trial, for example by a thread of the author's, and are not restored."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -63,8 +63,8 @@ class SelfChangingNames:
     def remove_from(self, names: set[str], namespaces: Sequence[Namespace]) -> set[str]:
         """Return ``names`` without those whose values change by themselves.
 
-        A name is one of these if two digests of its value, taken in succession, differ. It is then also added to the
-        attribute `names`, and left out from now on.
+        A value changes by itself if two digests of it, taken in succession, differ. Its name is then added to the
+        attribute `names`, and all later calls leave it out.
         """
         if names:
             self.names |= find_changed_names(compute_digests(namespaces, names), compute_digests(namespaces, names))
@@ -79,7 +79,7 @@ class SelfChangingNames:
 
 
 self_changing = SelfChangingNames()
-"""Such names in this process."""
+"""The self-changing names of this process."""
 
 
 class RecordedValues:
@@ -91,7 +91,7 @@ class RecordedValues:
         self._owners: dict[str, Callable[[], object]] = {}
 
     def record(self, namespaces: Sequence[Namespace], names: Container[str] | None = None) -> None:
-        """Record the values in all namespaces that are not recorded yet; with ``names``, only of these names."""
+        """Record the values in all namespaces that are not recorded yet, of all names or only of ``names``."""
         for namespace in namespaces:
             if self.is_recorded(namespace):
                 continue
@@ -103,7 +103,7 @@ class RecordedValues:
             self._values[namespace.name] = recorded
 
     def is_recorded(self, namespace: Namespace) -> bool:
-        """Return whether the values in this namespace were recorded."""
+        """Return whether the values in ``namespace`` were recorded."""
         return namespace.name in self._owners and self._owners[namespace.name]() is namespace.owner
 
     def compute_digests(self) -> Digests:
@@ -127,7 +127,7 @@ class RecordedValues:
         return self_changing.remove_from(changed, namespaces)
 
     def restore(self, namespaces: Sequence[Namespace], names: set[str]) -> set[str]:
-        """Restore these names to their recorded values and delete new ones; return those that cannot be restored.
+        """Restore ``names`` to their recorded values and delete new ones; return those that cannot be restored.
 
         If other code has changed a name since `note_after_run`, its present value is recorded instead. A namespace of
         which nothing is recorded stays as it is.
@@ -159,7 +159,7 @@ class RecordedValues:
         return resisting - self_changing.names
 
     def note_after_run(self, namespaces: Sequence[Namespace], names: set[str]) -> None:
-        """Remember which objects these names refer to after an author's method has run."""
+        """Remember which objects ``names`` refer to after an author's method has run."""
         for namespace in namespaces:
             present = namespace.get_values()
             for name in {*present, *self._values.get(namespace.name, {})}:
@@ -171,10 +171,10 @@ class RecordedValues:
                         self._after[full] = None
 
     def copy_content(self, namespace: Namespace, name: str, value: Any) -> Callable[[], Any]:
-        """Return a function that gives this value the content back that it has now, and returns it.
+        """Return a function that restores the present content of ``value`` in place and returns ``value``.
 
-        This is for a value in place of which an earlier content will be restored. If the name was not recorded with
-        this object, or the value is a random generator, the function returns the value as it is then.
+        If ``value`` is not the object that was recorded under ``name``, or is a random generator, the function only
+        returns it.
         """
         recorded = self._values.get(namespace.name, {}).get(name)
         if recorded is None or recorded.value is not value or recorded.is_generator:
@@ -215,8 +215,8 @@ class RecordedValues:
     def _restore_name(self, namespace: Namespace, name: str, recorded: dict[str, _Value]) -> bool:
         """Restore the recorded value of one name; return False if the value still differs.
 
-        The results of `functools.cache` can only be cleared, so a value with such a cache may differ. It is then
-        recorded again as it is.
+        The results of `functools.cache` can only be cleared, so a value with such a cache may differ. Its present
+        content is then recorded instead.
         """
         value = recorded[name]
         namespace.set(name, value.restore())
@@ -266,9 +266,9 @@ class _Value:
 
 
 def _make_copier(value: Any) -> Callable[[], Any] | None:
-    """Return a function that makes copies of an iterator in its present state; None for anything else.
+    """Return a function that makes copies of an iterator in its present state; None if ``value`` is no iterator.
 
-    None also for generators and files, which cannot be copied.
+    Also returns None for generators and files, which cannot be copied.
     """
     if not hasattr(value, "__next__") or not hasattr(value, "__iter__"):
         return None
@@ -281,9 +281,9 @@ def _make_copier(value: Any) -> Callable[[], Any] | None:
 
 
 def _refer_to(owner: Any) -> Callable[[], object]:
-    """Return a function that returns ``owner``, or None once it was deleted; it keeps only a weak reference.
+    """Return a function that holds a weak reference to ``owner`` and returns it, or None once it was deleted.
 
-    If the type of ``owner`` allows no weak references, the function keeps the object alive.
+    If the type of ``owner`` allows no weak references, the function keeps it alive.
     """
     try:
         return weakref.ref(owner)

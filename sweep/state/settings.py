@@ -193,7 +193,7 @@ OF_LIBRARIES = tuple(name for name, one in SETTINGS.items() if one.library not i
 
 
 def read_settings(names: tuple[str, ...] = tuple(SETTINGS)) -> Values:
-    """Return the present values of these settings, without those whose library is not imported."""
+    """Return the present values of the settings ``names``, without those whose library is not imported."""
     values = {}
     for name in names:
         setting = SETTINGS[name]
@@ -213,7 +213,7 @@ def find_changed_settings(before: Values, after: Values) -> Values:
 
 
 def apply_settings(values: Values) -> list[str]:
-    """Set those of these settings that have other values now; return a message for each that cannot be set.
+    """Set each setting in ``values`` that has another value now; return a message for each that cannot be set.
 
     For example, a hard limit of the system that was lowered cannot be raised again.
     """

@@ -54,7 +54,7 @@ class StartingValues:
 
         Arguments:
             list_namespaces: returns the namespaces to watch.
-            key: the values are recorded again if this is another object than for the last trial.
+            key: an object; if it is another one than for the last trial, the values are recorded again.
             make_listener: returns a listener for imports that adds to the recorded values.
             before_end: called when the trial ends.
         """
@@ -65,7 +65,7 @@ class StartingValues:
         _present.append(_PresentTrial(self._recorded, list_namespaces, before_end, stop_listening, modules))
 
     def record(self, list_namespaces: _ListNamespaces, *, key: object) -> None:
-        """Record the present values as those that trials begin with, unless this was done for the same ``key``."""
+        """Record the present values as those that trials begin with, unless they were recorded for the same ``key``."""
         if self._key is not key:
             self._recorded = RecordedValues()
             self._key = key
@@ -91,7 +91,7 @@ def record_changes() -> None:
 def restore_names() -> None:
     """End the present trial, if any: restore all names that it has changed in the author's modules and classes.
 
-    Names that cannot be restored are added to `resisting`; `take_messages` returns the messages about restored ones.
+    Names that cannot be restored are added to `resisting`. Messages about restored ones are kept for `take_messages`.
     """
     record_changes()
     while _present:

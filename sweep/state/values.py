@@ -44,9 +44,9 @@ def is_trainable(value: object) -> bool:
 
 
 def is_instance_of(value: object, library: str, *names: str) -> bool:
-    """Return whether a value is an instance of one of these classes of a library.
+    """Return whether a value is an instance of one of the classes ``names`` of a library.
 
-    False if the library is not imported; it is not imported here.
+    Returns False if the library was not imported yet, and does not import it.
     """
     if library not in sys.modules or type(value).__module__ == "builtins":
         return False
@@ -400,8 +400,8 @@ class Snapshot:
 
     Restoring keeps the identity of each object. Arrays are copied up to ``COPIED_BYTES`` in total, and the number of
     objects is limited; ``too_large`` is True if there were more. The results of `functools.cache` can only be cleared,
-    in which case ``has_cache`` is True. ``variables`` are the ids of TensorFlow and Keras variables that count as
-    content; None: all.
+    so ``has_cache`` is True if there are any. ``variables`` are the ids of the TensorFlow and Keras variables that
+    count as content; if it is None, all do.
     """
 
     def __init__(self, value: object, *, variables: Container[int] | None = None) -> None:

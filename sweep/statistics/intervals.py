@@ -31,8 +31,8 @@ def compute_mean_interval(values: Sequence[float], shared: float = 0.0) -> Inter
 def compute_t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """Return the two-sided p-value of a mean of paired differences by Student's t.
 
-    If all differences are equal, it is 1 if they are zero, otherwise 0. ``shared`` is as in `compute_mean_interval`. At
-    least two differences are required.
+    At least two differences are required. If all of them are equal, the p-value is 1 if they are zero, otherwise 0.
+    ``shared`` is as in `compute_mean_interval`.
     """
     from scipy.special import stdtr
 
@@ -54,9 +54,9 @@ def compute_fold_correction(folds: int) -> float:
 
 
 def compute_share_interval(hits: float, count: int) -> Interval:
-    """Return Wilson's 95 % interval of a probability, after ``hits`` in ``count`` observations (JASA 22, 1927).
+    """Return Wilson's 95 % interval of the probability of an event that was observed ``hits`` times in ``count``.
 
-    ``count`` must be positive.
+    ``count`` must be positive. Wilson, JASA 22, 1927.
     """
     share = hits / count
     scale = 1 + Z * Z / count

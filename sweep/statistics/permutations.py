@@ -15,7 +15,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 ENUMERATED = 2**14
-"""Maximum number of sign patterns that are enumerated; of more, some are drawn, and the p-value has an error."""
+"""Maximum number of sign patterns that are enumerated. Of more, a sample is drawn, and p-values have an error."""
 DRAWN = 2**16
 FEWEST_DRAWN = 1000
 MOST_CELLS = 2**20
@@ -60,9 +60,10 @@ class Equality:
 
 
 def check_equality(scores: Floats) -> Equality:
-    """Test whether all configurations are equally good, from (seeds, configurations) with NaN for missing scores.
+    """Test whether all configurations are equally good.
 
-    Larger scores are better.
+    ``scores`` has shape (seeds, configurations), with NaN for missing scores; larger scores are better.
+
     The statistic is the largest distance of a configuration from the best one, in standard errors. All signs of a seed
     change together, and the best one is chosen again for each pattern, as it is chosen by the scores that are compared.
     The variance is the mean of two, that of the pair and that of all pairs. The first alone has few degrees of freedom;
@@ -123,7 +124,7 @@ class _Patterns:
             yield np.abs(rows @ table)
 
     def share(self, count: Floats) -> Floats:
-        """Return the p-values for how many patterns reach the observed statistic.
+        """Return p-values; ``count`` has the number of patterns that reach the observed statistic in each comparison.
 
         If the patterns are a random sample, the observed one counts among them, so that no p-value is 0.
         """
@@ -139,7 +140,7 @@ class _Patterns:
 
 
 def _prepare_patterns(differences: npt.ArrayLike, work: int) -> tuple[_Patterns, Floats]:
-    """Return the patterns for this number of seeds, and the differences scaled to a sum of squares of 1."""
+    """Return the patterns of signs for all seeds, and the differences scaled to a sum of squares of 1."""
     table = np.asarray(differences, dtype=np.float64)
     seeds, comparisons = table.shape
     norms = np.sqrt((table**2).sum(axis=0))

@@ -19,9 +19,10 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
 
     ``differences`` are the paired differences so far, ``comparisons`` the number of configurations compared with the
     best, and ``shared`` the correction for folds, as in `compute_mean_interval`.
-    The difference and its spread are taken as measured. With fewer than two differences the spread is unknown; then the
-    number of seeds that any verdict needs is returned. A difference that is significant already gives the smallest
-    number that can be returned, 1 from five differences on. Return None if there is no difference, or if a thousand
+
+    The mean and the spread of the differences are taken as measured. With fewer than two differences the spread is
+    unknown; then the result is how many seeds any verdict still needs. If the difference is significant already, the
+    result is that number as well, or 1 if no more seeds are needed. Returns None if the mean is 0, or if a thousand
     further seeds would not suffice.
     """
     count = len(differences)
@@ -37,7 +38,7 @@ def estimate_more_seeds(differences: Sequence[float], comparisons: int, shared: 
         return within.start - count if within else None
 
     def tells(seeds: int) -> bool:
-        """Return whether the difference would be significant with this number of seeds in all."""
+        """Return whether the difference would be significant with ``seeds`` seeds in all."""
         return abs(mean) / spread * math.sqrt(seeds) >= compute_critical_value(comparisons + 1, seeds)
 
     at = bisect_left(within, True, key=tells)
@@ -60,19 +61,20 @@ def compute_critical_value(configurations: int, seeds: int) -> float:
 
 
 def compute_detectable_difference(spread: float, seeds: int, configurations: int) -> float:
-    """Return the difference between two means over ``seeds`` seeds each that becomes significant about half the time.
+    """Return the difference between two means, over ``seeds`` seeds each, that is significant about half the time.
 
-    ``configurations`` is the number of configurations that are compared with each other.
-    ``spread`` is the standard deviation over seeds. Scores with equal seeds are taken as independent; if they are
-    correlated, smaller differences are detectable.
+    ``spread`` is the standard deviation over seeds, ``configurations`` the number of configurations that are compared
+    with each other. Scores with equal seeds are taken as independent; if they are correlated, smaller differences are
+    detectable.
     """
     return compute_critical_value(configurations, seeds) * spread * math.sqrt(2 / seeds)
 
 
 def compute_spread(scores: Iterable[Sequence[float]]) -> float | None:
-    """Return the root of the mean variance over seeds of the configurations; None if none has more than one score.
+    """Return the root of the mean of the configurations' variances over seeds; None if none has two scores.
 
-    ``scores`` has the scores of each configuration. All configurations weigh the same, whatever their number of seeds.
+    ``scores`` has the scores of each configuration. Configurations with a single score are left out; all others have
+    the same weight.
     """
     variances = []
     for values in scores:

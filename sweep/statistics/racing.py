@@ -2,8 +2,10 @@
 
 In a race, all configurations that are left train with the next seed, and those that are clearly worse than the leader
 drop out. The scores of one seed are a block, as in F-Race (Birattari et al., GECCO 2002), which tests after each block
-without correcting for that. Here the bound is fixed before the race: Student's t on the residuals of all that are left,
-or on the spread of a difference if that is clearly larger, two-sided at 5 %, divided among all looks and all pairs
+without correcting for that.
+
+Here the bound is fixed before the race. It is Student's t on the residuals of all configurations that are left, or on
+the spread of a difference if that is clearly larger. It is two-sided at 5 %, divided among all looks and all pairs
 (Bonferroni), since any two configurations could come to lead and to be compared. So all intervals of a race hold
 together with 95 %, whenever it stops, and the best one drops out in at most 5 % of races. What is left is a subset that
 contains the best one, as defined by Gupta (Technometrics 7, 1965).
@@ -42,9 +44,9 @@ def look_at_race(losses: Sequence[Sequence[float]], seeds: int, *, equal_tells: 
 
     Arguments:
         losses: of shape (configurations left, seeds so far).
-        seeds: the largest number of seeds.
-        equal_tells: whether equal differences tell configurations apart however few they are, as they did in the first
-            version of the race.
+        seeds: the number of seeds if the race runs to its end.
+        equal_tells: whether equal differences tell configurations apart even if they are few, as in the first version
+            of the race.
     """
     import numpy as np
     from scipy.special import chdtri, stdtrit  # only the quantiles, because scipy.stats takes a second to import

@@ -1,10 +1,10 @@
 """Verdicts: which configurations are not the best.
 
-The best one is chosen by the scores that are then compared, so it looks better than it is, and a test of each pair with
-it errs too often: among ten configurations without any difference, Holm's adjustment calls some worse in a seventh of
-all sweeps. Adjusting for all pairs is safe, but answers more than was asked. The method here is a model confidence set
-(Hansen, Lunde and Nason, Econometrica 79, 2011). As long as the configurations that are left are not all equally good,
-the one furthest behind the best is called worse and removed. Each test permutes signs (see
+The best configuration is chosen by the scores that are then compared, so it looks better than it is. A test of each
+pair with it therefore errs too often: among ten configurations without any difference, Holm's adjustment calls some
+worse in a seventh of all sweeps. Adjusting for all pairs is safe, but answers more than was asked. The method here is a
+model confidence set (Hansen, Lunde and Nason, Econometrica 79, 2011). As long as the configurations that are left are
+not all equally good, the one furthest behind the best is called worse and removed. Each test permutes signs (see
 `permutations.check_equality`). In at most 5 % of sweeps, a configuration is called worse although it is in truth among
 the best ones. Several objectives may have no single best; then a configuration is worse if one of the Pareto front
 beats it in all of them.
@@ -237,9 +237,9 @@ def _add_verdict(comparison: Compared, test: _Test) -> Compared:
 
 
 def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
-    """Return the entry of the best configuration, from the comparisons of all others with it.
+    """Return the entry of the best configuration; ``others`` are the comparisons of all other configurations with it.
 
-    The verdict is best if at least one of these has a verdict, otherwise undecided.
+    Its verdict is "best" if at least one of ``others`` is decided, otherwise "undecided".
     """
     verdicts = [one.verdict for one in others]
     if not verdicts:
@@ -252,12 +252,12 @@ def _describe_leader(seeds: int, others: Iterable[Compared]) -> Compared:
 def compare_fronts(
     tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
 ) -> dict[K, Compared]:
-    """Return the verdict on each configuration that has scores in all objectives; ``tables`` has one per objective.
+    """Return the verdict on each configuration that has scores in all objectives.
 
-    Those of the Pareto ``front`` are best, since no other has better means in all objectives. Another one is worse if
-    one of the front has better means in all of them and each difference is significant. Its p-value is the largest one
-    of these (Berger, Technometrics 24, 1982), times the number of all pairs, since the front was chosen by the same
-    scores.
+    ``tables`` has the scores of each objective. The configurations of the Pareto ``front`` are best, since no other has
+    better means in all objectives. Another one is worse if a configuration of the front has better means in all of them
+    and each difference is significant. Its p-value is the largest one of these differences (Berger, Technometrics 24,
+    1982), times the number of all pairs, since the front was chosen by the same scores.
     """
     names = list(tables[0])
     for table in tables:
@@ -297,10 +297,10 @@ def compare_fronts(
 
 
 def _test_domination(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
-    """Return the p-value for the second configuration of each pair being better than the first in all objectives.
+    """Test whether one configuration is better than another in all objectives; return the p-value.
 
-    ``scores`` has a pair for each objective. The p-value is the largest of the objectives' p-values.
-    It is 1 unless all means of the second are better.
+    ``scores`` has for each objective the scores of the worse configuration and those of the better one. The p-value is
+    the largest of the objectives' p-values, or 1 if a mean of the second configuration is not better.
     """
     values = []
     for one, other in scores:

@@ -1,4 +1,4 @@
-"""Collects events into rows, one per trial and one per epoch, in columns that grow. Does not know any file format."""
+"""Collects events into rows, one per trial and one per epoch, in columns that grow; `tables` converts them to Arrow."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class EventTime:
     def since(self, earlier: EventTime) -> float:
         """Return the seconds from an earlier event to this one, at least 0, without the time between sessions.
 
-        They are measured by the drivers' monotonic clocks if both events have such a time, otherwise by the events'
-        timestamps.
+        They are measured by the drivers' monotonic clocks if both events have a time of that clock, otherwise by the
+        events' timestamps.
         """
         if self.by_driver_s is not None and earlier.by_driver_s is not None:
             return max(self.by_driver_s - earlier.by_driver_s, 0.0)
@@ -166,10 +166,9 @@ class ActiveTime:
         return self.earlier_s + self.session_s
 
     def observe(self, event: Event) -> None:
-        """Extend the total to the time of this event, which follows those observed before.
+        """Extend the total to the time of ``event``, the next event of the log.
 
-        The time between two sessions does not count. Events of a person and of the evaluation on test data change
-        nothing.
+        The time between two sessions does not count. What a person does and evaluations on test data change nothing.
         """
         if isinstance(event, SteeringEvent | ModelTested):
             return
@@ -244,8 +243,7 @@ class TrialRows:
     def add_epoch(self, trial: TrialState, event: EpochReported) -> int:
         """Update a trial's row with an epoch that it reported; return the row's index.
 
-        If the trial had been interrupted, it has resumed: its status is ``running`` again, and the times of its end
-        are null.
+        If the trial was interrupted, it has resumed: its status becomes ``running``, and the times of its end null.
         """
         row = self.row[event.trial]
         self.integers["epochs"].set(row, trial.reported)
@@ -431,7 +429,7 @@ class EpochRows:
 
 
 def _set_all(columns: dict[str, Numbers], row: int, values: Mapping[str, float]) -> None:
-    """Set values of one row in the columns of these names; missing columns are added."""
+    """Set ``values`` in one row, each in the column of its name; missing columns are added."""
     for name, value in values.items():
         columns.setdefault(name, Numbers("d")).set(row, value)
 

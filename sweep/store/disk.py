@@ -1,4 +1,4 @@
-"""Writes to disks that may be full, missing or read-only: errors name the disk, and files are complete or absent."""
+"""Writes files to disks that may be full, missing or read-only: an error names the disk and leaves no partial file."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def storing(path: Path) -> Iterator[None]:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path, and replace ``path`` by the file written there when the block ends.
 
-    If the block raises, ``path`` is unchanged; readers never see an incomplete file. Raises `StoreError` for an
-    `OSError`.
+    If the block raises, ``path`` is unchanged; readers never see an incomplete file. An `OSError` is raised as a
+    `StoreError`.
     """
     aside = path.with_name(f".{path.name}.{get_process_name()}")
     with storing(path):
@@ -77,7 +77,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _describe_free_space(path: Path) -> str:
-    """Return the free space on the disk of ``path``, in words for the end of a message; empty if unknown."""
+    """Return the free space on the disk of ``path``, in words for the end of a message; ``""`` if it is unknown."""
     disk = path.absolute()
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent

@@ -1,7 +1,6 @@
-"""Results in an object store, which few sweeps have: whether a folder is the copy of a place in one.
+"""Functions for results that may be in an object store; they import the modules for it only if the results are there.
 
-This is the table of the store's features. The core asks the functions below; for results in an ordinary folder they
-answer without an import. See `sweep.runner.features` for the other features.
+See `sweep.runner.features` for other features that are imported only when they are used.
 
 | feature | takes part | module |
 | --- | --- | --- |
@@ -57,7 +56,7 @@ def store_of(folder: Path) -> ObjectStore | None:
 
 
 def mark_copy(folder: Path, url: str | None) -> None:
-    """Mark a folder as the local copy of the place with this URL; do nothing if that is None."""
+    """Mark a folder as the local copy of the place ``url`` in an object store; do nothing if ``url`` is None."""
     if url is None:
         return
     from sweep.store.object_store import ObjectStore, mark_as_copy
@@ -72,7 +71,7 @@ class LogCopy(Protocol):
         """Raise `StoreError` if nothing more may be written, as when another process has taken over the sweep."""
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Note that the log is complete up to byte ``end``, so that it is uploaded that far.
+        """Set the byte ``end`` up to which the log is complete and is to be uploaded.
 
         With ``wait``, return only when it is uploaded. Raises `StoreError` if that fails.
         """
@@ -92,9 +91,9 @@ def copying_log(folder: Path, store: ObjectStore | None, sync_s: float) -> Abstr
 
 
 def update_copy(folder: Path, store: ObjectStore | None) -> bool:
-    """Update the local copy of a sweep; return whether the store has such a sweep, False without a store.
+    """Update the local copy of a sweep; return whether the store has the sweep, False if ``store`` is None.
 
-    Raises `StoreError`.
+    Raises `StoreError` if the store is unavailable.
     """
     if store is None:
         return False
@@ -117,9 +116,9 @@ def update_copies(results_dir: Path) -> None:
 
 
 def publish_sweep(aside: Path, folder: Path, store: ObjectStore | None) -> None:
-    """Rename the complete folder of a new sweep, after creating the sweep in its store, if it has one.
+    """Rename ``aside``, the complete folder of a new sweep, to ``folder``; with a store, create the sweep there before.
 
-    Raises RefusedError if another process has taken the name there.
+    Raises RefusedError if another process has taken the name in the store.
     """
     if store is None:
         aside.rename(folder)
@@ -139,7 +138,7 @@ def withdraw_sweep(folder: Path, store: ObjectStore | None) -> None:
 
 
 def is_leased(store: ObjectStore | None) -> bool:
-    """Return whether a process on any machine runs the sweep at this place of a store; False without a store."""
+    """Return whether a process on any machine runs the sweep in ``store``; False if ``store`` is None."""
     if store is None:
         return False
     from sweep.store import object_store
@@ -148,7 +147,7 @@ def is_leased(store: ObjectStore | None) -> bool:
 
 
 def send_request(store: ObjectStore | None, request: str) -> bool:
-    """Leave a request in the store for the process that runs the sweep; return False without a store."""
+    """Put a request into the store for the process that runs the sweep; return False if ``store`` is None."""
     if store is None:
         return False
     from sweep.store import remote

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOCK_ATTEMPTS = 3  # 50 ms apart, because `is_running` holds the lock for a moment
 BRIEF_LOCK_S = 60.0  # longer than a command takes that only appends an event to the log
-_BRIEF = "a command of "  # how a holder begins that will release the lock at once
+_BRIEF = "a command of "  # beginning of the lock file's text if its holder will release the lock soon
 
 
 class _Inside:
@@ -50,7 +50,7 @@ class ResultsFolder:
 
     @property
     def name(self) -> str:
-        """Name of the sweep, which is that of its folder."""
+        """Name of the sweep, which is the name of its folder."""
         return self.path.absolute().name
 
     @property
@@ -62,7 +62,7 @@ class ResultsFolder:
 
     @property
     def address(self) -> str:
-        """The same as ``called``, quoted for a shell."""
+        """`called`, quoted for a shell."""
         return shlex.quote(self.called)
 
     @property
@@ -83,7 +83,7 @@ class ResultsFolder:
             return None
 
     def make_no_trial_error(self, trial: int, there: Collection[int]) -> UnknownNameError:
-        """Return the error that the sweep has no trial of this number; ``there`` are the numbers that it has."""
+        """Return the error that the sweep has no trial ``trial``; ``there`` has the numbers of its trials."""
         if there:
             known = f"it has trials {min(there)} to {max(there)}"
         else:
@@ -213,8 +213,8 @@ class ResultsFolder:
     def remove(self) -> None:
         """Delete the folder with all results without any check, so that its name is free again.
 
-        The caller makes sure that nothing was trained. In an object store, the sweep is deleted only if its log has
-        no events.
+        The caller must have checked that nothing was trained. In an object store, the sweep is deleted only if its log
+        has no events.
         """
         features.withdraw_sweep(self.path, self.store)
         shutil.rmtree(self.path)
@@ -228,8 +228,8 @@ class ResultsFolder:
         """Hold the lock of the sweep inside the block, so that no other process runs it.
 
         The lock ends with the process. Yields the object that uploads the log to the object store, at most ``sync_s``
-        seconds late; None without a store. ``brief`` says that the block only appends to the log, so other processes
-        wait up to a minute instead of giving up.
+        seconds late; None if there is no store. ``brief`` says that the block only appends to the log, so that other
+        processes wait up to a minute for the lock instead of giving up.
 
         Raises RefusedError naming the process that holds the lock, and InputError on a system without locks.
         """
@@ -270,7 +270,7 @@ class ResultsFolder:
 
     @property
     def driven_since(self) -> float | None:
-        """When the process that runs the sweep on this machine locked it, in seconds since 1970; None without one."""
+        """When the process that runs the sweep here locked it, in seconds since 1970; None if none runs it here."""
         if not self.runs_here:
             return None
         return (self.path / "lock").stat().st_mtime
@@ -330,7 +330,7 @@ def name_uniquely(found: Iterable[ResultsFolder]) -> dict[str, ResultsFolder]:
 
 
 def _check_folder_name(name: str) -> None:
-    """Raise `InputError` unless a sweep can have this name, which is that of its results folder."""
+    """Raise `InputError` unless ``name`` can be the name of a sweep, and so of its results folder."""
     expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
     if (
         not name
@@ -363,7 +363,7 @@ def free_name(results_dir: Path, name: str) -> str:
 
 
 def _check_free(folder: ResultsFolder) -> None:
-    """Raise `RefusedError` unless this folder is absent or empty, so that a new sweep can use it."""
+    """Raise `RefusedError` unless ``folder`` is absent or empty, so that a new sweep can use it."""
     other = "choose another name with --name OTHER"
     try:
         content = sorted(item.name for item in folder.path.iterdir())
@@ -379,7 +379,7 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summarize_folder(folder: ResultsFolder) -> str:
-    """Return in words how many trials a folder has and when it was last written, without reading its whole log."""
+    """Return in words how many trials a folder has and when it was last written, without decoding its log."""
     if folder.log.exists():
         last = folder.log
     else:

@@ -39,7 +39,7 @@ class Follower(Closing):
         raise NotImplementedError  # subclasses implement it
 
     def drop(self) -> None:
-        """Forget what earlier updates have read and written, so that the next one starts over."""
+        """Discard what earlier updates have read, so that the next one starts over."""
         raise NotImplementedError  # subclasses implement it
 
     def _follow(self) -> None:

@@ -1,8 +1,8 @@
-"""Computes each trial's state from the log; no other code does.
+"""Computes the state of each trial from the events of the log.
 
-Only this module knows that an interruption is not an end, that ``again`` reopens a failed trial, which number a trial
-has in the search, and which orders of events are impossible. Other code observes a log with a `Ledger` and reads its
-trials, or acts on the changes that it returns.
+Only this module decides when a trial has ended, whether ``again`` reopens a failed trial, which number a trial has in
+the search, and which orders of events are impossible. Other code passes the events to a `Ledger` and reads its trials,
+or acts on the changes that it returns.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class TrialState:
     reason: str = ""
     epoch: int = 0  # last epoch reported
     reported: int = 0  # number of reported epochs: less than `epoch` if the log was repaired
-    share: float | None = None  # of its budget that it has used; None if it has no minutes
+    share: float | None = None  # share of its budget that it has used; None if its minutes are not limited
     last: Mapping[str, float] = field(default_factory=dict)  # metrics of the last epoch
     epochs: dict[int, Mapping[str, float]] = field(default_factory=dict)  # metrics by epoch, if the ledger keeps them
     end: TrialEnded | None = None  # its end or last interruption; None while it is running
     retries: int = 0  # retries since it started or was last reopened
     reopened: bool = False  # it had failed permanently and was tried again
     tested: Mapping[str, float] = field(default_factory=dict)  # metrics on the test data
-    note: str = ""  # by a person; "" without one
+    note: str = ""  # by a person; "" if there is none
     starred: bool = False  # by a person
 
     @property
@@ -194,7 +194,7 @@ def format_configuration(params: Params) -> str:
 class Ledger:
     """The states of all trials by number, in the order of their starts, computed from the events of a log.
 
-    With ``keep_epochs``, a state has the metrics of all epochs of its trial, otherwise only those of the last.
+    With ``keep_epochs``, a state has the metrics of all epochs of its trial, otherwise only those of the last epoch.
     """
 
     def __init__(self, *, keep_epochs: bool = True) -> None:
@@ -202,9 +202,9 @@ class Ledger:
         self.requests: set[str] = set()
         """Identifiers of the requests of persons that were carried out."""
         self.note = ""
-        """The note on the sweep that a person has written; "" without one."""
+        """The note on the sweep that a person has written; "" if there is none."""
         self.queue: dict[str, Queued] = {}
-        """Configurations that a person has added and that have not started, first come first."""
+        """Configurations that a person has added and that have not started, in the order in which they were added."""
         self.changes: list[Mapping[str, Any]] = []
         """The settings of each `SweepChanged` so far."""
         self._keep_epochs = keep_epochs
@@ -212,7 +212,7 @@ class Ledger:
     def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
         """Process the events of a log after byte ``offset``; yield each change and the byte at which its event ends.
 
-        Nothing is yielded if there is no log. Raises StoreError naming the log if it is damaged or its events are out
+        If there is no log, nothing is yielded. Raises StoreError naming the log if it is damaged or its events are out
         of order.
         """
         with naming(path):
@@ -333,8 +333,8 @@ class Ledger:
 def renumber_for_search(change: Change) -> Event | None:
     """Return the event of a change as the searcher sees it: with the trial's number within the search.
 
-    Events of sessions are returned unchanged. None if the event is not about a trial of the search, or only what such a
-    trial has printed.
+    Events of sessions are returned unchanged. None is returned for a trial outside the search, for what a trial has
+    printed, and for what a person did.
     """
     if isinstance(change, SessionChange):
         return change.event

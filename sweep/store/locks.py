@@ -53,7 +53,8 @@ def is_locked(path: Path) -> bool:
 def waiting_for(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock of a file, and hold it inside the block.
 
-    The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError`.
+    The file is created if necessary. On a system without locks, the block runs at once. Raises `StoreError` if the file
+    cannot be opened.
     """
     with storing(path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -2,8 +2,8 @@
 
 They cannot append or rename, but all support two conditional writes: only if the key is new, and only if the object is
 unchanged since it was read. Credentials come from the environment or the machine's role, as with the provider's own
-tools; a store travels between processes as its URL. A process that may write to a sweep in a store holds a lease: an
-object that it renews every few seconds.
+tools; processes pass a store to each other as its URL. The process that may write to a sweep in a store holds its
+lease, an object that it renews every few seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BLOCK = 4 << 20  # bytes of a download held in memory
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object in a listing of a store: its key, size and tag."""
+    """An object as a store lists it: its key, size and tag."""
 
     key: str
     size: int  # bytes
@@ -58,7 +58,7 @@ class ObjectStore:
     """The objects of a store whose keys begin with the path of ``url``. All methods may raise `StoreAway`."""
 
     url: str  # "s3://bucket/prefix"
-    backend: Backend | None = None  # used instead of the one for that bucket
+    backend: Backend | None = None  # obstore's client to use; None: the one that `_open_backend` returns for the bucket
 
     def below(self, name: str) -> ObjectStore:
         """Return the part of the store with the keys that begin with ``name/``; keys are then relative to it."""
@@ -93,7 +93,7 @@ class ObjectStore:
             obstore.put(self._client, self._full_key(key), data)
 
     def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
-        """Write an object only if it still has the tag ``tag``, or only if there is none if that is None.
+        """Write an object only if its tag is still ``tag``; if ``tag`` is None, only if there is no such object.
 
         Returns the new tag, or None if the condition does not hold. An object that already has the content ``data``
         counts as written by an earlier attempt of this call, so ``data`` must differ from what other processes write.
@@ -147,7 +147,10 @@ class ObjectStore:
                             obstore.delete(self._client, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
-        """Upload each file to its key, several at a time, replacing earlier objects. Raises OSError if unreadable."""
+        """Upload files, several at a time, each in place of the object under its key.
+
+        Raises OSError if a file cannot be read.
+        """
         import obstore
 
         def one(given: tuple[Path, str]) -> None:
@@ -191,7 +194,7 @@ class ObjectStore:
 
     @contextmanager
     def _raising_store_away(self, key: str) -> Iterator[None]:
-        """Raise `StoreAway` if the block fails because of the store, not for local files or a missing object."""
+        """Raise `StoreAway` if the block fails because of the store; errors of local files or missing objects pass."""
         from obstore.exceptions import BaseError
 
         try:
@@ -251,8 +254,8 @@ def unquote_tag(tag: str) -> str:
 def check_url(where: str, url: str) -> str:
     """Return the URL of a place in a store in its normal form: a lowercase scheme and no empty parts of the path.
 
-    Raises `InputError`, which names ``where``, for an unknown kind of store or a URL without a bucket, with ``..`` or
-    ``?``.
+    Raises InputError, which names ``where``, for an unknown kind of store, a URL without a bucket, and a URL with parts
+    such as ``..`` or characters such as ``?``.
     """
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in SCHEMES:
@@ -276,7 +279,7 @@ def mark_as_copy(folder: Path, store: ObjectStore) -> None:
 
 
 def _get_store_variables() -> tuple[tuple[str, str], ...]:
-    """Return the environment variables that configure stores. With other values, another client is needed."""
+    """Return the environment variables that configure stores, because a client keeps the values it was created with."""
     return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
 
 
@@ -307,7 +310,7 @@ def _is_without_bucket(error: BaseException) -> bool:
 
 
 def _describe_store_error(error: BaseException) -> str:
-    """Return a short cause for users; obstore's own message lists every retry."""
+    """Return the cause of an error of obstore in a few words; its own message lists every retry."""
     kind = type(error).__name__
     whole = str(error)
     said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may contain any word or number
@@ -330,7 +333,7 @@ def _describe_store_error(error: BaseException) -> str:
 
 LEASE = "lease"
 LEASE_S = 20.0
-"""Seconds after which a lease that was not renewed is free."""
+"""Seconds without renewal after which another process may take a lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +384,10 @@ class Lease:
 
 
 def find_valid_lease(store: ObjectStore) -> Lease | None:
-    """Return the lease of the process that runs a sweep, on any machine; None if there is none or it was released.
+    """Return the lease of the process that runs a sweep, on any machine; None if no process runs it.
 
-    Also None if its process is known to have ended, or has not renewed it for 60 s. Raises `StoreError` if it is
-    unreadable.
+    A released lease does not count, nor one whose process is known to have ended or has not renewed it for 60 s.
+    Raises `StoreError` if the lease is unreadable.
     """
     found = store.get(LEASE)
     if found is None:
@@ -397,7 +400,7 @@ def find_valid_lease(store: ObjectStore) -> Lease | None:
 
 
 def _space() -> str:
-    """Return a name for the boot and the process namespace of this machine, in which a process id is unique."""
+    """Return a name of this machine's boot and process namespace, within which a process id is unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

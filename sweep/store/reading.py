@@ -1,9 +1,9 @@
-"""Reads the tables of a sweep as its log is now: from their files, perhaps with the rest of the log, or from the log.
+"""Reads the tables of a sweep, up to date with its log: from the table files, with what the log has beyond them.
 
-Outdated tables are updated without reading the whole log: trials that had ended when they were written are kept, and
-only the others are read again, from where the first of them begins. So a running or killed sweep is read as fast as a
-finished one, and a long one is resumed without rebuilding all its tables. While the sweep runs, a thread keeps the
-files up to date without delaying it. Columns are read without pandas, whose import takes longer.
+Outdated tables are updated without reading the whole log: the rows of trials that had ended when the tables were
+written are kept, and the log is read from the beginning of the first other trial. So a running or killed sweep is read
+as fast as a finished one, and a long one is resumed without rebuilding all its tables. While the sweep runs, a thread
+keeps the files up to date without delaying it. Columns are read without pandas, whose import takes longer.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from sweep.store.tables import (
 def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """Return the tables of a sweep as its log is now, without writing anything.
 
-    ``metrics`` lists the columns of that table to read, some of which may be missing; None reads all. Table files that
-    were made from another log are ignored. Raises `StoreError`.
+    ``metrics`` lists the columns of the metrics table to read, some of which may be missing; None reads all. Table
+    files that were made from another log are ignored. Raises `StoreError` if a file or the log cannot be read.
     """
     with ExitStack() as stack:
         # Each file is opened only once, because a running sweep replaces them.
@@ -68,7 +68,7 @@ def read_tables(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> 
 def _read_stored(
     files: Sequence[pq.ParquetFile], folder: ResultsFolder, history: History, metrics: Sequence[str] | None
 ) -> Tables:
-    """Read both tables from open files; ``metrics`` lists the columns of that table to read, None reads all."""
+    """Read both tables from open files; ``metrics`` lists the columns of the metrics table to read, None reads all."""
     with storing(folder.trials):
         names = None
         if metrics is not None:
@@ -82,7 +82,7 @@ def _read_stored(
 
 
 def _select_columns(metrics: pa.Table, names: Sequence[str] | None) -> pa.Table:
-    """Return a table with only those of its columns that are among ``names``; with all if that is None."""
+    """Return ``metrics`` with only the columns in ``names``, or with all columns if ``names`` is None."""
     if names is None:
         return metrics
     return metrics.select([name for name in metrics.column_names if name in names])
@@ -106,7 +106,8 @@ def _open_tables(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile
 def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> History | None:
     """Return the history in the metadata of both files: up to which point of the log they were made.
 
-    None if they disagree, were not made by sweep, or an earlier version left out something that the log contains.
+    None is returned if the files disagree, were not made by sweep, or were made by an earlier version that left out
+    something that the log contains.
     """
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
@@ -127,9 +128,9 @@ def _read_history(files: Sequence[pq.ParquetFile], folder: ResultsFolder) -> His
 
 
 def count_bytes_behind(history: History, path: Path) -> int | None:
-    """Return how many bytes a log has beyond those that tables were made from; None if they were made from another log.
+    """Return how many bytes of a log the tables lack; None if the tables were made from another log.
 
-    0 if the log is missing, because then the tables are all there is.
+    0 is returned if there is no log, because the tables cannot be outdated then.
     """
     if not path.exists():
         return 0
@@ -198,8 +199,8 @@ _EPOCH_HEAD = frozenset({*EPOCH_KEYS, *EPOCH_FIELDS})
 def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
     """Return stored tables updated to the end of the log; None if that requires reading the whole log.
 
-    ``names`` lists the wanted columns of ``stored.metrics``, including ``trial``; None for all. If it is empty, that
-    table is not updated.
+    ``names`` lists the columns that ``stored.metrics`` has, including ``trial``; None if it has all. If ``names`` is
+    empty, the metrics table is not updated.
     """
     try:
         builder = _resume_builder(folder, stored.history)
@@ -210,7 +211,7 @@ def update_tables(folder: ResultsFolder, stored: Tables, names: Sequence[str] | 
 
 
 def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
-    """Return a builder that has observed what the tables have of the unfinished trials, to observe the rest of the log.
+    """Return a builder that has observed the unfinished trials up to ``history.log_bytes`` and can go on from there.
 
     Raises:
         StoreError: if the log is damaged.
@@ -234,7 +235,10 @@ def _resume_builder(folder: ResultsFolder, history: History) -> TableBuilder:
 
 
 def _merge_tables(stored: Tables, builder: TableBuilder, names: Sequence[str] | None = None) -> Tables | None:
-    """Return stored tables with a builder's trials in place of their own; None if no type fits a column of both."""
+    """Return ``stored`` with the rows of the builder's trials replaced by the builder's own.
+
+    None is returned if a column has no type that fits both.
+    """
     fresh = builder.trials()
     again = numbers(fresh, "trial").astype(np.int64)
     trials = _merge_table(stored.trials, fresh, again, _trial_group)
@@ -261,9 +265,9 @@ def _read_lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]
 def _merge_table(
     old: pa.Table, new: pa.Table, replaced: npt.NDArray[np.int64], group: Callable[[str], int]
 ) -> pa.Table | None:
-    """Return a table without the rows of the ``replaced`` trials, but with the new rows, sorted by trial.
+    """Return the rows of ``old`` except those of the ``replaced`` trials, and all rows of ``new``, sorted by trial.
 
-    ``group`` returns the sort key of a column. None if a column has no type that fits both tables.
+    ``group`` returns the sort key of a column. None is returned if a column has no type that fits both tables.
     """
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
@@ -282,14 +286,14 @@ def _merge_table(
 
 
 def _get_total_before(totals: Mapping[int, float], place: int) -> float:
-    """Return the last running total that was noted before byte ``place`` of the log; 0 if there is none."""
+    """Return the last of ``totals``, which grow with the byte of the log, before byte ``place``; 0 if there is none."""
     return max((total for noted_at, total in totals.items() if noted_at < place), default=0.0)
 
 
 def _append_table(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
     """Return the rows of both tables, with the columns of both sorted by ``group``.
 
-    None if a column has no type that fits both tables.
+    None is returned if a column has no type that fits both tables.
     """
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
@@ -359,7 +363,7 @@ FIRST_S = 2.0
 
 
 class TableWriter(Follower):
-    """Keeps both tables of a running sweep up to date, reading no trial again that ended in an earlier session."""
+    """Keeps both table files of a running sweep up to date, without reading again trials that had ended in them."""
 
     def __init__(self, folder: ResultsFolder, *, first_s: float = FIRST_S) -> None:
         self._folder = folder
@@ -368,7 +372,7 @@ class TableWriter(Follower):
         super().__init__("tables", first_s)
 
     def update(self) -> None:
-        """Write both table files again if the log has anything new. Raises `StoreError`, as for a damaged log."""
+        """Write both table files again if the log has new events. Raises `StoreError`, as for a damaged log."""
         stored, builder = self._parts = self._parts or self._open_stored()
         try:
             if builder.follow(self._folder.log) == self._written:
@@ -385,13 +389,13 @@ class TableWriter(Follower):
         self._written = tables.history.log_bytes
 
     def drop(self) -> None:
-        """Read the files again at the next update."""
+        """Discard the tables in memory, so that the next update reads the files again."""
         self._parts = None
 
     def _open_stored(self) -> tuple[Tables | None, TableBuilder]:
         """Return the stored tables, and a builder for the trials that had not ended in them.
 
-        Without usable files, return None and a builder for the whole log.
+        If the files are missing or unusable, return None and a builder for the whole log.
         """
         folder = self._folder
         self._written = -1

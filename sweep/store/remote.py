@@ -1,10 +1,11 @@
 """A sweep with results in an object store, and its copy on this machine, which commands read and write.
 
-In the store, below the sweep's name, are its files and ``log/``: the log in numbered segments, each written once, which
-begin with a line that gives their first byte in the log. From time to time, a part replaces many segments. One process
-at a time writes them. It holds a lease, an object that it renews every few seconds, provided nobody else has replaced
-it. A segment is created only if none has its number, so if two writers believe that they hold the lease, one is
-refused before anything acts on what it wrote.
+In the store, below the sweep's name, are its files and ``log/``: the log in numbered segments, each written once. A
+segment begins with a line that gives the byte of the log at which it begins. From time to time, many segments are
+replaced by a single object, a part. Only the process that holds the sweep's lease writes to the store; the lease is an
+object that its holder renews every few seconds, unless another process has replaced it. A segment is created only if
+none has its number, so if two writers believe that they hold the lease, one is refused before anything acts on what it
+wrote.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _cache() -> Path:
 
 @dataclass(slots=True)
 class _CopyState:
-    """State of a local copy: how much it has of what is in the store. It is kept in a file of the copy."""
+    """How much of what is in the store a local copy has. This state is kept in a file of the copy."""
 
     first: str | None = None  # tag of the log's first segment, which identifies the sweep among those of the same name
     segments: int = 0  # number of segments in the copy, and number of the next one
@@ -109,10 +110,10 @@ class _CopyState:
 
 
 def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
-    """Update the local copy of a sweep; return whether the store has such a sweep. Raises `StoreError`.
+    """Update the local copy of a sweep; return whether the store has the sweep. Raises `StoreError` if that fails.
 
-    Nothing is downloaded while another process of this machine runs the sweep, whose copy is current. ``mine``: this
-    process is about to run the sweep.
+    Nothing is downloaded while another process of this machine runs the sweep, because the copy is current then.
+    ``mine`` says that the sweep is locked by this process itself.
     """
     with lock_copy(folder):
         if not mine and is_locked(folder / "lock"):
@@ -161,7 +162,7 @@ def pull_all(results: Path, store: ObjectStore) -> None:
 
 
 def _bring(folder: Path, store: ObjectStore, files: Sequence[StoredObject], log: Sequence[StoredObject]) -> None:
-    """Download what has changed of a sweep's files and log. Raises `_Replaced` if any of it has disappeared."""
+    """Download the changed files and the new part of the log of a sweep. Raises `_Replaced` if an object is gone."""
     known = _CopyState.read(folder)
     first = next((entry.tag for entry in log if entry.key == _FIRST), None)
     if known.first is not None and known.first != first:
@@ -280,7 +281,7 @@ def withdraw(folder: Path, store: ObjectStore) -> None:
 
 
 LASTING = "steer-"
-"""Prefix of requests that the next process takes if the present one does not; others concern the present one alone."""
+"""Prefix of requests that the next process carries out if the present one does not; others are then deleted."""
 
 
 def ask(store: ObjectStore, request: str, content: bytes = b"") -> None:
@@ -299,7 +300,7 @@ def answer(store: ObjectStore, name: str, content: bytes) -> None:
 
 
 def take_answer(store: ObjectStore, name: str) -> bytes | None:
-    """Return the answer of this name and delete it; None if there is none."""
+    """Return the answer named ``name`` and delete it from the store; None if there is none."""
     found = store.get(f"answers/{name}")
     if found is None:
         return None
@@ -318,7 +319,7 @@ def _is_lasting(key: str) -> bool:
 
 
 class Writer:
-    """Uploads the log and the files of a sweep in a thread, as the only writer; holds the lease."""
+    """Holds the lease of a sweep, uploads its log in a thread, and uploads its other files at the end."""
 
     def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
         self._folder = folder
@@ -340,7 +341,7 @@ class Writer:
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
-        """Upload inside the block, as the only writer of the sweep in the store.
+        """Hold the lease and upload the log inside the block, as the only writer of the sweep in the store.
 
         Raises:
             RefusedError: naming the process that is writing.
@@ -383,7 +384,7 @@ class Writer:
             raise StoreError(self._fault)
 
     def appended(self, end: int, *, wait: bool) -> None:
-        """Note that the log is complete up to byte ``end``; with ``wait``, upload that now. Raises `StoreError`."""
+        """Set the byte up to which the log is to be uploaded; with ``wait``, upload it now. Raises `StoreError`."""
         self._end = end
         if wait:
             self._send_surely()
@@ -451,7 +452,7 @@ class Writer:
         known.bytes += len(content)
 
     def _merge_segments(self) -> None:
-        """Replace all segments that this session has written since its last part by a single part."""
+        """Replace all segments that this session has written since its last part by a new part."""
         known, first = self._known, self._loose
         last = known.segments - 1
         if last <= first:
@@ -467,7 +468,7 @@ class Writer:
         self._loose_at = known.bytes
 
     def _fence(self) -> None:
-        """Write an empty segment, so that a former holder of the lease, which would write the same number, is refused.
+        """Write an empty segment, so that a former holder of the lease, which would use its number next, is refused.
 
         No part ever replaces this segment, so its number stays taken. Requests to the former holder are deleted.
         """
@@ -531,7 +532,10 @@ class Writer:
             raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
-        """Replace the lease with this tag by one of this process; return False if it has changed meanwhile."""
+        """Replace the lease with the tag ``tag`` (None: there is none) by this process's own; False if it has changed.
+
+        With ``released``, the new lease says that it was released.
+        """
         with self._leasing:
             new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:

@@ -1,7 +1,7 @@
-"""Repairs a damaged log: keeps the readable records, reports the lost ones and invents nothing.
+"""Repairs a damaged log: keeps the readable records and reports the lost ones.
 
-A loss of power can leave a range of zeros, or nothing, where a disk had not written yet. Later records may refer to
-trials whose beginning is lost; they are dropped too, because the log would be impossible with them.
+After a loss of power, parts of a log may be zeros or missing. Later records that refer to trials whose beginning is
+lost are dropped too, because a log with them would be out of order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Repaired:
 
     kept: int  # number of records
     losses: tuple[str, ...]  # in words, with their lines
-    original: Path | None  # the damaged log; None: the log was intact and is unchanged
+    original: Path | None  # the damaged log, which is kept; None if the log was intact
 
 
 def repair_log(folder: ResultsFolder) -> Repaired:
@@ -54,7 +54,7 @@ def repair_log(folder: ResultsFolder) -> Repaired:
 
 
 def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
-    """Return the readable records that can follow each other, and each loss in words.
+    """Return the readable records that can follow each other, and a text for each loss.
 
     Raises StoreError with the line of a record of an unknown format.
     """
@@ -81,7 +81,7 @@ def _read_records(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def _split_records(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
-    """Yield the records of a line, and None for parts that are no records.
+    """Yield each record of a line with its event, or with None if it is unreadable.
 
     A line may hold several records, joined by NUL bytes that a crash has left.
     """
@@ -117,10 +117,7 @@ def _describe_missing_epochs(ledger: Ledger, event: Event | None) -> str | None:
 
 
 def _list_lost_trials(ledger: Ledger) -> list[str]:
-    """Return a message for each number below the highest trial number of which no record is left.
-
-    `resume` trains these trials.
-    """
+    """Return a message for each missing trial below the highest trial number; `resume` trains these trials."""
     known = range(max(ledger.trials, default=-1) + 1)
     losses = []
     for trial in known:
@@ -130,7 +127,7 @@ def _list_lost_trials(ledger: Ledger) -> list[str]:
 
 
 def _set_log_aside(log: Path) -> Path:
-    """Keep the damaged log under a second, free name ``log.jsonl.damaged-N`` as well; return that path."""
+    """Link or copy the damaged log to ``log.jsonl.damaged-N`` with the first free N; return that path."""
     number = 1
     while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
         number += 1

@@ -32,7 +32,7 @@ SHARES = ("acc", "accuracy", "error_rate")
 
 
 def says(metric: str, words: Iterable[str]) -> bool:
-    """Return whether the name of a metric contains one of these words, with no letter directly before or after it."""
+    """Return whether the name of a metric contains one of ``words``, with no letter directly before or after it."""
     return re.search(rf"(?<![a-z])({'|'.join(words)})(?![a-z])", metric.lower()) is not None
 
 
@@ -51,7 +51,7 @@ VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
 
 
 class EarlierSweep(TypedDict):
-    """A sweep used for a warm start, and the length of its log at that time."""
+    """A sweep used for a warm start, and the length of its log in bytes at that time."""
 
     path: str
     log_bytes: int
@@ -87,13 +87,13 @@ SUBMITTED_TO = "SWEEP_SUBMITTED_TO"
 
 
 class Fields(TypedDict, total=False):
-    """The keys of the file."""
+    """The keys of ``sweep.json``."""
 
     name: str
     objectives: list[dict[str, str]]  # name and goal of each
     seed: int
     spec: Mapping[str, object]  # the resolved sweep file as it is now
-    first_spec: Mapping[str, object]  # the one before the first change in the log; missing without a change
+    first_spec: Mapping[str, object]  # the resolved sweep file before the first change in the log; missing if unchanged
     file: Mapping[str, object]  # the sweep file as last given, if the sweep's settings have changed since
     import_folders: list[str]  # searched for the trainable
     working_folder: str  # in which trials begin
@@ -107,11 +107,11 @@ class Fields(TypedDict, total=False):
 
 
 FIRST_RUNG_WAS_1 = ("asha", "asha_promotion", "pasha", "freeze_thaw", "median")
-"""Rules whose ``min_iter`` was 1 for every method if a file named none."""
+"""Stopping rules whose ``min_iter`` was 1 by default in earlier releases, with every search method."""
 
 
 FIRST_RACE = 1
-"""The version of `confirm.race` in sweeps that name none."""
+"""The version of `confirm.race` in sweeps whose ``sweep.json`` has none."""
 
 
 def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
@@ -134,7 +134,7 @@ def _as_begun(resolved: Mapping[str, object]) -> dict[str, object]:
 
 
 class _Mapping:
-    """Descriptor for the mapping at a path of keys in the file; empty if it is missing."""
+    """Descriptor for the mapping at a path of keys in ``sweep.json``; an empty mapping if the path is missing."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys
@@ -243,12 +243,12 @@ class SweepInfo:
 
     @property
     def folds(self) -> int | None:
-        """Number of folds of the cross-validation; None without one."""
+        """Number of folds of the cross-validation; None if the sweep has none."""
         return _parse_whole_number(self.spec.get("folds"))
 
     @property
     def co2_g_per_kwh(self) -> float | None:
-        """Grams of CO2 per kWh in the sweep file; None if it does not say."""
+        """Grams of CO2 per kWh according to the sweep file; None if it has no such number."""
         grams = self.resources.get("co2_g_per_kwh")
         if is_number(grams):
             return float(grams)
@@ -256,7 +256,7 @@ class SweepInfo:
 
     @property
     def import_folders(self) -> tuple[Path, ...] | None:
-        """Folders searched for the trainable; None if the file does not say."""
+        """Folders searched for the trainable; None if ``sweep.json`` has none."""
         folders = self.content.get("import_folders")
         if not isinstance(folders, list):
             return None
@@ -264,7 +264,7 @@ class SweepInfo:
 
     @property
     def working_folder(self) -> Path:
-        """The folder in which trials begin; the current one if the file does not say or the folder does not exist."""
+        """The folder in which trials begin; the current folder if ``sweep.json`` names none or it does not exist."""
         folder = Path(str(self.content.get("working_folder", "")))
         if folder.is_absolute() and folder.is_dir():
             return folder
@@ -350,8 +350,8 @@ class SweepInfo:
 def list_identity_differences(sweeps: Iterable[SweepInfo]) -> list[str]:
     """Return the names of the properties in which the `identity` of sweeps differs, in words.
 
-    Empty if they agree or the identity of one is unknown. Properties that a sweep's release did not record are not
-    compared.
+    The list is empty if they agree or the identity of one is unknown. A property that a sweep lacks, because its
+    release did not record it, is not compared with that sweep.
     """
     known = [sweep.identity for sweep in sweeps]
     identities = []
@@ -437,7 +437,7 @@ def get_package_version(package: str) -> str | None:
 def gpus() -> list[dict[str, str]]:
     """Return name, memory and driver of each GPU that CUDA shows to this process, according to ``nvidia-smi``.
 
-    Empty if that program is missing or fails.
+    The list is empty if that program is missing or fails.
     """
     fields = ("index", "uuid", "name", "memory.total", "driver_version")
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -461,9 +461,9 @@ def gpus() -> list[dict[str, str]]:
 def visible(gpus: Mapping[int, str], mig_devices: Mapping[str, int], setting: str | None) -> list[int]:
     """Return the indices of the GPUs that CUDA shows if CUDA_VISIBLE_DEVICES is ``setting``, in its order.
 
-    ``gpus`` has the UUIDs by index, ``mig_devices`` the index of the GPU of each MIG instance. If ``setting`` is
-    None, the variable is not set and all are shown. The list ends at the first invalid entry, as in the CUDA C++
-    programming guide.
+    ``gpus`` has the UUID of each GPU by index, ``mig_devices`` the index of the GPU of each MIG instance. If
+    ``setting`` is None, the variable is not set and all GPUs are shown. The list ends before the first invalid entry,
+    as in the CUDA C++ programming guide.
     """
     if setting is None:
         return list(gpus)
@@ -494,9 +494,9 @@ def parse_mig_devices(listing: str) -> dict[str, int]:
 
 
 def _git(folder: Path) -> dict[str, object] | None:
-    """Return commit, branch and whether the code differs from the commit, in tracked or new Python files.
+    """Return the commit and branch of a folder's repository, and whether tracked or new Python files differ from it.
 
-    None if the folder is not in a repository.
+    None is returned if the folder is not in a repository.
     """
     git = ("git", "--no-optional-locks", "-C", str(folder))
     commit = _run_command(*git, "rev-parse", "HEAD")

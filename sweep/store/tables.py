@@ -78,7 +78,7 @@ class History:
     last: float | None = None  # time of the last event
     active_s: float = 0.0  # total of all sessions, without the time between them
     ended: str | None = None  # why the last session ended; None: it is running or was killed
-    mark: str | None = None  # digest of the log up to there; None in tables by an earlier version
+    mark: str | None = None  # `log.mark` of byte `log_bytes`; None in tables by an earlier version
     pauses: Sequence[tuple[int, float]] = ()  # first byte of each session, and the seconds between earlier ones
     sessions: Sequence[tuple[int, float]] = ()  # the same, with the seconds within earlier sessions
     unfinished: Sequence[tuple[int, int]] | None = None  # unfinished trials, and the byte at which each begins
@@ -88,7 +88,7 @@ class History:
     layout: int = 0  # the `LAYOUT` with which the tables were made
     note: str = ""  # on the sweep, by a person
     changes: Sequence[Mapping[str, Any]] = ()  # the ``settings`` of each `SweepChanged`, as JSON types
-    queue: Sequence[tuple[Mapping[str, Any], str]] = ()  # added configurations that have not started, and who did it
+    queue: Sequence[tuple[Mapping[str, Any], str]] = ()  # configurations added but not started, and who added each
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class TableBuilder:
         return self._log_bytes
 
     def continue_from(self, history: History, pauses_s: float, earlier_s: float) -> None:
-        """Set the position in the log and the course of the sessions to those of ``history``; keep the trials.
+        """Continue at the position in the log and with the session times of ``history``; keep the trials observed.
 
         ``pauses_s`` and ``earlier_s`` are the seconds between and within the sessions before that position.
         """
@@ -219,7 +219,7 @@ class TableBuilder:
         return Tables(self.trials(), self.metrics(), self.history())
 
     def trials(self) -> pa.Table:
-        """Return one row per trial, sorted by number."""
+        """Return the table with one row per trial, sorted by number."""
         rows = self._trials
         count = len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
@@ -287,7 +287,7 @@ class TableBuilder:
         return table.sort_by("trial")  # trials may start out of order
 
     def _make_sums(self, count: int) -> dict[str, pa.Array]:
-        """Return the columns of measures that are summed over each trial's epochs, and CO2 in grams by the energy."""
+        """Return the columns of measures that are summed over each trial's epochs, and of the CO2 in grams if known."""
         sums = self._trials.added_up
         columns = {}
         for name in ADDED_UP:
@@ -300,7 +300,7 @@ class TableBuilder:
         return columns
 
     def metrics(self) -> pa.Table:
-        """Return one row per trial and epoch, sorted by both."""
+        """Return the table with one row per trial and epoch, sorted by both."""
         rows = self._epochs
         count = self._epochs.count
         trial_row, _ = rows.trial_row.copy_rows(count)
@@ -324,12 +324,12 @@ class TableBuilder:
 
 
 def _encode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return changed keys of a sweep file as JSON types."""
+    """Return settings or parameters with their values converted to JSON types."""
     return {key: convert_to_json_types(value) for key, value in settings.items()}
 
 
 def _decode_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return changed keys of a sweep file from JSON types."""
+    """Return settings or parameters with their values converted back from JSON types."""
     return {key: convert_from_json_types(value) for key, value in settings.items()}
 
 
@@ -357,14 +357,14 @@ def write(folder: ResultsFolder, tables: Tables) -> None:
 
 
 Kind: TypeAlias = Literal["param", "number", "integer", "text"]
-"""Kind of the values of a column; those of a parameter may have any type."""
+"""Kind of the values of a column; the values of a parameter may have any type."""
 Columns: TypeAlias = Mapping[str, tuple[Kind, Sequence[Any]]]
 
 _KINDS = {"number": pa.float64(), "integer": pa.int64(), "text": pa.string()}
 
 
 def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
-    """Write a table with a row per configuration. Raises `StoreError`."""
+    """Write ``columns`` as a Parquet file with a row per configuration. Raises `StoreError`."""
     arrays = {}
     as_json = {}
     for name, (kind, values) in columns.items():
@@ -380,14 +380,14 @@ def write_configurations(folder: ResultsFolder, columns: Columns) -> None:
 
 
 def _make_table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
-    """Return a table of these columns; ``metadata`` has that of single columns by name."""
+    """Return a table with ``columns``; ``metadata`` is the metadata of some of them, by name."""
     fields = []
     for name, array in columns.items():
         fields.append(pa.field(name, array.type, metadata=metadata.get(name)))
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
-# pa.array() imports pandas, which takes longer than everything else here; these functions make the same arrays.
+# pa.array() imports pandas, which takes longer than all else in this module; the following functions make equal arrays.
 
 
 def make_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:

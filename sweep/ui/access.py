@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost", "[::1]")
-MAX_BODY_BYTES = 2_000_000  # a sweep file has at most half of it
+MAX_BODY_BYTES = 2_000_000  # a sweep file has at most half as many
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -55,15 +55,15 @@ class Access:
 
 @dataclass(slots=True)
 class Frames:
-    """Which notebooks may show the page in a frame: the used passes, and the addresses that came with them."""
+    """The notebooks that may show the page in a frame: the used passes, and the addresses that came with them."""
 
-    used: set[str] = field(default_factory=set)  # passes
-    hosts: set[str] = field(default_factory=set)  # in requests that a proxy hands on
-    origins: set[str] = field(default_factory=set)  # of the page, as browsers see it
+    used: set[str] = field(default_factory=set)  # used passes
+    hosts: set[str] = field(default_factory=set)  # host names in requests that a proxy forwards
+    origins: set[str] = field(default_factory=set)  # origins of the page, as browsers see them
     ancestors: set[str] = field(default_factory=set)  # origins of the pages around it
 
     def admit(self, given: str, host: str, origin: str, ancestors: Sequence[str]) -> None:
-        """Mark a pass as used, and allow the frame at this address, within these pages."""
+        """Mark the pass ``given`` as used, and allow frames of the page at this address in the pages ``ancestors``."""
         self.used.add(given)
         self.hosts.add(host.lower())
         self.origins.add(origin)
@@ -71,7 +71,7 @@ class Frames:
 
 
 def make_pass(token: str) -> str:
-    """Return a new pass for the server with this token; one browser may open the page in a frame with it."""
+    """Return a new pass for the server with the token ``token``; one browser may open the page in a frame with it."""
     number = secrets.token_urlsafe(18)
     return f"{number}.{_sign(token, number)}"
 
@@ -83,7 +83,7 @@ def is_pass(given: str, token: str) -> bool:
 
 
 def _sign(token: str, number: str) -> str:
-    """Return the signature (HMAC-SHA-256, hexadecimal) that the pass with this number has."""
+    """Return the signature (HMAC-SHA-256, hexadecimal) of the pass with the number ``number``."""
     return hmac.new(token.encode(), number.encode("utf-8", "replace"), "sha256").hexdigest()
 
 
@@ -95,8 +95,8 @@ def find_wrong_origin(origins: Sequence[str]) -> str | None:
 def is_same_site(origin: str, ancestors: Sequence[str]) -> bool:
     """Return whether the page and the pages around its frame have the same scheme and host.
 
-    Browsers then send a strict cookie of the page. They also do so for hosts that share a registered domain, but only
-    they have the list of such domains.
+    Browsers then send a strict cookie of the page. They also send it between hosts of one registered domain, but only
+    browsers have the list of such domains.
     """
     own = urlsplit(origin)
     others = [urlsplit(ancestor) for ancestor in ancestors]
@@ -124,7 +124,7 @@ class Asked:
     origin: str = ""
     site: str = ""  # the header Sec-Fetch-Site
     content_type: str = ""
-    size_bytes: int = 0  # as announced
+    size_bytes: int = 0  # size of the body, as its header says
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def find_refusal_of_method_or_size(asked: Asked) -> Refusal | None:
 
 
 def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
-    """Return a refusal if a request was sent to another host name than those of this machine; None otherwise."""
+    """Return a refusal if a request was sent to a host name that is not this machine's; None otherwise."""
     if strip_port(asked.host) in NAMES:
         return None
     if access.frames is not None and asked.host.lower() in access.frames.hosts:
@@ -156,7 +156,7 @@ def find_refusal_of_host(asked: Asked, access: Access) -> Refusal | None:
 def find_refusal(asked: Asked, access: Access) -> Refusal | None:
     """Return a refusal if a request lacks the cookie; for POST also if it comes from another page or is not JSON.
 
-    None if it may be answered.
+    Returns None if the request may be answered.
     """
     if not is_same(asked.cookie, access.cookie):
         return Refusal(403, "open the address that `sweep ui` has printed: it has the token that lets you in")

@@ -39,23 +39,23 @@ class Field:
 class Act:
     """An act of the page and its command line.
 
-    ``words`` follow the command; ``options`` are groups of words, left out if a field in them is empty. ``{sweep}`` and
-    ``{trial}`` stand for what the act applies to, other names in braces for fields. A group with a field of several
-    lines is repeated for each line.
+    ``words`` follow the command. Each of ``options`` is a group of words: it is left out if a field in it is empty, and
+    repeated for each line of a field of several lines. ``{sweep}`` and ``{trial}`` stand for the sweep and the trial
+    that the act applies to, other names in braces for fields.
     """
 
     name: str
-    label: str  # names what is done to what
+    label: str  # says what is done to what
     command: str
     words: tuple[str, ...] = ("{sweep}",)
     options: tuple[tuple[str, ...], ...] = ()
     fields: tuple[Field, ...] = ()
     scope: Literal["sweep", "trial"] = "sweep"
-    states: tuple[str, ...] = ("running", "killed", "ended")  # of the sweep
+    states: tuple[str, ...] = ("running", "killed", "ended")  # states of the sweep in which the act is offered
     trials: tuple[str, ...] = ()  # statuses of the trial; () for all
     needs: Literal["", "star", "no star", "note", "failed", "completed"] = ""
     """What the sweep or the trial must have for it: a mark of a person, or a trial with this status."""
-    asks: str = ""  # said before it is done, where something is lost or ends
+    asks: str = ""  # question that is asked first if something is lost or ends
 
 
 NOT_RUNNING = ("killed", "ended")
@@ -263,7 +263,7 @@ ACTS: tuple[Act, ...] = (
 def list_offered_acts(commands: Commands) -> dict[str, Act]:
     """Return by name the acts whose command and options this installation has.
 
-    ``commands`` maps commands to options.
+    ``commands`` maps the name of each command to its options.
     """
     return {act.name: act for act in ACTS if _is_offered(act, commands)}
 
@@ -276,7 +276,7 @@ def _is_offered(act: Act, commands: Commands) -> bool:
 
 
 def find_act(offered: Mapping[str, Act], name: str) -> Act:
-    """Return the act with this name. Raises `UnknownNameError`."""
+    """Return the act with the name ``name``. Raises `UnknownNameError`."""
     if name not in offered:
         raise UnknownNameError.one(name, "no such act", did_you_mean(name, offered))
     return offered[name]
@@ -343,10 +343,10 @@ def _find_mistakes(act: Act, given: Given) -> list[Problem]:
 
 
 def _fill_word(word: str, given: Given, kinds: Mapping[str, str]) -> list[str]:
-    """Return the words that a template word stands for: itself, or for ``{field}`` the text of the field.
+    """Return the words that replace a template word: itself, or for ``{field}`` the text of the field.
 
-    A field of several lines has a word for each line that is not empty, an empty field none. ``kinds`` are the kinds of
-    the fields by name.
+    A field of several lines has a word for each line that is not empty; an empty field has none. ``kinds`` maps the
+    names of fields to their kinds.
     """
     if not word.startswith("{"):
         return [word]

@@ -16,13 +16,13 @@ from sweep.errors import InputError
 from sweep.ui.access import HOST, Access
 
 _ADDRESS = re.compile(r"http://[^\s\"]+")
-TRIED = 20  # ports, where the first is not free
+TRIED = 20  # number of ports that are tried if the first is not free
 
 
 def listen(port: int, *, or_next: bool) -> socket.socket:
-    """Return a socket that listens on 127.0.0.1 at this port; port 0 chooses a free one.
+    """Return a socket that listens on 127.0.0.1 at ``port``; port 0 chooses a free one.
 
-    With ``or_next``, one of the next 19 ports is used if this one is not free. Raises `InputError` if none is.
+    With ``or_next``, one of the next 19 ports is used if ``port`` is not free. Raises `InputError` if no port is free.
     """
     problem = ""
     for candidate in range(port, port + (TRIED if or_next and port else 1)):
@@ -40,7 +40,7 @@ def listen(port: int, *, or_next: bool) -> socket.socket:
 
 
 def find_address(listening: socket.socket, secrets: Access, sweep: str = "") -> str:
-    """Return the URL of the page of all sweeps or of one, including the token."""
+    """Return the URL of the page of ``sweep``, or of the list of all sweeps, including the token."""
     port = listening.getsockname()[1]
     return f"http://{HOST}:{port}/{quote(sweep, safe='')}?token={secrets.token}"
 
@@ -64,7 +64,7 @@ def start_process(options: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]
     with output:
         for line in output:
             text += line.decode("ascii", "replace")
-            if line == b"}\n":  # the end of its document; it goes on
+            if line == b"}\n":  # the end of the document with the address; the process goes on
                 break
     found = _ADDRESS.search(text)
     return started, found[0] if found else ""

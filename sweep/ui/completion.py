@@ -23,8 +23,8 @@ from sweep.ui.outline import Outline, read_outline, remove_quotes
 
 Json: TypeAlias = dict[str, Any]
 
-MOST = 100  # proposals of an answer
-ABOUT = 240  # characters of a description
+MOST = 100  # maximum number of proposals in an answer
+ABOUT = 240  # maximum number of characters of a description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +48,11 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts from outside of the text that proposals are made from.
+    """Facts from outside of the text, from which proposals are made.
 
-    ``parameters`` are the hyperparameters that the trainable reads, or None if that is not known; ``metrics`` those
-    that its source visibly reports. ``sweeps`` are the names in the results folder, and ``trainables`` the trainables
-    that a sweep file may name, each with the place where it was found.
+    ``parameters`` are the hyperparameters that the trainable reads, or None if that is not known. ``metrics`` are the
+    metrics that its source visibly reports. ``sweeps`` are the names in the results folder. ``trainables`` are the
+    trainables that a sweep file may name, each with the place where it was found.
     """
 
     parameters: frozenset[str] | None = None
@@ -75,8 +75,7 @@ def propose(text: str, cursor: int, known: Known = NOTHING, *, asked: bool = Fal
 def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False) -> Completion:
     """Return the completions at the cursor of an outline.
 
-    With ``asked``, because a person has asked for them, there are also completions for a word that is complete or
-    misspelt.
+    If a person has ``asked`` for them, completions for a word that is complete or misspelt are added.
     """
     place = outline.place
     if place is None:
@@ -101,7 +100,7 @@ def propose_in(outline: Outline, known: Known = NOTHING, *, asked: bool = False)
 def _choose_by_text(found: Sequence[Proposal], typed: str) -> list[Proposal]:
     """Return the proposals whose labels begin with the typed text, then those that contain it, without regard to case.
 
-    Each label occurs once. A single proposal that is typed already is left out.
+    Each label occurs once. If the only proposal is what is typed already, the list is empty.
     """
     word = typed.strip().lower()
     once = {one.label: one for one in reversed(found)}
@@ -199,10 +198,7 @@ def _find_constants(node: Json) -> dict[str, str]:
 
 
 def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
-    """Return whether a mapping at a path with the keys ``given`` may also have the key ``key``.
-
-    The rules are those of the schema ``node``.
-    """
+    """Return whether the schema ``node`` allows ``key`` in the mapping at a path, which has the keys ``given``."""
     exclusive = node.get("not", {}).get("required", ())
     if key in exclusive and given & set(exclusive):
         return False
@@ -211,7 +207,7 @@ def _is_allowed(node: Json, key: str, given: frozenset[str], path: KeyPath, outl
         allowed = branch.get("propertyNames", {}).get("enum")
         if allowed is not None and key not in allowed:
             return False
-    return not (key == "parameters" and given - {"when"} and "allOf" in node)  # a group has nothing else but a condition
+    return not (key == "parameters" and given - {"when"} and "allOf" in node)  # a group has only that and `when`
 
 
 def _is_condition_met(condition: Json, given: frozenset[str], path: KeyPath, outline: Outline) -> bool:
@@ -238,7 +234,7 @@ def _propose_keys(outline: Outline, known: Known) -> list[Proposal]:
     given = frozenset(keys)
     found = [*_propose_schema_keys(place.path, given, outline), *_propose_named_keys(place.path, outline, known)]
     left = [one for one in found if one.label not in given]
-    if place.key:  # it has its colon
+    if place.key:  # the key already has its colon
         return [replace(one, insert=one.label) for one in left]
     return left
 
@@ -263,7 +259,7 @@ def _get_description(node: Json) -> str:
 
 
 def _describe_constants(nodes: Sequence[Json], key: str) -> str:
-    """List the values that a key with a fixed value has in the alternatives."""
+    """Return a text that lists the values that ``key`` has in the alternatives ``nodes``."""
     values = [_find_constants(node)[key] for node in nodes if key in _find_constants(node)]
     return f"One of {', '.join(dict.fromkeys(values))}."
 
@@ -287,7 +283,7 @@ def _propose_named_keys(path: KeyPath, outline: Outline, known: Known) -> Iterat
 
 
 def _propose_new_parameters(group: str, known: Known) -> Iterator[Proposal]:
-    """Propose hyperparameters within the group ``group``: those that the trainable reads, then its standard ones.
+    """Propose hyperparameters within ``group``: the trainable's own ones, then the standard ones that it reads.
 
     If it is not known what the trainable reads, all standard hyperparameters are proposed.
     """
@@ -324,7 +320,7 @@ def _propose_parameters_of_file(outline: Outline, but: str = "") -> Iterator[Pro
 def _split_parameter(path: KeyPath) -> tuple[str, KeyPath] | None:
     """Split a path into the dotted name of the parameter that it lies in, and the rest of the path.
 
-    Return None if it lies in no parameter. The rest is ``("parameters",)`` for the path of a block of parameters.
+    Returns None if it lies in no parameter. The rest is ``("parameters",)`` for the path of a block of parameters.
     """
     if path[:1] != ("parameters",):
         return None
@@ -488,7 +484,7 @@ ACTIVATIONS = (
 
 
 def _propose_scalars(name: str) -> Iterator[Proposal]:
-    """Propose the words that a hyperparameter can be, and 0 if it has a special meaning."""
+    """Propose the words that a hyperparameter can have as its value, and 0 if it has a special meaning."""
     about = expected(get_standard_bounds(name)) if is_standard(name) else _describe_words(name)
     for word in _list_words(name):
         yield _make_value_proposal(word, about)
@@ -499,7 +495,7 @@ def _propose_scalars(name: str) -> Iterator[Proposal]:
 
 
 def _list_words(name: str) -> list[str | bool]:
-    """Return the words that a hyperparameter can be, or True and False for a flag.
+    """Return the words that a hyperparameter can have as its value, or True and False for a flag.
 
     Returns [] for numbers and unknown parameters.
     """
@@ -517,7 +513,7 @@ def _list_words(name: str) -> list[str | bool]:
 
 
 def _describe_words(name: str) -> str:
-    """Return a sentence that says whether the words of `_list_words` are all that this hyperparameter can be."""
+    """Return a sentence that says whether `_list_words` returns all values that this hyperparameter can have."""
     if is_standard(name) and not isinstance(get_standard_bounds(name), Names):
         return "All that this hyperparameter may be."
     return "All that Keras has by name."
@@ -541,7 +537,7 @@ _WORD_AFTER = re.compile(r"[\w.]*")
 
 
 def _complete_expression(outline: Outline, known: Known) -> Completion | None:
-    """Return the names to complete in an expression; None if the cursor is in none.
+    """Return the names to complete in an expression; None if the cursor is in no expression.
 
     Expressions are the tie of a parameter (``value: =...``), which may name the other parameters, and a constraint,
     which may name metrics too.

@@ -17,15 +17,15 @@ from sweep.ui.known_trainables import KnownTrainables
 from sweep.ui.outline import read_outline
 from sweep.ui.places import list_names
 
-FILE = "sweep.yaml"  # what an unnamed draft is called
-FOLDER = "the modules of the folder"  # which are looked through for trainables
-MOST_FILES = 200  # sweep files of a folder that are listed
-LARGEST = 1_000_000  # bytes of a sweep file that is opened
+FILE = "sweep.yaml"  # name of a draft that has none
+FOLDER = "the modules of the folder"  # in which trainables are searched
+MOST_FILES = 200  # maximum number of sweep files of a folder that are listed
+LARGEST = 1_000_000  # bytes of the largest sweep file that is opened
 _PLACE = re.compile(r"^(?P<file>[^:]*):(?P<line>\d+)(?::(?P<column>\d+))?:? ?(?P<path>.*)$")
 
-SPACES = "search_spaces"  # the folder in it that may have sweep files, too
+SPACES = "search_spaces"  # the sub-folder that may also have sweep files
 EXAMPLE = "trainables.digits_cnn:DigitsCNN"
-MOST_TRIED = 3  # trainables of the folder that are tried in the template
+MOST_TRIED = 3  # number of the folder's trainables that are tried in the template
 
 TEMPLATE = """\
 name: NAME
@@ -39,9 +39,10 @@ run_cap: 12
 
 
 def write_template(trainables: KnownTrainables, file: str) -> str:
-    """Return the text of a sweep file to begin with, without mistakes; takes seconds.
+    """Return the text of a sweep file to begin with, which has no mistakes; takes seconds.
 
-    It names one of the folder's trainables for which it has no mistakes, or else an example of sweep.
+    The file names a trainable of the folder. If it would have mistakes with each one that is tried, it names an example
+    of sweep.
     """
     found = trainables.found or {}
     for trainable in [*found][:MOST_TRIED]:
@@ -53,7 +54,7 @@ def write_template(trainables: KnownTrainables, file: str) -> str:
 
 
 def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
-    """Return the template for a trainable that reports these metrics, as far as they are known."""
+    """Return the template for ``trainable``, with the names of its ``metrics``, as far as they are known."""
     known = sorted(metrics, key=lambda name: (name != "val_accuracy", not name.startswith("val_"), name))
     metric = next(iter(known), "val_accuracy")
     goal = "minimize" if re.search("loss|error|mae|mse", metric) else "maximize"
@@ -62,7 +63,7 @@ def _fill_template(trainable: str, metrics: Iterable[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DraftMistake:
-    """A mistake in a draft; ``line`` is 0 if it has no place in the file."""
+    """A mistake in a draft; ``line`` is 0 if the mistake has no place in the file."""
 
     line: int
     column: int
@@ -94,8 +95,8 @@ def complete_draft(
 ) -> DraftProposals:
     """Return the completions at the cursor, which is between the texts ``before`` and ``after``.
 
-    It returns at once, from what is known so far, and reads no source. ``asked`` is True if the user has asked for
-    them.
+    Uses only what is known so far and reads no source, so that it returns at once. ``asked`` is True if the user has
+    asked for completions.
     """
     outline = read_outline(before + after, len(before))
     trainable = outline.find_scalar(("trainable",))
@@ -206,8 +207,8 @@ def _find_file(folder: Path, file: str) -> Path:
 def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> Path:
     """Write a draft into a folder and return its path.
 
-    Raises `InputError` if ``file`` is not the plain name of a sweep file, and `RefusedError` if a file with this name
-    has another text, unless ``replace`` is set.
+    Raises `InputError` if ``file`` is not the plain name of a sweep file. Raises `RefusedError` if a file with this
+    name has another text, unless ``replace`` is set.
     """
     path = _find_file(folder, file)
     if not replace and has_other_text(folder, file, text):
@@ -218,7 +219,7 @@ def save_draft(folder: Path, file: str, text: str, *, replace: bool = False) -> 
 
 
 def has_other_text(folder: Path, file: str, text: str) -> bool:
-    """Return whether a file with this name exists and has another text.
+    """Return whether the file ``file`` exists in a folder and has another text.
 
     Raises `InputError` if ``file`` is no plain name.
     """

@@ -29,7 +29,7 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
     try:
         before = sweep_files.parse_file(text, folder.spec, ())
         present = resuming.open_sweep(folder).spec
-    except (InputError, StoreError):  # of another version: its text is all there is
+    except (InputError, StoreError):  # written by another version of sweep: only its text can be used
         return rename(text, name)
     keys = _find_changed_keys(folder, before, present)
     added, lost = _split_added(folder, present)
@@ -123,7 +123,7 @@ def _replace_keys(text: str, keys: Sequence[str], values: Mapping[str, Value], n
 
 
 def _replace_block(text: str, names: Sequence[str], block: str) -> str:
-    """Return a text in which ``block`` replaces the block of the first of these keys, or is added at the end."""
+    """Return a text in which ``block`` replaces the block of the first of ``names``, or is added at the end."""
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
@@ -137,7 +137,7 @@ def _replace_block(text: str, names: Sequence[str], block: str) -> str:
 def _find_end(lines: Sequence[str], start: int) -> int:
     """Return the index of the line after the block that begins at line ``start``.
 
-    Comments and empty lines at its end do not belong to it.
+    Comments and empty lines after the block do not belong to it.
     """
     end = start + 1
     for at in range(start + 1, len(lines)):
@@ -150,7 +150,7 @@ def _find_end(lines: Sequence[str], start: int) -> int:
 
 
 def _has_values(text: str, folder: ResultsFolder, wanted: Mapping[str, Value]) -> bool:
-    """Return whether a text is a valid sweep file with these values."""
+    """Return whether a text is a valid sweep file whose values are ``wanted``."""
     try:
         found = sweep_files.parse_file(text, folder.spec, ()).to_json_dict()
     except InputError:

@@ -34,7 +34,7 @@ from sweep.text import counted, figure, format_settings, score
 CURVE = 48  # maximum number of points of a running trial's curve
 WORKERS = 200  # maximum number of running trials that are listed
 WAITING = 50  # maximum number of trials that are listed at a rung
-QUIET_S = 12.0  # least time without an event until the page says so
+QUIET_S = 12.0  # least time without an event until the page says that the sweep is silent
 QUIET_AT_START_S = 120.0  # the same until a session's first epoch: Ray and the workers start, and build the first model
 QUIET_EPOCHS = 3.0  # the same in epochs, of the longest of the latest
 
@@ -66,18 +66,18 @@ class WorkerFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class RungFacts:
-    """A rung: how many trials reached it, were pruned there, or wait there."""
+    """A rung, with the numbers of trials that reached it, were pruned there, and wait there."""
 
     epoch: int
     reached: int
     pruned: int
     waiting: int
-    trials: tuple[int, ...]  # the first that wait
+    trials: tuple[int, ...]  # the numbers of the first trials that wait
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureFacts:
-    """Trials that ended without a result, for the same kind of reason."""
+    """The trials that ended without a result for one kind of reason."""
 
     status: str
     kind: str
@@ -92,7 +92,7 @@ class MarkFacts:
 
     trial: int
     starred: bool
-    note: str  # "" without one
+    note: str  # "" if there is no note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,29 +126,29 @@ class LiveFacts:
     line: int  # number of lines of the log that have been read
     now: float  # the server's clock, in seconds since 1970
     heard: float | None  # time of the last event, or when the driver took the sweep
-    quiet_s: float  # time without an event from which the driver is silent for longer than one would expect
+    quiet_s: float  # time without an event after which the driver is silent for longer than expected
     active_s: float
     left_s: float | None
     metric: str
     goal: str
     total: int | None
     done: int  # trials that ended for good
-    share: float | None  # of the work, with the epochs of running trials
+    share: float | None  # share of the work that is done, with the epochs of running trials
     counts: Mapping[str, int]  # trials by status; "running", "paused" and "interrupted" besides those that ended
-    worth: Mapping[str, float]  # how many whole trials their epochs are worth, by the same
+    worth: Mapping[str, float]  # how many whole trials their epochs amount to, by the same statuses
     epochs_per_s: float
     cost: float
     cost_in_all: float | None
     survivors: float | None  # trials expected to train all their epochs
     use: Mapping[str, float]  # CPU cores, memory and share of the GPUs, as running trials have measured them
     best: BestFacts | None
-    leader: LeaderFacts | None  # of the running trials, if it is ahead of the best
+    leader: LeaderFacts | None  # the running trial that leads, if it is ahead of the best configuration
     workers: tuple[WorkerFacts, ...]
     rungs: tuple[RungFacts, ...]
     failures: tuple[FailureFacts, ...]
-    events: tuple[EventFacts, ...]  # the latest, the last one first
-    note: str  # that a person has written on the sweep; "" without one
-    marks: tuple[MarkFacts, ...]  # of the trials that have a star or a note
+    events: tuple[EventFacts, ...]  # the latest events, the last one first
+    note: str  # the note that a person has written on the sweep; "" if there is none
+    marks: tuple[MarkFacts, ...]  # stars and notes of trials
     unknown: str  # what is not known, and why; or what is left since a sweep that has ended was changed
     to_resume: str  # the command line that resumes the sweep
 
@@ -168,8 +168,8 @@ def describe_standing(
     """Return the state of a sweep as the page shows it.
 
     ``now`` and ``driven_since`` are in seconds since 1970. ``running`` says whether a process runs the sweep, and
-    ``driven_since`` since when one on this machine does. ``read`` is the share of the log that has been read, ``line``
-    its last line. ``to_resume`` is the command line that resumes the sweep.
+    ``driven_since`` is when a process on this machine began to run it. ``read`` is the share of the log that has been
+    read, ``line`` its last line. ``to_resume`` is the command line that resumes the sweep.
     """
     state = _name_state(standing, running=running, read=read)
     is_starting = driven_since is not None and driven_since > (standing.last or 0.0)  # its session has not begun
@@ -280,7 +280,7 @@ def _describe_best(standing: Standing) -> BestFacts | None:
 def _describe_leader(standing: Standing) -> LeaderFacts | None:
     """Return the running trial with the best score, if it is ahead of the best completed configuration.
 
-    None otherwise.
+    Returns None if there is no such trial.
     """
     objective = standing.outline.objective
     best = standing.best
@@ -353,8 +353,8 @@ def describe_event(
 ) -> EventFacts:
     """Return an event with its description in words; ``standing`` must have observed it already.
 
-    ``line`` is its line in the log. ``differences`` are the changed keys for a change of the sweep file, if it is
-    known.
+    ``line`` is the event's line in the log. For a change of the sweep file, ``differences`` are the changed keys, if
+    they are known.
     """
     trial = getattr(event, "trial", None)
     status = event.status.value if isinstance(event, TrialEnded) else ""
@@ -434,7 +434,7 @@ def _describe_another_try(event: TrialEnded) -> str:
 
 
 def _describe_unknown(event: Record) -> str:
-    """Describe any other event by its kind and its fields."""
+    """Describe an event of any other kind by its kind and its fields."""
     parts = []
     for name in event.__struct_fields__:
         value = getattr(event, name)

@@ -17,7 +17,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import naming
 from sweep.ui.facts import EventFacts, LiveFacts, describe_event, describe_standing
 
-EVENTS = 100  # the latest that are kept
+EVENTS = 100  # number of the latest events that are kept
 OF_A_TRIAL = 100  # events of one trial that are kept
 BLOCK_BYTES = 1 << 20
 
@@ -126,7 +126,7 @@ class FollowedSweep:
         return changed or bool(events) or self.lines.lines != before
 
     def _observe(self, event: Event) -> None:
-        """Add an event to the state, and keep its description unless it is an epoch or output."""
+        """Add an event to the state; keep the event's description unless it is about an epoch or output."""
         self._line += 1
         self.standing.observe(event)
         if isinstance(event, EpochReported | OutputPrinted):
@@ -172,7 +172,7 @@ class FollowedSweep:
 
 
 def _read_first_spec(folder: ResultsFolder) -> Spec | None:
-    """Return the sweep file as the sweep began with it; None if it cannot be read, as `_read_outline` says."""
+    """Return the sweep file with which the sweep began; None if it cannot be read, as `_read_outline` says."""
     try:
         return parse_spec(folder.read_info().first_spec_text, str(folder.info))
     except (InputError, StoreError):
@@ -180,7 +180,10 @@ def _read_first_spec(folder: ResultsFolder) -> Spec | None:
 
 
 def _read_outline(folder: ResultsFolder) -> tuple[Outline, str]:
-    """Return the outline of a sweep, and why a part of it is unknown if its file cannot be read; "" if nothing is."""
+    """Return the outline of a sweep, and why a part of it is unknown if its file cannot be read.
+
+    The second result is "" if nothing is unknown.
+    """
     try:
         return Outline.of(resuming.reopen(folder.path.parent, folder.name).spec), ""
     except (InputError, StoreError) as error:

@@ -16,12 +16,12 @@ from sweep.text import printable
 from sweep.ui.acts import show_command
 
 KEPT = 100  # jobs that are remembered
-SHOWN_BYTES = 100_000  # of the end of an output
+SHOWN_BYTES = 100_000  # bytes at the end of an output that are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a command line is run for: a sweep, perhaps one of its trials, or the file of a draft."""
+    """The subject of a command line: a sweep, perhaps one of its trials, or the file of a draft."""
 
     title: str = ""
     sweep: str = ""
@@ -86,17 +86,17 @@ class Jobs:
     """The command lines that were started since the server began; only the latest ones are kept."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder  # in which they run
+        self._folder = folder  # the folder in which the command lines run
         self._jobs: dict[int, Job] = {}
         self._last = 0
 
     def start(
         self, subject: Subject, arguments: Sequence[str], text: str = "", shown: Sequence[str] | None = None
     ) -> Job:
-        """Start ``python -m sweep`` with these arguments and ``text`` as standard input, and return the job at once.
+        """Start ``python -m sweep`` with ``arguments``, with ``text`` as standard input, and return the job at once.
 
-        The process goes on if the page's server ends. ``shown`` are the arguments in the command line that is shown, by
-        default the same.
+        The process continues if the page's server ends. ``shown`` are the arguments in the command line that is shown;
+        by default, they are ``arguments``.
         """
         output = tempfile.TemporaryFile()  # noqa: SIM115  # it is open as long as the job is remembered
         with tempfile.TemporaryFile() as given:
@@ -109,7 +109,7 @@ class Jobs:
                 stdin=given,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # it goes on when the page's server ends
+                start_new_session=True,  # the process continues when the page's server ends
             )
         self._last += 1
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -121,7 +121,7 @@ class Jobs:
         return job
 
     def find(self, number: int) -> Job | None:
-        """Return the job with this number; None if it is not kept any more."""
+        """Return the job with the number ``number``; None if it is not kept any more."""
         return self._jobs.get(number)
 
     def list_shown(self, subject: Subject) -> list[Job]:

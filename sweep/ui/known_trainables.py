@@ -20,8 +20,8 @@ from sweep.spec.sweep_file import TARGET
 from sweep.ui.completion import NOTHING, Known
 from sweep.ui.trainable_finder import TrainableFinder
 
-KEPT = 20  # trainables
-AGAIN_S = 5.0  # after which a trainable that was not found is looked for again
+KEPT = 20  # maximum number of trainables whose facts are kept
+AGAIN_S = 5.0  # time after which a trainable that was not found is looked for again
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class _Read:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the author's files have not changed since.
+        """Whether the author's files have not changed since the source was read.
 
-        Without files, whether it was read less than 5 seconds ago.
+        If no files are known, whether the source was read less than 5 seconds ago.
         """
         if not self.stamps:
             return time.monotonic() - self.at < AGAIN_S
@@ -92,7 +92,7 @@ def _read_source(trainable: str, file: str) -> _Read:
     """Return the facts in a trainable's source; no facts if it cannot be found."""
     try:
         source = inspect(trainable, sweep_files.import_folders(Path(file)))
-    except InputError:  # the check of the draft says so
+    except InputError:  # the check of the draft reports it
         return _Read(NOTHING, {})
     return _Read(Known(parameters=source.reads, metrics=source.reported_metrics()), _get_change_times(source))
 

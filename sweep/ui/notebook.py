@@ -24,7 +24,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.ui import address, shells
 from sweep.ui.access import make_pass
 
-END_S = 5.0  # for a server to end before it is killed
+END_S = 5.0  # time that a server has to end before it is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ servers: dict[str, Server] = {}
 
 
 def show(name: str | Path = "", *, results: str | Path = "results", height: int = 700) -> None:
-    """Show the live page in the output of a notebook's cell: one sweep, or the list of all sweeps without a name.
+    """Show the live page in the output of a notebook's cell: the page of one sweep, or the list of all sweeps.
 
-    ``name`` is a name in the results folder or the path of a sweep's folder; ``height`` is the height of the frame in
-    pixels. The page keeps running while other cells run, and ends with the kernel. Raises `InputError` if there is no
-    such sweep, or if this process is not the kernel of a notebook.
+    ``name`` is a name in the results folder or the path of a sweep's folder; "" shows the list. ``height`` is the
+    height of the frame in pixels. The page keeps running while other cells run, and ends with the kernel. Raises
+    `InputError` if there is no such sweep, or if this process is not the kernel of a notebook.
     """
     if not running.is_here():
         hint = f"in a terminal: python -m sweep ui {name}".rstrip()
@@ -59,7 +59,7 @@ def show(name: str | Path = "", *, results: str | Path = "results", height: int 
 def _find_sweep(name: str | Path, results: str | Path) -> tuple[str, str]:
     """Return the results folder (or its URL) and the name of a sweep; the name is "" if none is given.
 
-    Raises `InputError` if there is no such sweep.
+    Raises `InputError` if the sweep does not exist.
     """
     if not str(name):
         return str(results), ""
@@ -105,7 +105,10 @@ def _end_servers() -> None:
 
 
 def draw_cell(server: Server, sweep: str, height: int) -> str:
-    """Return the HTML for the output of a cell, whose script opens the page in a frame; it holds new access passes."""
+    """Return the HTML for the output of a cell, whose script opens the page in a frame.
+
+    The HTML contains new access passes.
+    """
     script = resources.files("sweep.ui.page").joinpath("cell.js").read_text(encoding="utf-8")
     return shells.draw_cell(
         script,

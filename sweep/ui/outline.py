@@ -14,14 +14,14 @@ from sweep.spec.validation import KeyPath
 
 Kind: TypeAlias = Literal["key", "value", "item"]
 
-MAX_DEPTH = 50  # of brackets and of items in a line; what is deeper is not looked at
-MAX_CHARACTERS = 300_000  # of a text that is looked at
+MAX_DEPTH = 50  # depth of brackets and of items in a line; deeper ones are not read
+MAX_CHARACTERS = 300_000  # length of the longest text that is read
 
 _BLOCK_KEY = re.compile(
     r"""(?P<key>"(?:[^"\\\n]|\\.)*"[ \t]*|'(?:[^'\n]|'')*'[ \t]*"""
     r"""|[^\s'"\[\]{},#&*!|>%@`](?:(?!\s\#)[^\n:]|:(?!\s|$))*):(?=\s|$)"""
 )
-_WORD = re.compile(r"[A-Za-z_][\w.-]*[ \t]*")  # that may become a key
+_WORD = re.compile(r"[A-Za-z_][\w.-]*[ \t]*")  # a word that may become a key
 _ANCHORS_AND_TAGS = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)+")  # anchors and tags before a value
 _QUOTED_LINES = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""", re.DOTALL)
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*("|(?=\n|$))|'(?:[^'\n]|'')*('|(?=\n|$))""")
@@ -41,10 +41,10 @@ class Place:
     path: KeyPath
     start: int
     end: int
-    key: str = ""  # that is there already, with its colon
+    key: str = ""  # the key that is there already, with its colon
     in_quotes: bool = False
     in_flow: bool = False
-    needs_space: bool = False  # before a value: it would touch the colon
+    needs_space: bool = False  # whether a space must be put before the value, which would touch the colon
 
 
 @dataclass(slots=True)
@@ -119,9 +119,9 @@ class _Reader:
         self._outline = outline
         self._text, self._cursor = outline.text, outline.cursor
         self._levels = [_Level(-1, (), is_item=False)]
-        self._items: dict[KeyPath, int] = {}  # of each list, so far
+        self._items: dict[KeyPath, int] = {}  # number of items of each list so far
         self._text_block_column: int | None = None  # column of the key whose text goes on in deeper lines, after | or >
-        self._flow_column = 0  # of the line in which brackets have opened
+        self._flow_column = 0  # column of the key before the brackets
 
     def read(self) -> None:
         """Read the whole text."""
@@ -174,11 +174,11 @@ class _Reader:
         self._record_place(kind="key", path=path, start=self._cursor, end=self._cursor)
 
     def _find_parent(self, column: int) -> KeyPath:
-        """Return the path of the mapping that a key in this column would belong to."""
+        """Return the path of the mapping that a key in the column ``column`` would belong to."""
         return next(level.path for level in reversed(self._levels) if level.column < column)
 
     def _open_item(self, column: int) -> None:
-        """Add the list item whose dash is in this column."""
+        """Add the list item whose dash is in the column ``column``."""
         while self._levels[-1].column > column or (self._levels[-1].column == column and self._levels[-1].is_item):
             self._levels.pop()
         parent = self._levels[-1].path
@@ -233,7 +233,7 @@ class _Reader:
     def _read_value(self, path: KeyPath, after_colon: int, end: int, column: int) -> int:
         """Read the value after a colon; return where the next line begins.
 
-        If it is missing and the cursor is there, record the place where one may be proposed.
+        If the value is missing and the cursor is there, record the place where a value may be proposed.
         """
         at = after_colon
         while at < end and self._text[at] in " \t":
@@ -263,9 +263,10 @@ class _Reader:
         return at + len(found[0].rstrip(" \t\r")) if found else at
 
     def _find_last_line_end(self, at: int, end: int, column: int) -> int:
-        """Return where the last line of the scalar at an offset ends: ``end``, unless it is quoted and goes on.
+        """Return where the last line of the scalar at an offset ends: ``end``, unless it is quoted over several lines.
 
-        The lines in which it goes on are indented further than ``column``; otherwise a quote is still to be typed.
+        The further lines of a quoted scalar are indented further than ``column``; if they are not, its closing quote
+        has not been typed yet.
         """
         found = _QUOTED_LINES.match(self._text, at)
         if found is None:
@@ -386,7 +387,7 @@ class _Reader:
     def _record_place(
         self, *, kind: Kind, path: KeyPath, start: int, end: int, in_flow: bool = False, needs_space: bool = False
     ) -> None:
-        """Set the outline's place, which is what can be typed at the cursor."""
+        """Store what can be typed at the cursor, as the outline's place."""
         self._outline.place = Place(
             kind=kind, path=path, start=start, end=end, in_flow=in_flow, needs_space=needs_space
         )
@@ -394,7 +395,7 @@ class _Reader:
     def _record_gap(self, kind: Kind, path: KeyPath, begin: int, end: int, *, after: str) -> None:
         """If the cursor is in the blanks from ``begin`` to ``end``, record its place.
 
-        The character before them must be one of ``after``.
+        The character before the blanks must be one of ``after``.
         """
         if not begin <= self._cursor <= end or self._text[begin - 1] not in after:
             return

@@ -18,8 +18,8 @@ MOST = 100  # lines of a form
 class FormLines:
     """Lines of the forms of a sweep, each in the form ``name=value``."""
 
-    configuration: tuple[str, ...]  # varying parameters with the values of the best trial; names alone before it
-    parameters: tuple[str, ...]  # of the sweep file, each with what it may be
+    configuration: tuple[str, ...]  # varying parameters, with the values of the best trial if there is one
+    parameters: tuple[str, ...]  # parameters of the sweep file, each with its values or distribution
     keys: tuple[str, ...]  # assignments as `change --set` takes them, with the present values
 
 
@@ -42,14 +42,14 @@ def list_form_lines(standing: Standing) -> FormLines:
 
 
 def _list_settings(spec: Spec, params: Mapping[str, Value]) -> Iterator[str]:
-    """Yield a line for each value of a configuration that differs between configurations."""
+    """Yield a line ``name=value`` for each value of a configuration that differs between configurations."""
     for name in spec.space.varying:
         if name in params:
             yield f"{name}={flow(params[name])}"
 
 
 def _list_parameters(spec: Spec) -> Iterator[str]:
-    """Yield a line for each searched parameter, with its values or distribution."""
+    """Yield a line ``name=block`` for each searched parameter, with its values or distribution."""
     domains = _require_mapping(spec.to_json_dict()["parameters"])
     for name in spec.space.varying:
         block = dict(_require_mapping(domains[name]))
@@ -59,7 +59,11 @@ def _list_parameters(spec: Spec) -> Iterator[str]:
 
 
 def _list_keys(spec: Spec) -> Iterator[str]:
-    """Yield a line for each key that has a value and can be changed, keys of the parameters first."""
+    """Yield a line ``key=value`` for keys that may be changed and have a value, keys of the parameters first.
+
+    Left out are the keys of constant and tied parameters, ``distribution`` and ``when`` of the others, and all
+    top-level keys except ``run_cap``, ``early_terminate``, ``constraints`` and ``budget``.
+    """
     content = spec.to_json_dict()
     domains = _require_mapping(content["parameters"])
     for parameter in spec.space.parameters:
@@ -78,7 +82,7 @@ def _list_keys(spec: Spec) -> Iterator[str]:
 
 
 def _require_mapping(value: Value) -> Mapping[str, Value]:
-    """Return a value. Raises TypeError if it is not a mapping."""
+    """Return ``value``. Raises TypeError if it is not a mapping."""
     if not isinstance(value, dict):
         raise TypeError(f"{value!r} is no mapping")
     return value

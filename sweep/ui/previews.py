@@ -14,8 +14,8 @@ TRAINING_HERE = ("confirm", "retrain")
 def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> dict[str, str]:
     """Return, for a filled-in form, its command line, why it would be refused, and a note on what it would train.
 
-    The keys are ``command``, ``wrong`` and ``note``; "" for each that there is not. The command line is "" if a field
-    has a mistake.
+    The keys are ``command``, ``wrong`` and ``note``, with the value "" for each that does not apply. The command line
+    is "" if a field has a mistake.
     """
     submission = folder.submission
     try:
@@ -36,7 +36,7 @@ def preview_act(act: Act, given: Given, place: str, folder: ResultsFolder) -> di
 
 
 def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
-    """Check what a form adds or changes. Raises `SweepError` if it would be refused."""
+    """Check what a form adds or changes. Raises `SweepError` if the command would refuse it."""
     from sweep.runner import additions, steering, steering_requests
 
     lines = acts.list_lines(given.get("settings" if command == "add" else "changes", ""))
@@ -48,7 +48,7 @@ def _check_steering(command: str, given: Given, folder: ResultsFolder) -> None:
 
 
 def _describe_confirming(given: Given, folder: ResultsFolder) -> str:
-    """Describe the most that a confirmation would train. Raises `SweepError` if it would be refused."""
+    """Describe the most that a confirmation would train. Raises `SweepError` if the command would refuse it."""
     from sweep.render.plans import describe_confirming  # slow imports, for this act alone
     from sweep.runner import resuming
     from sweep.runner.confirming import plan_confirmation

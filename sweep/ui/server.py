@@ -38,12 +38,12 @@ from sweep.ui.watching import Reading, ShelfWatch, Watch, Watches, encode_line, 
 
 KEEP_ALIVE_S = 15.0
 LINGER_S = 60.0  # after the run has ended and the last page is closed, the server of `run --ui` ends
-SETTLED_S = 2.0  # between looks whether it has
-MOST_COMPARED = 20  # sweeps
+SETTLED_S = 2.0  # pause between two looks whether the server should end
+MOST_COMPARED = 20  # maximum number of sweeps that are compared
 
-_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # of a pair; JSON can have one alone
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")  # one half of a surrogate pair, which JSON can have alone
 
-READING_POSTS = ("/-/new/check", "/-/new/complete")  # they change nothing
+READING_POSTS = ("/-/new/check", "/-/new/complete")  # requests that change nothing
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -64,7 +64,7 @@ class Page:
     jobs: Jobs = field(init=False)
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a draft is checked
     ends: asyncio.Event = field(default_factory=asyncio.Event)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)  # that no request waits for
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)  # tasks that no request waits for
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.reading)
@@ -72,7 +72,7 @@ class Page:
         self.jobs = Jobs(self.folder)
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task that no request waits for."""
+        """Start ``work`` as a task that no request waits for."""
         task = asyncio.ensure_future(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -90,7 +90,11 @@ class Page:
 
     @property
     def browsers(self) -> int:
-        """Number of pages that are open."""
+        """Number of open pages that show a sweep, a trial or the list of sweeps, counted by their event streams.
+
+        The pages for a draft and for comparing sweeps open no event stream and are not counted. A request for a report
+        also counts while it waits.
+        """
         return self.watches.browsers + self.shelf.browsers
 
 
@@ -199,9 +203,10 @@ def _name_cookie(request: web.Request) -> str:
 
 
 def _exchange_token(request: web.Request, token: str) -> web.Response:
-    """Answer an address with the token: set the cookie, on a page that leads on to the address without the token.
+    """Answer an address that contains the token: set the cookie, and lead on to the address without the token.
 
-    A redirect would not do: browsers do not send a strict cookie with it if the page of another program has led here.
+    The answer is a page that leads on. With a redirect, browsers would not send a strict cookie if the page of another
+    program has led here.
     """
     secrets = request.app[PAGE].access
     if not access.is_same(token, secrets.token):
@@ -221,7 +226,7 @@ def _brings_pass(request: web.Request) -> bool:
 
 
 def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Response:
-    """Answer a request with a pass: set the cookie for the frame of a notebook's cell.
+    """Answer a request that brings a pass: set the cookie for the frame of a notebook's cell.
 
     At ``/-/here``, only confirm to the cell's script that this server can be reached.
     """
@@ -234,7 +239,7 @@ def _answer_pass(request: web.Request, given: str, frames: Frames) -> web.Respon
     answer = _make_html_answer(
         shells.draw_message("sweep", "Opening the page ...", root=_find_root(request), forward=forward)
     )
-    if given in frames.used:  # the notebook has made its frame anew
+    if given in frames.used:  # the notebook has created its frame again
         if access.is_same(request.cookies.get(_name_cookie(request), ""), secrets.cookie):
             return answer
         return _refuse(request, Refusal(403, "this cell has opened the page in another browser; run the cell again"))
@@ -282,7 +287,7 @@ def _make_json_answer(content: object) -> web.Response:
 
 
 def _open_folder(request: web.Request, name: str) -> ResultsFolder:
-    """Return the folder of the sweep with this name."""
+    """Return the folder of the sweep ``name``."""
     return find_folder(request.app[PAGE].results, name)
 
 
@@ -302,7 +307,7 @@ def _find_root(request: web.Request) -> str:
 
 
 def _format_results_option(request: web.Request) -> str:
-    """Return the option ``--results`` as it ends each command line that a page shows."""
+    """Return the option ``--results`` with which each command line on a page ends."""
     return shlex.join(acts.make_results_option(request.app[PAGE].place))
 
 
@@ -313,7 +318,7 @@ async def _send_file(request: web.Request) -> web.Response:
     if content is None:
         raise web.HTTPNotFound
     answer = web.Response(body=content, content_type=shells.KINDS[name.rpartition(".")[2]], charset="utf-8")
-    answer.headers["Cache-Control"] = "private, max-age=31536000, immutable"  # its address changes with it
+    answer.headers["Cache-Control"] = "private, max-age=31536000, immutable"  # the file's address changes with the file
     return answer
 
 
@@ -387,7 +392,7 @@ async def _send_output(request: web.Request) -> web.Response:
     return _make_json_answer(await request.app[PAGE].reading.run(_read_outputs, folder))
 
 
-OUTPUT_BYTES = 20_000  # of the end of a file
+OUTPUT_BYTES = 20_000  # bytes at the end of a file that are sent
 
 
 def _read_outputs(folder: ResultsFolder) -> list[dict[str, str]]:
@@ -410,7 +415,7 @@ async def _show_trial(request: web.Request) -> web.Response:
 
 
 async def _send_trial(request: web.Request) -> web.Response:
-    """Send the facts about a trial, and about those that it is compared with."""
+    """Send the facts about a trial, and about the trials that it is compared with."""
     from sweep.render.report.page_data import as_json
 
     watch = _find_watch(request)
@@ -464,7 +469,7 @@ async def _open_stream(request: web.Request) -> web.StreamResponse:
 
 
 async def _send_event(stream: web.StreamResponse, event: str, data: str, number: int | None = None) -> None:
-    """Send one event of a stream. A browser that reconnects sends back the last ``number`` that it has received."""
+    """Send one event of a stream; a browser that reconnects sends back the last ``number`` that it has received."""
     head = "" if number is None else f"id: {number}\n"
     body = "".join(f"data: {line}\n" for line in data.split("\n"))
     await stream.write(f"event: {event}\n{head}{body}\n".encode())
@@ -491,7 +496,7 @@ async def _stream_list(request: web.Request) -> web.StreamResponse:
 async def _wait_for_news(page: Page, news: Awaitable[bool]) -> bool:
     """Wait for a change.
 
-    Return False if ``news`` ends without one, and True at a change or when the server shuts down.
+    Returns False if ``news`` ends without a change, and True at a change or when the server shuts down.
     """
     waiting = asyncio.ensure_future(news)
     ends = asyncio.ensure_future(page.ends.wait())
@@ -526,7 +531,7 @@ class _StreamReader:
 
     def __init__(self, watch: Watch, stream: web.StreamResponse, line: int | None) -> None:
         self._watch, self._stream = watch, stream
-        self._line = line  # of the log; None: from the first look on
+        self._line = line  # last line of the log that the browser has; None: the last one at the first look
         self._facts = 0
         self._report: tuple[int, bool] | None = None
         self._problem = ""
@@ -599,7 +604,7 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether this is a text that a file or a command line can have."""
+    """Return whether ``value`` is a text that a file or a command line can have."""
     return isinstance(value, str) and not _HALF_A_CHARACTER.search(value)
 
 
@@ -622,7 +627,7 @@ async def _run_act(request: web.Request) -> web.Response:
 async def _send_jobs(request: web.Request) -> web.Response:
     """Send the command lines that were started for a sweep and its trials, one trial, or the file of a draft.
 
-    The oldest comes first. Those that were dismissed are left out.
+    The oldest comes first. Dismissed command lines are left out.
     """
     query = request.query
     subject = Subject(sweep=query.get("sweep", ""), trial=query.get("trial", ""), file=query.get("file", ""))
@@ -643,7 +648,7 @@ async def _send_job(request: web.Request) -> web.Response:
 
 
 async def _dismiss_job(request: web.Request) -> web.Response:
-    """Do not show a command line on any page any more; it runs on if it has not ended."""
+    """Hide a command line from all pages; it continues if it has not ended."""
     job = _find_job(request)
     job.is_dismissed = True
     return _make_json_answer(job.describe())
@@ -694,8 +699,8 @@ async def _save_draft(request: web.Request) -> web.Response:
 async def _check_draft(request: web.Request) -> web.Response:
     """Send the mistakes of a draft.
 
-    Drafts are checked one after the other, so that what is typed quickly does not occupy all threads. A check that the
-    browser has given up before it began is left out.
+    Drafts are checked one after the other, so that fast typing does not occupy all threads. A check is skipped if the
+    browser gave it up before it began.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     async with page.checking:
@@ -719,9 +724,9 @@ async def _complete_draft(request: web.Request) -> web.Response:
 
 
 async def _plan_draft(request: web.Request) -> web.Response:
-    """Run `plan` for a draft that may not be saved: its text is standard input, and its file is only named.
+    """Run `plan` for a draft, whose text is passed as standard input because it may not be saved.
 
-    With ``time``, it trains two epochs of two trials; otherwise it goes by what earlier sweeps of the folder took.
+    With ``time``, it trains two epochs of two trials; otherwise it uses the durations of earlier sweeps in the folder.
     """
     page, given = request.app[PAGE], await _read_fields(request)
     more = [*acts.make_results_option(page.place), *(["--time"] if given.get("time") else [])]
@@ -748,8 +753,8 @@ async def _run_draft(request: web.Request) -> web.Response:
 def serve(page: Page, listening: socket.socket, beside: int | None = None, within: int | None = None) -> None:
     """Run the server until Ctrl-C, or until another process has ended.
 
-    With ``beside``, it ends when that process has ended and no page has been open for a while. With ``within``, the
-    number of the parent process, it ends as soon as that process has ended.
+    With ``beside``, it ends when that process has ended and `Page.browsers` has been 0 for a minute. With ``within``,
+    the number of the parent process, it ends as soon as that process has ended.
     """
     logging.getLogger("aiohttp.server").addFilter(is_own_error)
     asyncio.run(_serve(page, listening, beside, within))

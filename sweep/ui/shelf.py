@@ -14,16 +14,16 @@ from sweep.runner import resuming
 from sweep.store.folder import ResultsFolder, folders
 from sweep.ui.following import FollowedSweep
 
-REST = 5  # least pause before a running sweep is summarized again, as a multiple of what it took
-QUESTION = 200  # characters
-LOOKS = 8  # at most, at the log of a running sweep for each list; a look is about a megabyte
+REST = 5  # least pause before a sweep is summarized again, as a multiple of the time that it took
+QUESTION = 200  # maximum number of characters
+LOOKS = 8  # maximum number of looks at a running sweep's log for each list; a look reads about a megabyte
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShelfRow:
     """The fields of a sweep in the page's list that are not in ``list --json``."""
 
-    total: int | None = None  # trials; null if it is not fixed
+    total: int | None = None  # number of trials; null if it is not fixed
     question: str = ""  # the first comment line of its file
     written: float | None = None  # when its log was last written
     left_s: float | None = None
@@ -47,7 +47,7 @@ class Shelf:
     def __init__(self, results: Path) -> None:
         self.results = results
         self._known: dict[str, _Known] = {}
-        self._running: dict[str, FollowedSweep] = {}  # for their time left
+        self._running: dict[str, FollowedSweep] = {}  # running sweeps, for their time left
 
     def list_rows(self) -> list[dict[str, Any]]:
         """Return a row for each sweep, running ones first, then by the time of the last change.
@@ -64,7 +64,7 @@ class Shelf:
     def _get_row(self, folder: ResultsFolder) -> dict[str, Any]:
         """Return the row of a sweep.
 
-        It is made anew only if the sweep has changed, and not too often for a slow one.
+        The row is made anew only if the sweep has changed, and less often if making it takes long.
         """
         stamp = _fingerprint_sweep(folder)
         known = self._known.get(folder.name)
@@ -131,7 +131,7 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
         spec = resuming.reopen(folder.path.parent, folder.name).spec
         if spec.all_trials is not None:
             total = max(spec.all_trials + summary.fresh, sum(summary.trials.values()))
-    except (InputError, StoreError):  # made by hand or by another version: its results can be listed all the same
+    except (InputError, StoreError):  # the file was made by hand or by another version; its results can still be listed
         pass
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     ended = sum(count for status, count in summary.trials.items() if status not in ("running", "interrupted"))
@@ -143,7 +143,7 @@ def _describe_file(folder: ResultsFolder, summary: SweepSummary) -> ShelfRow:
 def read_question(folder: ResultsFolder) -> str:
     """Return the first line of a sweep's file without ``#`` if it is a comment, at most 200 characters.
 
-    Returns "" otherwise.
+    Returns "" if it is no comment.
     """
     try:
         with folder.spec.open(encoding="utf-8", errors="replace") as file:

@@ -26,7 +26,7 @@ KINDS = {"js": "text/javascript", "css": "text/css"}
 
 @cache
 def read_file(name: str) -> bytes | None:
-    """Return the content of a script or style sheet of the pages; None for any other name."""
+    """Return the content of the script or style sheet ``name`` of the pages; None for any other name."""
     known = {*STYLES, *(script for scripts in PAGES.values() for script in scripts)}
     if name not in known:
         return None
@@ -83,7 +83,7 @@ def draw_cell(script: str, **values: object) -> str:
 def draw_message(
     title: str, text: str, *, root: str, forward: str = "", after_s: int = 0, is_let_in: bool = True
 ) -> str:
-    """Return a page that shows a message; after a while, the browser goes on to ``forward``, if that is given.
+    """Return a page that shows a message; after a while, the browser is led on to ``forward``, if that is given.
 
     ``root`` is described in `draw_shell`. A browser that is not let in gets neither styles nor a link, because it could
     not load them.

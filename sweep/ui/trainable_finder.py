@@ -7,11 +7,11 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-MOST_FILES = 300  # of a folder, that are looked at
-LARGEST = 500_000  # bytes of a module that is looked at
+MOST_FILES = 300  # maximum number of modules of a folder that are read
+LARGEST = 500_000  # bytes of the largest module that is read
 OURS = "trainables"
 BASE = "KerasTrainable"
-METHODS = ("data", "model")  # of a `KerasTrainable`
+METHODS = ("data", "model")  # methods of a `KerasTrainable`
 APART = frozenset({OURS, "sweep", "tests", "test", "benchmarks"})  # folders whose modules no sweep file is to name
 INNER = frozenset({"session"})  # modules of `trainables` with classes that only look like trainables
 
@@ -20,7 +20,7 @@ class TrainableFinder:
     """Lists trainables; a module that has not changed is not read again."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change, names
+        self._known: dict[Path, tuple[int, tuple[str, ...]]] = {}  # time of the last change and names, by path
 
     def list_trainables(self, folder: Path) -> dict[str, str]:
         """Return the trainables in a folder and in sweep's own package as ``module:Name``, with a note on the place."""

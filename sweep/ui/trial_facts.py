@@ -19,7 +19,7 @@ from sweep.ui.facts import EventFacts
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
 
-POINTS = 40_000  # of the curves of both trials together
+POINTS = 40_000  # maximum number of points of the curves of both trials together
 ELSEWHERE = (
     *("sweep", "trial", "status", "status_reason", "error", "checkpoint", "started_at", "ended_at"),
     *("objective", "epochs", "duration_s", "train_s", "overhead_s", "data_reads", "starred", "note"),
@@ -43,11 +43,11 @@ class TrialFacts:
     status: str
     outcome: str  # the status in words
     reason: str
-    error: str  # traceback; "" without one
-    starred: bool  # by a person
-    note: str  # by a person
+    error: str  # traceback; "" if there is none
+    starred: bool  # whether a person has starred the trial
+    note: str  # that a person has written on the trial
     params: Mapping[str, Value]
-    metrics: Mapping[str, float]  # as last reported
+    metrics: Mapping[str, float]  # values of the metrics that were reported last
     best: Mapping[str, float]
     tested: Mapping[str, float]
     epochs: int
@@ -55,9 +55,9 @@ class TrialFacts:
     duration_s: float | None
     facts: Mapping[str, Value]  # the other columns: seed, node, devices, precision ...
     checkpoint: str | None
-    retrain: str  # the command line that trains it again
-    export: str  # the command line that exports its model
-    output: str  # what it has printed
+    retrain: str  # the command line that trains the trial again
+    export: str  # the command line that exports the trial's model
+    output: str  # what the trial has printed
     events: tuple[EventFacts, ...]
 
 
@@ -74,7 +74,7 @@ class TrialDocument:
 def read_trials(
     folder: ResultsFolder, numbers: tuple[int, ...], events: Mapping[int, tuple[EventFacts, ...]]
 ) -> tuple[TrialDocument, dict[str, object]]:
-    """Return the facts about these trials, and the data from which the report's scripts draw their curves.
+    """Return the facts about the trials ``numbers``, and the data for the curves that the report's scripts draw.
 
     ``events`` has the events of the trials that have been read so far. Raises `UnknownNameError` if there is no such
     trial, and `StoreError` if the sweep is damaged.

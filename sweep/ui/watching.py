@@ -28,9 +28,9 @@ LOOK_S = 0.5
 """Pause between two looks at the log of a sweep that is running."""
 IDLE_LOOK_S = 2.0
 """Pause between two looks at the log of a sweep that is not running, and between two looks at the results folder."""
-AFAR_LOOK_S = 5.0  # between two looks at a sweep in an object store that is not running
-TICK_S = 5.0  # after which the facts of a running sweep are sent anew, for its time left
-FORGET_S = 120.0  # after its last browser has gone, a sweep is forgotten
+AFAR_LOOK_S = 5.0  # pause between two looks at a sweep in an object store that is not running
+TICK_S = 5.0  # time after which the facts of a running sweep are sent again, for its time left
+FORGET_S = 120.0  # time after which a sweep is forgotten when its last browser has gone
 REST = 5  # least pause between two reports, as a multiple of the CPU time that the last one took
 SETTLE_S = 1.0  # least pause between two reports
 SMALL_BYTES = 4_000_000  # a log up to this size is read before the first report, a larger one after it
@@ -49,8 +49,8 @@ class LiveReport:
 
     line: int
     content: bytes
-    cost_s: float  # CPU time
-    running: bool  # whether a driver ran the sweep before the report was made, which says so
+    cost_s: float  # CPU time that making the report took
+    running: bool  # whether a driver ran the sweep before the report was made, as the report says
 
     @property
     def key(self) -> tuple[int, bool]:
@@ -81,7 +81,7 @@ class News:
 class Reading:
     """The threads that read sweeps.
 
-    One of them first imports the libraries, so that two threads never import the same one at once.
+    The libraries are imported in one thread first, so that two threads never import the same one at once.
     """
 
     def __init__(self) -> None:
@@ -112,13 +112,13 @@ def import_libraries() -> None:
 
 
 class KeptUpToDate(ABC):
-    """Base class of what is read again and again while at least one browser shows it."""
+    """Base class of states that are read repeatedly while at least one browser shows them."""
 
     def __init__(self, name: str) -> None:
         self.news = News()
-        self.problem = ""  # why it cannot be read
+        self.problem = ""  # why the state cannot be read
         self.browsers = 0
-        self._name = name  # in the server's log
+        self._name = name  # name in the server's log
         self._left = time.monotonic()  # when the last browser went away
         self._task: asyncio.Task[None] | None = None
 
@@ -136,25 +136,25 @@ class KeptUpToDate(ABC):
 
     @property
     def is_forgotten(self) -> bool:
-        """Whether no browser has shown it for a while, so that it can be dropped."""
+        """Whether no browser has shown this state for two minutes, so that it can be dropped."""
         return self.browsers == 0 and time.monotonic() - self._left > FORGET_S
 
     async def _read_repeatedly(self) -> None:
-        """Read and pause until no browser is left; an error is shown to the browsers."""
+        """Read the state and pause, until no browser is left; show errors to the browsers."""
         while self.browsers:
             pause_s = IDLE_LOOK_S
             try:
                 pause_s = await self._read_once()
             except SweepError as error:
                 self._show_problem(str(error))
-            except Exception as error:  # the page says it, and the next look may succeed
+            except Exception as error:  # the page shows it, and the next look may succeed
                 logging.getLogger(__name__).exception("%s could not be read", self._name)
                 self._show_problem(in_short(error))
             await asyncio.sleep(pause_s)
 
     @abstractmethod
     async def _read_once(self) -> float:
-        """Read once; return the seconds to pause before the next time."""
+        """Read the state once; return the seconds to pause before the next time."""
 
     def _show_problem(self, problem: str) -> None:
         """Show the browsers why reading has failed."""
@@ -246,7 +246,7 @@ class Watch(KeptUpToDate):
 
 def make_report(folder: ResultsFolder, sweep: FollowedSweep | None) -> LiveReport:
     """Return a report on the present state of a sweep. Raises `StoreError`."""
-    from sweep.render import report  # the first time, it takes seconds
+    from sweep.render import report  # the first import takes seconds
 
     began = time.thread_time()
     running = folder.is_running()  # before it is made: if the driver ends meanwhile, another report follows
@@ -303,9 +303,9 @@ class Watches:
         self._watches: dict[str, Watch] = {}
 
     def find(self, folder: ResultsFolder) -> Watch:
-        """Return the watch of a sweep, creating it if necessary.
+        """Return the watch of a sweep, which is created if necessary.
 
-        Drop watches that no browser has shown for two minutes.
+        Drops the watches that no browser has shown for two minutes.
         """
         for name in [name for name, watch in self._watches.items() if watch.is_forgotten]:
             del self._watches[name]
@@ -315,5 +315,5 @@ class Watches:
 
     @property
     def browsers(self) -> int:
-        """Number of pages that show a sweep at present."""
+        """Number of open pages that show a sweep or a trial, counted by their event streams."""
         return sum(watch.browsers for watch in self._watches.values())

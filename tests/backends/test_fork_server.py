@@ -332,7 +332,7 @@ def test_a_server_for_other_trials_than_the_files_is_replaced(monkeypatch: pytes
 
 
 def test_the_usual_number_of_cpus_is_that_of_a_sweep_file() -> None:
-    assert forking.USUAL_CPUS == Resources().cpus
+    assert Resources().cpus == forking.USUAL_CPUS
 
 
 def test_a_server_that_cannot_be_started_early_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,8 @@ def test_proposals(name: str) -> None:
 def test_a_group_may_have_a_condition_first() -> None:
     text = f"{TWO}  g:\n    when: {{kind: cnn}}\n    ¦"
     assert "parameters" in labels(text)
-    parse_spec(f"{HEAD}{text.replace(CURSOR, 'parameters: {y: {values: [1, 2]}}')}\n", "a.yaml")
+    whole = text.replace(CURSOR, "parameters: {y: {values: [1, 2]}}")
+    parse_spec(f"trainable: m:M\nmethod: random\nrun_cap: 2\n{whole}\n", "s.yaml")
     assert "parameters" not in labels(f"{TWO}  g:\n    value: 1\n    ¦")
 
 

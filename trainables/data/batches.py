@@ -24,11 +24,11 @@ from trainables.numbers.seeds import seeding_python_and_numpy
 
 
 class BatchSplit(Examples):
-    """The batches of a `PyDataset`, which are not cut further; a pass visits them in an order drawn from (seed, pass).
+    """A data set made of the batches of a `PyDataset`; the order of each pass is drawn from (seed, pass).
 
-    All batches are read once beforehand, to count the examples. If ``on_epoch_end`` changes the data set, each pass
-    starts from a copy of the original one and repeats these changes, with `random` and `np.random` seeded from (seed,
-    pass). So a pass is the same whichever pass came before it.
+    All batches are read once when it is created, to count the examples. If ``on_epoch_end`` changes the data set, each
+    pass reads a copy of the original one, on which ``on_epoch_end`` was called once for each earlier pass, with
+    `random` and `np.random` seeded from (seed, pass). So a pass does not depend on the passes that were read before it.
     Raises: DataError: if there are no batches, infinitely many, or batch 0 differs when it is read again.
     """
 
@@ -77,18 +77,18 @@ class BatchSplit(Examples):
     def updates(self, batch_size: int) -> int:
         """Return the number of optimizer updates of a pass.
 
-        It is one for each batch, and more for a batch above ``batch_size``.
+        A batch of more than ``batch_size`` examples is cut, and counts as several updates.
         """
         return sum(count_updates(size, batch_size) for size in self._sizes)
 
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
-        """Return into how many batches of ``large``, and of ``small``, examples the first batch would be cut."""
+        """Return the numbers of batches of ``large`` and of ``small`` examples into which the first batch is cut."""
         return count_updates(self._sizes[0], large), count_updates(self._sizes[0], small)
 
     def list_chunk_kinds(self) -> list[Chunk]:
         """Return one chunk for each structure of shapes that a pass may contain, for tracing.
 
-        If replicas span processes, there is also a chunk of a single row, because chunks are cut further there.
+        If replicas span processes, a chunk of a single row is added, because chunks are then split further.
         """
         kinds = [*self._kinds]
         if self._replicas.span_processes:
@@ -100,7 +100,7 @@ class BatchSplit(Examples):
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
-        """Return the targets of the first batch; None without targets."""
+        """Return the targets of the first batch; None if there are no targets."""
         return unpack_example(self._kinds[0])[1]
 
     def chunks(
@@ -108,7 +108,7 @@ class BatchSplit(Examples):
     ) -> Iterator[Chunk]:
         """Yield the chunks of pass ``number`` (from 1) without its first ``skipped`` batches; each batch is one chunk.
 
-        Every process makes whole batches; with a ``share``, only the share is put on the devices.
+        Every process reads whole batches. With a ``share``, only this part of each batch is put on the devices.
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
@@ -124,7 +124,7 @@ class BatchSplit(Examples):
 class _RepeatableDataset:
     """A `PyDataset` that can be brought into the state of any pass.
 
-    Its ``on_epoch_end`` calls are repeated on a copy.
+    To do so, ``on_epoch_end`` is called again on a copy of it.
     """
 
     def __init__(self, dataset: keras.utils.PyDataset) -> None:
@@ -135,7 +135,7 @@ class _RepeatableDataset:
     def advance_to(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """Return the data set in the state of pass ``number`` (from 1), after ``on_epoch_end`` of all passes before it.
 
-        Without a seed it is the original data set.
+        If ``seed`` is None, return the original data set.
         """
         if seed is None or not self.changes_itself:
             return self.given
@@ -151,7 +151,7 @@ class _RepeatableDataset:
 
 
 class BatchReader:
-    """Reads the batches of a `PyDataset` as they are in any pass.
+    """Reads the batches of a `PyDataset` in the state that it has in any pass.
 
     If the data set has several `workers` or uses multiprocessing, a pool of threads or processes reads batches ahead.
     """
@@ -161,10 +161,10 @@ class BatchReader:
         self._pool: Executor | None = None
 
     def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
-        """Yield the batches with these indices, in this order, as they are in pass ``number``; arrays are copied.
+        """Yield the batches with the indices ``numbers`` in pass ``number``, in this order; arrays are copied.
 
-        Without a seed, they are those of the original data set. Raises DataError if a batch is not (x,), (x, y) or (x,
-        y, sample_weight).
+        If ``seed`` is None, they are the batches of the original data set. Raises DataError if a batch is not (x,), (x,
+        y) or (x, y, sample_weight).
         """
         given = self._turning.given
         if given.use_multiprocessing:  # each process advances its own copy

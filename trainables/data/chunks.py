@@ -60,7 +60,7 @@ class ArraySplit(Examples):
         self._ahead = ChunkPrefetcher(partial(gather_chunks, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
-        """Return a data set of these rows that shares the arrays; `examples` and `targets` still refer to all rows."""
+        """Return a data set of ``rows``, which shares the arrays; `examples` and `targets` still refer to all rows."""
         part = copy.copy(self)
         part._rows = rows
         part.size = len(rows)
@@ -70,7 +70,7 @@ class ArraySplit(Examples):
 
     @property
     def targets(self) -> Any:
-        """Return the targets of all rows, also of those that are not visited; None without targets."""
+        """The targets of all rows, even of rows that are not visited; None if there are no targets."""
         return unpack_example(self.arrays)[1]
 
     def leaves(self) -> list[Any]:
@@ -78,11 +78,11 @@ class ArraySplit(Examples):
         return list(tf.nest.flatten(self.arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first ``count`` examples; texts as a tensor."""
+        """Return the first ``count`` examples, with texts converted to a tensor."""
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[:count])), self.arrays)
 
     def spread_examples(self, count: int) -> Any:
-        """Return at most ``count`` examples, evenly spaced over the data; texts as a tensor."""
+        """Return at most ``count`` examples, evenly spaced over the data, with texts converted to a tensor."""
         places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
         rows = self._find_row_numbers(places)
         return tf.nest.map_structure(lambda leaf: sources.convert_texts(np.asarray(leaf[rows])), self.arrays)
@@ -93,11 +93,11 @@ class ArraySplit(Examples):
 
     @property
     def stays(self) -> bool:
-        """Return whether the whole data set stays on the devices."""
+        """Whether the whole data set stays on the devices."""
         return self._placed.fits
 
     def some_targets(self) -> Any:
-        """Return the targets of the first examples, up to 4 MiB of them; None without targets."""
+        """Return the targets of the first examples, up to 4 MiB of them; None if there are no targets."""
         targets = self.targets
         if targets is None:
             return None
@@ -115,7 +115,7 @@ class ArraySplit(Examples):
         return iter([chunk])
 
     def _find_row_numbers(self, places: Any) -> Any:
-        """Return the numbers, in the arrays, of the rows at these positions of the split."""
+        """Return the indices, in the arrays, of the rows at the positions ``places`` of this data set."""
         if self._rows is None:
             return places
         return self._rows[places]
@@ -140,7 +140,7 @@ class LazyPlacement:
 
 
 def gather_chunks(arrays: Any, replicas: Replicas, subset: Order | None, which: Pass) -> Iterator[Chunk]:
-    """Yield the chunks of a pass over the rows ``subset`` of arrays (None: all), gathered on the host."""
+    """Yield the chunks of a pass over the rows ``subset`` of arrays (all rows if None), gathered on the host."""
     leaves = tf.nest.flatten(arrays)
     batch_size = which.batch_size
     if subset is None:
@@ -186,8 +186,8 @@ class BucketSplit(Examples):
     def count_equal_batches(self, large: int, small: int) -> tuple[int, int]:
         """Return how many batches of ``large`` and of ``small`` examples cover the same first examples.
 
-        Counts up to the end of the first bucket with more than ``small`` examples, of which it counts one large batch.
-        If there is no such bucket, both numbers are the number of buckets.
+        The count ends after one large batch of the first bucket that has more than ``small`` examples. If there is no
+        such bucket, both numbers are the number of buckets.
         """
         for i, part in enumerate(self.parts):
             if part.size > small:
@@ -212,7 +212,7 @@ class BucketSplit(Examples):
             yield from part.read_content()
 
     def some_targets(self) -> Any:
-        """Return the targets of the first examples of the first bucket; None without targets."""
+        """Return the targets of the first examples of the first bucket; None if there are no targets."""
         return self.parts[0].some_targets()
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
@@ -226,8 +226,8 @@ class BucketSplit(Examples):
 def list_bucket_runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     """Yield (bucket, rows) for each run of consecutive batches of one bucket, in the order of a pass.
 
-    ``sizes`` are the numbers of examples of the buckets, ``rows`` row numbers within the bucket. A run ends after a
-    batch with fewer than ``batch_size`` rows, so only its last batch may be smaller.
+    ``sizes`` has the number of examples of each bucket. The rows are row numbers within the bucket. A run ends after a
+    batch with fewer rows than the batch size, so only its last batch may be smaller.
     """
     batch_size = which.batch_size
     seed = which.seed
@@ -329,7 +329,7 @@ def compute_fingerprint(*splits: Examples | None) -> str | None:
 def _read_array_blocks(leaves: Sequence[Any]) -> Iterator[np.ndarray[Any, Any] | None]:
     """Yield the rows of arrays in blocks of about 64 MiB.
 
-    Yield only None if they exceed 2 GiB or one is no NumPy array.
+    Yield only None if the arrays exceed 2 GiB together or one of them is no NumPy array.
     """
     size_bytes = 0
     for leaf in leaves:

@@ -38,7 +38,7 @@ class Records:
     """The records of several TFRecord files, numbered from 0 through all files; at most 64 files are open at once."""
 
     files: Sequence[str]
-    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # of each file: the byte positions of its records
+    offsets: Sequence[np.ndarray[Any, np.dtype[np.int64]]]  # for each file, the byte positions of its records
     _open: OrderedDict[int, Any] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)  # a reader has one position
 
@@ -52,15 +52,15 @@ class Records:
         return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetch(self, numbers: tf.Tensor) -> tf.Tensor:
-        """Return the records with these numbers as a string tensor; call it inside a `tf.data` pipeline."""
+        """Return the records ``numbers`` as a string tensor; call it inside a `tf.data` pipeline."""
         found = tf.numpy_function(self.read, [numbers], tf.string, stateful=False)
         found.set_shape([None])
         return found
 
     def read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the records with these numbers as an object array of undecoded bytes, in this order.
+        """Return the records ``numbers``, in this order, as an object array of undecoded bytes.
 
-        Several threads may call it.
+        Several threads may call it at once.
         """
         starts = self.file_spans[:, 0]
         found = np.empty(len(numbers), np.object_)
@@ -127,9 +127,9 @@ def tfrecords(
 ) -> Stream:
     """Return a stream of the uncompressed TFRecord shards that match a glob pattern.
 
-    ``features`` are those of `tf.io.parse_single_example`; ``example`` maps one parsed record to (x, y) or (x, y,
-    sample_weight). A pass visits the shards in its own order, eight at a time, and shuffles in a buffer of ``buffer``
-    examples.
+    ``features`` has the form that `tf.io.parse_single_example` expects; ``example`` maps one parsed record to (x, y) or
+    (x, y, sample_weight). A pass visits the shards in its own order, eight at a time, and shuffles in a buffer of
+    ``buffer`` examples.
     Raises: DataError: if no file matches, or one is damaged.
     """
     shards = _find_files(pattern)
@@ -176,9 +176,9 @@ def parquet(
 ) -> tuple[BlockArray, ...]:
     """Return the Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
 
-    ``inputs`` are columns of numbers that become a matrix, or one column of lists of one length. x is cast to
-    ``dtype``, y stays as stored. Rows are read in batches, when the arrays are written to disk.
-    Raises: DataError: if no file matches, a column is missing, or one has nulls or something else than numbers.
+    ``inputs`` names columns of numbers, which become a matrix, or one column with lists of equal length. x is cast to
+    ``dtype``; y keeps its stored type. Rows are read in batches when the arrays are written to disk.
+    Raises: DataError: if no file matches, or a column is missing, has nulls, or has values that are not numbers.
     """
     import pyarrow.parquet as pq
 
@@ -227,8 +227,8 @@ def parquet(
 def _convert_to_matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
     """Return columns of a record batch side by side as a matrix of shape (rows, values).
 
-    List columns add several values.
-    Raises: DataError: if a column has nulls, lists of several lengths, or something else than numbers.
+    A column of lists becomes several columns of the matrix.
+    Raises: DataError: if a column has nulls, lists of different lengths, or values that are not numbers.
     """
     import pyarrow as pa
 
@@ -260,11 +260,11 @@ def image_folder(
     *,
     keep: bool = True,
 ) -> tuple[Any, np.ndarray[Any, Any]]:
-    """Return images (n, height, width, channels) as uint8, and for each the index of its sub-folder in order of names.
+    """Return images (n, height, width, channels) as uint8, and their labels: the indices of their sorted sub-folders.
 
-    Images of another ``size`` are resized (bilinear, antialiased). ``part`` selects files by a hash of their names,
-    which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and written
-    to disk; otherwise they are decoded at each use.
+    Images of another size than ``size`` are resized (bilinear, antialiased). ``part`` selects files by a hash of their
+    names, which is uniform in [0, 1): (0, 0.8) and (0.8, 1) are disjoint. With ``keep``, images are decoded once and
+    written to disk; otherwise they are decoded at each use.
     Raises: DataError: if the folder is missing, has other files, or an image cannot be decoded.
     """
     root = Path(path)
@@ -294,7 +294,7 @@ def image_folder(
 def classes(path: str | Path) -> tuple[str, ...]:
     """Return the names of the sub-folders of an image folder, in the order of their labels.
 
-    Raises: DataError: if there are none.
+    Raises: DataError: if there are no sub-folders.
     """
     root = Path(path)
     names: list[str] = []
@@ -327,7 +327,7 @@ class Images:
             decoded = tf.data.Dataset.from_tensor_slices(files).map(
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
-            some = decoded.batch(HANDED_OVER).prefetch(1)  # singly, they would wait for Python
+            some = decoded.batch(HANDED_OVER).prefetch(1)  # returned one by one, they would wait for Python
         done = 0
         try:
             for block in some.as_numpy_iterator():

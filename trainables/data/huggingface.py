@@ -18,10 +18,10 @@ def columns(
 ) -> tuple[Any, ...]:
     """Return the columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
 
-    ``inputs`` is one column, or several that become a dict of arrays by name. Numbers, lists of one length and images
-    of one size are read block by block and written to disk once; texts become arrays of texts.
-    Raises: DataError: if a column is missing, has nulls, lists of several lengths or other objects, or the dataset is
-    none that can be read.
+    ``inputs`` is one column, or several that become a dict of arrays by name. Numbers, lists of equal length and images
+    of equal size are read block by block and written to disk once; texts become arrays of texts.
+    Raises: DataError: if a column is missing, or has nulls, lists of different lengths or other objects, or if
+    ``dataset`` cannot be read.
     """
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")

@@ -44,7 +44,7 @@ class Batches(NamedTuple):
     tensors: Any
     order: tf.Tensor  # rows of the chunk, in the order of visits
     count: tf.Tensor  # number of batches
-    size: tf.Tensor  # of all batches but the last
+    size: tf.Tensor  # number of examples of all batches but the last
     seed: tf.Tensor  # the trial's seed
     first: tf.Tensor  # number of the first batch, counted from the trial's beginning
 
@@ -63,9 +63,9 @@ class Pass:
     """One pass over the examples of a data set, described by its seed, its number and its batch size."""
 
     batch_size: int
-    seed: int | None  # None: in their original order
+    seed: int | None  # None: the examples keep their original order
     number: int  # from 1
-    skipped: int = 0  # number of batches left out at its beginning
+    skipped: int = 0  # number of batches left out at the beginning of the pass
     share: Share | None = None  # what this process needs of each batch; None: all of it
 
 
@@ -73,7 +73,8 @@ class ChunkPrefetcher:
     """Prepares the next chunk in a thread while the present one is used.
 
     At the end of a shuffled pass, it prepares the first chunk of the following pass. ``make`` returns the chunks of a
-    pass; it must not refer to the split: such a reference cycle would keep the split's data in memory.
+    pass. It must not refer to the data set that owns the prefetcher, because the reference cycle would keep the data in
+    memory.
     """
 
     def __init__(self, make: Callable[[Pass], Iterator[Chunk]]) -> None:
@@ -123,10 +124,10 @@ def choose_chunk_rows(row_bytes: int, batch_size: int) -> int:
 
 
 def gather_array_rows(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
-    """Return an aligned copy of the rows of an array, in the order of ``rows``; they are read in ascending order.
+    """Return an aligned copy of rows of an array, in the order of ``rows``.
 
-    Reading in ascending order suits memory maps and disks. NumPy arrays with large rows are read by several ``threads``
-    (by default as many as the trial has CPUs); other objects, and small rows, by one.
+    The array is read in ascending order, which suits memory maps and disks. NumPy arrays with large rows are read by
+    several ``threads`` (by default as many as the trial has CPUs); other objects, and small rows, by one.
     """
     target = residence.allocate_aligned((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")
@@ -151,8 +152,7 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
     """Return a chunk of ``size`` examples on the devices, whose order of visits is the order in which they are read.
 
     ``read`` returns the examples at given positions, as newly made arrays that no other code uses. If this process
-    needs only a share of each batch, only the examples of this share are read, and each device gets those that it
-    computes.
+    needs only a share of each batch, only this share is read, and each device gets the examples that it computes.
     """
     everything = np.arange(size, dtype=np.int32)
     share = which.share
@@ -166,7 +166,7 @@ def place_chunk(size: int, which: Pass, read: Callable[[Order], Any], replicas: 
 
 
 def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
-    """Return a chunk with these rows of arrays, copied to the devices; the first row must be the first of a batch."""
+    """Return a chunk with ``rows`` of arrays, copied to the devices; the first row must be the first of a batch."""
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: gather_array_rows(leaf, rows[places]), arrays)
@@ -177,8 +177,8 @@ def gather_chunk(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> C
 def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
     """Return a chunk with all rows of arrays, in their order.
 
-    The devices may use the arrays' memory: do not use them again. If this process has several replicas and a share (see
-    ``which``), each replica gets the rows that it computes.
+    The tensors may share the memory of ``arrays``, which must not be used afterwards. If this process has several
+    replicas and a share (see ``which``), each replica gets the rows that it computes.
     """
     count = len(tf.nest.flatten(arrays)[0])
     if which is None or which.share is None or not replicas.several_here:
@@ -187,7 +187,7 @@ def make_chunk(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Ch
 
 
 def select_rows(arrays: Any, places: Order) -> Any:
-    """Return the rows at these places of arrays, or of tensors in the host's memory."""
+    """Return the rows of arrays, or of tensors in the host's memory, at the positions ``places``."""
 
     def some(leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -199,10 +199,7 @@ def select_rows(arrays: Any, places: Order) -> Any:
 
 
 def get_batch_specs(example: Any) -> Any:
-    """Return the tensor specs of batches of any size, for an ``example`` that is itself a batch.
-
-    The first axis is None.
-    """
+    """Return the tensor specs of batches like ``example``, but with any number of rows."""
 
     def of(leaf: Any) -> tf.TensorSpec:
         return tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype))
@@ -211,13 +208,13 @@ def get_batch_specs(example: Any) -> Any:
 
 
 def unpack_example(example: Any) -> tuple[Any, Any, Any]:
-    """Return (x, y, sample_weight) of a tuple of one to three entries; None for each missing one."""
+    """Return (x, y, sample_weight) of a tuple of one to three entries, with None in place of missing ones."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
 
 
 def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None if missing."""
+    """Gather ``rows`` of (x,), (x, y) or (x, y, sample_weight); return x, y and sample_weight, None if missing."""
     return unpack_example(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
@@ -228,7 +225,7 @@ class Examples(ABC):
     changes_shape = False
     """True if the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no shuffle buffer
-    differs = ""  # why its elements may change from pass to pass
+    differs = ""  # why the data's elements may change from pass to pass
     order = ""
     """Name of the order of its passes, if that has changed: a checkpoint with another order cannot be continued."""
     streamed = False
@@ -241,7 +238,7 @@ class Examples(ABC):
     """The order of its passes, set by `visit`."""
 
     def visit(self, visits: Visits) -> None:
-        """Set the order of the following passes.
+        """Set the order in which the following passes visit the examples.
 
         Raises: DataError: if a shuffle buffer is set and this kind of data has none.
         """
@@ -252,13 +249,13 @@ class Examples(ABC):
     def check_batch_size(self, batch_size: int) -> None:  # noqa: B027  # others may have any size
         """Raise DataError if the author has cut the data into batches of another size than the trial's.
 
-        For other data, do nothing.
+        Do nothing for data that the author has not cut into batches.
         """
 
     def count(self, extent: Extent) -> None:  # noqa: B027  # others know their size
         """Count the examples of a stream of unknown size, as far as a trial with this ``extent`` reads it.
 
-        For other data, do nothing.
+        Do nothing for data of known size.
         """
 
     @abstractmethod
@@ -290,14 +287,17 @@ class Examples(ABC):
 
     @abstractmethod
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most ``count``; texts as a tensor."""
+        """Return the first examples, at most ``count``, with texts converted to a tensor."""
 
     def spread_examples(self, count: int) -> Any:
-        """Return at most ``count`` examples, from all over the data if that is cheap; texts as a tensor."""
+        """Return at most ``count`` examples, from all over the data if that is cheap.
+
+        Texts are converted to a tensor.
+        """
         return self.examples(count)
 
     def some_targets(self) -> Any:
-        """Return the targets of some of the first examples, at least one; None without targets."""
+        """Return the targets of some of the first examples, at least one; None if there are no targets."""
         return unpack_example(self.example())[1]
 
     def chunks(
@@ -333,9 +333,10 @@ class Walk:
     def __init__(
         self, data: Examples, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
     ) -> None:
-        """Begin at update 0. ``steps`` is the number of updates per epoch; None for one pass per epoch.
+        """Start before update 0.
 
-        ``share`` is the part of each batch that this process needs; None for all of it.
+        ``steps`` is the number of updates per epoch; None for one pass per epoch. ``share`` is the part of each batch
+        that this process needs; None for all of it.
         """
         self.data = data
         self.batch_size = batch_size
@@ -347,9 +348,9 @@ class Walk:
             self.per_epoch = self.per_pass
         else:
             self.per_epoch = steps
-        self._next = 0  # number of the next update, whose examples are in
-        self._left_over: Chunk | None = None  # the rest of a chunk, or else in
-        self._rest: Iterator[Chunk] = iter(())  # the rest of its pass
+        self._next = 0  # number of the next update
+        self._left_over: Chunk | None = None  # the rest of the present chunk, if an epoch ended within it
+        self._rest: Iterator[Chunk] = iter(())  # the further chunks of the present pass
 
     @classmethod
     def of(cls, hp: Hyperparameters, data: Examples, batch_size: int, seed: int, share: Share | None = None) -> Walk:
@@ -369,7 +370,7 @@ class Walk:
         last = self.first_update(number + 1)
         while update < last:
             left_over, self._left_over = self._left_over, None
-            if self._next != update or update % self.per_pass == 0:  # elsewhere in the data, or in a new pass
+            if self._next != update or update % self.per_pass == 0:  # the data continues elsewhere, or with a new pass
                 left_over = None
                 self._rest = self._read_from(update)
             chunk, self._left_over = split_chunk(left_over or next(self._rest), self.batch_size, last - update)
@@ -404,8 +405,8 @@ class Walk:
 class HeldOut:
     """The validation data of a trial, or the first batches of it.
 
-    ``parts`` is the number of parts that each batch is cut into if it did not fit into memory. ``share`` is what this
-    process needs of each batch (None: all of it).
+    ``parts`` is the number of parts into which each batch is cut; it is above 1 if a whole batch did not fit into
+    memory. ``share`` is the part of each batch that this process needs (None: all of it).
     """
 
     split: Examples
@@ -421,7 +422,7 @@ class HeldOut:
     ) -> HeldOut | None:
         """Return the validation data of a trial, as ``validation_steps`` and ``validation_batch_size`` select it.
 
-        None without validation data.
+        Returns None if ``split`` is None.
         Raises: ValueError or TypeError: if a parameter is wrong, or there are fewer batches than ``validation_steps``.
         """
         size = get_validation_batch_size(hp, batch_size)
@@ -456,7 +457,7 @@ class HeldOut:
 
     @property
     def in_training_batches(self) -> HeldOut:
-        """Return the same data, but in batches of the training's size, as `Model.fit` validates."""
+        """The same data, but in batches of the training's size, as `Model.fit` validates."""
         if self.as_trained is None:
             return self
         return replace(self, batch_size=self.as_trained, as_trained=None)
@@ -468,14 +469,14 @@ class HeldOut:
 
     @property
     def size(self) -> int:
-        """Return the number of examples; if the first batches are cut from several buckets, an upper bound."""
+        """The number of examples; if the first batches are cut from several buckets, an upper bound."""
         if self.steps is None:
             return self.split.size
         return min(self.steps * self.batch_size, self.split.size)
 
     @property
     def updates(self) -> int:
-        """Return the number of batches."""
+        """The number of batches."""
         if self.steps is None:
             return self.split.updates(self.batch_size)
         return self.steps
@@ -483,7 +484,7 @@ class HeldOut:
     def first_batch(self, epoch: int) -> int:
         """Return the number, over all epochs, of the first batch evaluated after ``epoch``.
 
-        The seeds of random draws use it.
+        Random draws are seeded by this number.
         """
         return epoch * self.split.updates(self.part_size)
 
@@ -524,7 +525,7 @@ def split_chunk(chunk: Chunk, batch_size: int, count: int) -> tuple[Chunk, Chunk
 
 
 def take_batches(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chunk]:
-    """Yield the first ``count`` batches of these chunks, as chunks, of which the last may be cut."""
+    """Yield chunks with the first ``count`` batches of ``chunks``; the last chunk may be cut."""
     while count:
         chunk, _ = split_chunk(next(chunks), batch_size, count)
         count -= count_updates(len(chunk.order), batch_size)

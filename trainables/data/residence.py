@@ -47,11 +47,11 @@ def load_shared(
 ) -> tuple[Loaded, Reads]:
     """Return the result of ``load()`` and the hyperparameters that it read; workers of a node share one load.
 
-    Workers share a result through ``folder`` if their trials have the same values for all hyperparameters that it read.
-    The folder belongs to one run of one sweep, so code and files stay the same; with None, nothing is shared. Each
-    worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns a
-    true value: the load has then set attributes of the trainable, which other workers would lack. ``opened`` records
-    the files that ``load`` opens; if another worker has loaded, those that it opened are added.
+    Workers share a result through ``folder`` if their trials have the same values for all hyperparameters that ``load``
+    read. The folder belongs to one run of one sweep, so code and files stay the same; if it is None, nothing is shared.
+    Each worker loads for itself if the data contains streams or an author's own memory maps, or if ``has_left`` returns
+    a true value: the load has then set attributes of the trainable, which other workers would lack. ``opened`` records
+    the files that ``load`` opens; if another worker has loaded the data, the files that it opened are added.
     Raises: DataError: if the disk of the folder is too small; and whatever ``load`` raises.
     """
     if folder is None:
@@ -140,8 +140,9 @@ def _can_be_shared(data: Any) -> bool:
 def _write_shared(loaded: Any, reads: Reads, opened: RecordedReads, home: Path) -> None:
     """Write arrays, their structure, and the recorded hyperparameters and files to the folder ``home``.
 
-    It is written under another name and then renamed, so that ``home`` is complete once it exists. With ``loaded``
-    None, it says only that the data cannot be shared. Raises DataError if the disk is too small.
+    The folder is written under another name and then renamed, so that ``home`` is complete once it exists. If
+    ``loaded`` is None, the folder only records that the data cannot be shared. Raises DataError if the disk is too
+    small.
     """
     aside = home.with_name("part")
     shutil.rmtree(aside, ignore_errors=True)  # left by a worker that died while it wrote
@@ -250,15 +251,15 @@ def _map_files(part: Any, home: Path) -> Any:
 
 COPIED_ON_CPU = 64 * 2**20
 RESIDENT_ON_GPU = 2 * 2**30
-ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller one
+ALIGNMENT = 64  # bytes; TensorFlow's kernels abort with a smaller alignment
 
 
 def put_on_devices(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     """Return the arrays as tensors: on the one device, or as a value per replica on every device of this process.
 
     Integers that GPUs cannot gather are packed. Tensors on CPU devices share the memory of arrays that `can_be_aliased`
-    allows. With ``given_away``, they also share that of other aligned numeric arrays, which no other code may use
-    again.
+    allows. With ``given_away``, they also share the memory of other aligned numeric arrays, which must not be used
+    afterwards.
     """
     on_host = _put_on_host(arrays, replicas, given_away=given_away)
     if replicas.number == 1:
@@ -381,17 +382,17 @@ class Packed(tf.experimental.ExtensionType):
     """
 
     words: tf.Tensor  # int64, of shape (rows, words per row)
-    none: tf.Tensor  # the array without rows: dtype and shape of a row, also if that differs between buckets
+    none: tf.Tensor  # an array without rows, for the dtype and the shape of a row, which may differ between buckets
 
     @property
     def device(self) -> str:
-        """Return the name of the device that holds the words."""
+        """The name of the device that holds the words."""
         return str(self.words.device)
 
     def rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return the rows with these numbers, unpacked to the original dtype and shape.
+        """Return ``rows``, unpacked to the original dtype and shape.
 
-        They are cut and reshaped as unsigned integers only, because the kernels for int32 do that on the host.
+        They are cut and reshaped as unsigned integers only, because TensorFlow cuts and reshapes int32 on the host.
         """
         dtype = self.none.dtype
         words = tf.gather(self.words, rows)
@@ -436,7 +437,7 @@ def pack(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[
 
 
 def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
-    """Return these rows of ``leaf``: a tensor on a device, or a `Packed` array, whose rows are unpacked."""
+    """Return ``rows`` of ``leaf``, which is a tensor on a device or a `Packed` array; packed rows are unpacked."""
     rows = tf.convert_to_tensor(rows)
     if isinstance(leaf, Packed):
         return leaf.rows(rows)

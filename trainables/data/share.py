@@ -26,10 +26,7 @@ def compute_bounds(size: Any, part: Any, parts: int) -> tuple[Any, Any]:
 
 
 def fill_bounds(start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return the bounds (start, stop) of a part of ``size`` rows.
-
-    For an empty part, those of one row as a substitute.
-    """
+    """Return the bounds (start, stop) of a part of ``size`` rows; an empty part is extended to one row."""
     first = min(start, size - 1)
     return first, max(stop, first + 1)
 
@@ -41,8 +38,8 @@ class Share:
     Batches are cut as in `replicas.slices.cut`.
     """
 
-    replicas: int  # in all processes
-    local: int  # in each process
+    replicas: int  # number of replicas in all processes
+    local: int  # number of replicas in each process
     rank: int
     micro_batches: int = 1
 
@@ -62,27 +59,28 @@ class Share:
         return found
 
     def mask_batches(self, size: int, batch_size: int) -> Mask:
-        """Return a mask of the examples that this process needs, of ``size`` examples in batches of ``batch_size``.
+        """Return a mask of the examples that this process needs.
 
-        The last batch may be smaller.
+        There are ``size`` examples in batches of ``batch_size``, of which the last one may be smaller.
         """
         whole, rest = divmod(size, batch_size)
         parts = [np.tile(self.mask_batch(batch_size), whole), *([self.mask_batch(rest)] if rest else [])]
         return np.concatenate(parts)
 
     def count_most_needed(self, size: int, batch_size: int) -> int:
-        """Return the largest number of examples that any process needs, of ``size`` examples in batches.
+        """Return the largest number of examples that any process needs.
 
-        All processes pad their tensors to this length, so that all have the same graph.
+        There are ``size`` examples in batches of ``batch_size``. All processes pad their tensors to this length, so
+        that all have the same graph.
         """
         shares = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
         return max(int(share.mask_batches(size, batch_size).sum()) for share in shares)
 
     def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
-        """Return the positions of the examples that this process needs, and each example's index in them.
+        """Return the positions of the examples that this process needs, and each example's index among them.
 
-        The last position is repeated until there are `count_most_needed`. The index is 0 for an example that is not
-        needed.
+        The last position is repeated until there are `count_most_needed`. Examples that are not needed have the index
+        0.
         """
         mine = np.flatnonzero(self.mask_batches(size, batch_size)).astype(np.int32)
         lies = np.zeros(size, np.int32)
@@ -92,7 +90,7 @@ class Share:
         ), lies
 
     def arrange_by_replica(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
-        """Return the positions of the examples of each replica of this process, and each example's row there.
+        """Return, for each replica of this process, the positions of its examples, and each example's row there.
 
         Batches start at the same rows on all replicas of all processes. A slice that is shorter than the longest one
         repeats its last example. If a batch has fewer examples than there are slices, all replicas get the whole batch.

@@ -48,7 +48,7 @@ class Buckets(NamedTuple):
 class Extent:
     """The number of examples that a trial reads from a stream."""
 
-    examples: int | None = None  # at most, in all epochs together; None: whole passes, whose length must be known
+    examples: int | None = None  # largest number in all epochs together; None: whole passes, whose length must be known
     of_an_epoch: int | None = None
     stop_file: Path | None = None  # see `Assignment.stop_file`
 
@@ -61,10 +61,10 @@ class Stream:
     """Examples that can only be read sequentially.
 
     ``ordered(seed, number)`` is one pass over single examples, shuffled by (seed, number) as far as the source allows,
-    or in the original order if the seed is None. ``size`` is None if the examples must be counted. ``maps`` are applied
-    to each example after that, so skipped examples do not go through them.
-    ``places`` is optional: the same pass as record numbers, which ``fetched`` turns into examples, some at a time. With
-    it, skipped examples are not even read.
+    or in the original order if the seed is None. ``size`` is None if the examples must be counted. The functions
+    ``maps`` are applied to each example that is not skipped.
+    ``places`` is optional: it gives the record numbers of the same pass, which ``fetched`` turns into examples, some at
+    a time. With it, skipped examples are not even read.
     """
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
@@ -74,7 +74,7 @@ class Stream:
     places: Callable[[int | None, int], tf.data.Dataset] | None = None
     fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
     order: str = ""  # see `Examples.order`
-    endless: bool = False  # True if it is known to have no end
+    endless: bool = False  # True if the stream is known to have no end
 
     def read(
         self,
@@ -85,7 +85,7 @@ class Stream:
     ) -> tf.data.Dataset:
         """Return the dataset of one pass, without its first ``skipped`` examples.
 
-        With ``wanted``, only the examples for whose positions in the pass it returns True are in the result.
+        ``wanted`` says, for the position of an example in the pass, whether the example is kept.
         """
         by_place = self.places is not None and wanted is not None
         if self.places and by_place:
@@ -114,10 +114,10 @@ class Stream:
 
 @dataclass(frozen=True)
 class Visits:
-    """The order in which a trial visits its training examples: shuffled or not, and by which buffer."""
+    """The order in which a trial visits its training examples: shuffled or not, and with which shuffle buffer."""
 
-    shuffle: bool = True  # False: in their original order, in each pass
-    buffer: int | None = None  # size of a stream's shuffle buffer; None: its own
+    shuffle: bool = True  # False: each pass keeps the original order
+    buffer: int | None = None  # size of a stream's shuffle buffer; None: the stream's own size
 
     @classmethod
     def of(cls, hp: Hyperparameters) -> Visits:
@@ -170,7 +170,8 @@ def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
 def _is_of_examples(dataset: tf.data.Dataset) -> bool:
     """Return whether the elements of a dataset are certainly single examples.
 
-    They are if the pipeline has no `batch`, no Python function and no inner dataset, which could have made batches.
+    This is certain if the pipeline has no `batch`, no Python function and no inner dataset, which could have made
+    batches.
     """
     kind = type(dataset).__name__.lower()
     if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
@@ -204,7 +205,7 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
     return False
 
 
-_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # of `Dataset.shuffle`: default seed, number of seeds
+_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # default seed of `Dataset.shuffle`, and its number of seeds
 
 
 def shuffle_dataset(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
@@ -239,7 +240,7 @@ def mix_seeds(seed: int, number: int) -> int:
 def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Return the order in which pass ``number`` visits ``size`` examples, the same on every machine.
 
-    It is ascending if the seed is None.
+    The order is ascending if ``seed`` is None.
     """
     if seed is None:
         return np.arange(size, dtype=np.int32)
@@ -353,7 +354,7 @@ def _convert_part(part: Any, name: str) -> Any:
 def _are_inputs_and_targets(train: Any, validation: Any) -> bool:
     """Return whether ``train`` and ``validation`` are probably the inputs and targets of one data set.
 
-    They are if they are two bare arrays with different shapes or types.
+    This is probable for two bare arrays with different shapes or types.
     """
     if not all(map(_is_array, (train, validation))):
         return False
@@ -428,7 +429,7 @@ def convert_arrays(arrays: Any) -> Any:
 def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
     """Convert tensors and data frames to arrays; leave arrays and what slices like an array as they are.
 
-    Raises: DataError: if it is not an array of numbers or, with ``may_be_text``, of texts.
+    Raises: DataError: if ``leaf`` is not an array of numbers or, with ``may_be_text``, of texts.
     """
     leaf = convert_pandas(leaf)
     if hasattr(leaf, "numpy"):

@@ -57,7 +57,7 @@ def _walk_datasets(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
 
 
 RANDOM = "is the dataset random?"
-LARGEST_STREAM_BYTES = 256 * 2**20  # that a fingerprint reads; streams are decoded and mapped while they are read
+LARGEST_STREAM_BYTES = 256 * 2**20  # limit for a fingerprint; streams are decoded and mapped while they are read
 SOME = 1024  # examples counted between two checks of the stop file
 
 
@@ -75,14 +75,14 @@ class StreamSplit(Examples):
         self.order = stream.order
         self.differs = find_nondeterminism(stream.read(None, 0))
         self._ordered = stream  # the stream with the shuffle buffer that `visit` has set
-        self._seen = 0  # examples that are known to exist, if the stream was not counted to its end
+        self._seen = 0  # number of examples known to exist, if the stream was not counted to its end
         self.counted = stream.size is not None
         if stream.size is not None:
             self._start_pass(stream.size)
         self.count(extent)
 
     def count(self, extent: Extent) -> None:
-        """Count the examples of the stream up to the number that the extent needs, because a stream may be endless.
+        """Count the examples of the stream, but no more than ``extent`` needs, because a stream may be endless.
 
         Raises: DataError: if the stream is empty, or endless and the extent asks for whole passes. NotBegun: if the
         trial's stop file appears during the count.
@@ -103,9 +103,10 @@ class StreamSplit(Examples):
             self._start_pass(MOST, extent.of_an_epoch)
 
     def _start_pass(self, size: int, at_once: int | None = None) -> None:
-        """Set the number of examples of a pass, and prepare to read one from its beginning.
+        """Store the number of examples of a pass, and create the prefetcher that will read passes.
 
-        At most ``at_once`` examples are read into one chunk; None: as many as fit. Raises DataError for no examples.
+        At most ``at_once`` examples are read into one chunk; None means as many as fit. Raises DataError if ``size`` is
+        0.
         """
         if not size:
             raise DataError("an empty dataset, expected at least one example")
@@ -129,7 +130,7 @@ class StreamSplit(Examples):
 
     @property
     def nbytes(self) -> int:
-        """Return the estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values."""
+        """The estimated size of all examples in bytes; a part of unknown shape counts as 1,024 values."""
         return self.size * _estimate_row_bytes(self._stream.read(None, 0))
 
     def read_content(self) -> Iterator[np.ndarray[Any, Any] | None]:
@@ -151,7 +152,7 @@ class StreamSplit(Examples):
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
-        """Return the first examples, at most ``count``; texts as a tensor."""
+        """Return the first examples, at most ``count``, with texts converted to a tensor."""
         rows = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(sources.convert_texts, rows))
 
@@ -162,7 +163,7 @@ class StreamSplit(Examples):
 def _count_stream(stream: Stream, extent: Extent) -> int:
     """Return the number of examples of a stream, which is read only up to ``extent.examples`` of them.
 
-    Raises: NotBegun: if the extent's stop file appears meanwhile. DataError: if the stream cannot be read.
+    Raises: NotBegun: if the extent's stop file appears during the count. DataError: if the stream cannot be read.
     """
     count = 0
     with tf.device("/cpu:0"):

@@ -27,7 +27,7 @@ def choose_cut(assignment: Assignment) -> str:
 
 
 def concatenate_parts(train: Any, validation: Any) -> Any:
-    """Concatenate training and validation data to one data set, from which folds are cut.
+    """Concatenate training and validation data into one data set, from which folds are cut.
 
     Raises: DataError: if they are not arrays of the same structure.
     """
@@ -47,7 +47,7 @@ def concatenate_parts(train: Any, validation: Any) -> Any:
 
 
 def fold_rows(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order, Order]:
-    """Return the rows that fold number ``fold`` (from 0) trains with and those that it validates with, ascending.
+    """Return the rows that fold ``fold`` (from 0) trains with, and those that it validates with, both ascending.
 
     The validation rows of different folds are disjoint. ``labels`` are all targets. If they are one integer or boolean
     per example, each class is spread evenly over the folds.
@@ -185,9 +185,9 @@ def compute_class_weights(hp: Hyperparameters, labels: Any) -> Mapping[int, floa
 
 
 def get_labels(data: Any) -> Any:
-    """Return all targets of a data set, one-hot ones as integers and others unchanged.
+    """Return all targets of a data set, with one-hot targets converted to integers.
 
-    None without targets or for a stream. For buckets, None also unless the targets are one number per example.
+    Returns None if there are no targets, for a stream, and for buckets whose targets are not one number per example.
     """
     if isinstance(data, Buckets):
         labels = [part[1] for part in data.parts if len(part) > 1]
@@ -211,9 +211,9 @@ NO_LABELS = "the targets are no array of labels, whole numbers or one-hot"
 def add_class_weights(data: Any, weights: Mapping[int, float] | None) -> Any:
     """Return the data with its sample weights multiplied by the weight of each example's label.
 
-    Without weights, the data is returned unchanged. A label without a weight counts 1.
-    Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. In a stream, an
-    error is also raised while it is read.
+    If there are no weights, the data is returned unchanged. A label that is not in ``weights`` has the weight 1.
+    Raises: DataError: if targets are neither integers nor one-hot, such as several classes per example. Later targets
+    of a stream are checked while it is read.
     """
     if not weights:
         return data
@@ -246,10 +246,10 @@ def _count_equal(y: tf.Tensor, number: int) -> tf.Tensor:
 
 
 def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf.Tensor:
-    """Return the weights of an example's labels as a tensor, in a stream's pipeline; a label without a weight counts 1.
+    """Return the weights of an example's labels as a tensor, in a stream's pipeline.
 
-    Adds an assertion that fails, when the stream is read, if the targets are not whole numbers, or not one-hot for
-    ``hot``.
+    A label that is not in ``labels`` has the weight 1. Adds an assertion, which fails while the stream is read if
+    targets are not whole numbers, or not one-hot if ``hot`` is True.
     """
     if y.dtype.is_floating:
         fine = tf.reduce_all(y == tf.round(y))
@@ -270,8 +270,9 @@ def _look_up_weights(y: tf.Tensor, labels: Any, values: Any, *, hot: bool) -> tf
 
 
 def _some_targets(data: Any) -> list[Any]:
-    """Return targets as arrays with an axis of examples: all of them, or for a stream those of its first examples.
+    """Return targets as arrays with an axis of examples.
 
+    They are all targets, or the targets of a stream's first examples.
     Raises: DataError: if there are no targets.
     """
     if isinstance(data, Buckets):
@@ -310,7 +311,7 @@ def _are_one_hot(targets: Sequence[Any]) -> bool | None:
 def _are_labels(rows: np.ndarray[Any, Any]) -> bool:
     """Return whether an array has labels: integers, or whole floats with one per example, as `fit` takes them.
 
-    `fit` rounds floats that are not whole; here they are no labels.
+    `fit` also accepts floats that are not whole, and rounds them; here they are no labels.
     """
     return rows.dtype.kind in "iub" or (
         rows.dtype.kind == "f" and rows.shape[1:] in ((), (1,)) and bool((rows == np.round(rows)).all())
@@ -333,7 +334,7 @@ def _as_labels(targets: Any) -> Any:
 def _multiply_weights(by_label: Any, own_weights: Any) -> Any:
     if not own_weights:
         return by_label
-    # arrays; a stream's examples have no rows
+    # only arrays have rows; examples of a stream do not
     if np.ndim(by_label) == 2 and np.shape(by_label) == (*np.shape(own_weights[0]), 1):
         by_label = by_label[:, 0]
     return by_label * own_weights[0]

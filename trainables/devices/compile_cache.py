@@ -71,8 +71,8 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
 def _folder(environment: Mapping[str, str]) -> Path | None:
     """Return the cache folder of this user and node, and create it; None if no folder can be used.
 
-    It lies in the user's cache or else in the system's temporary folder. Folders to which other users could write are
-    not used, because the cached programs are run.
+    The folder lies in the user's cache, or in the system's temporary folder if the cache cannot be used. Folders to
+    which other users could write are not used, because the cached programs are run.
     """
     home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
     places = []

@@ -32,7 +32,7 @@ class GpuReader(Protocol):
     def active(self) -> float | None:
         """Return the mean fraction of active multiprocessors, from 0 to 1, since the last call.
 
-        None on the first call.
+        The first call returns None.
         """
 
 
@@ -46,7 +46,7 @@ class Meters:
         clock: Callable[[], float] = time.perf_counter,
         every_s: float = SAMPLE_S,
     ) -> None:
-        """Prepare to read GPUs every ``every_s`` seconds.
+        """Store the readers of GPUs; from `begin` to `end`, they are read every ``every_s`` seconds.
 
         ``share`` is the fraction of the GPUs' energy and power that is counted for this trial.
         """
@@ -71,7 +71,7 @@ class Meters:
             self._thread.start()
 
     def end(self) -> dict[str, float]:
-        """Stop the thread and return the epoch's columns that are known; an empty dict without GPUs.
+        """Stop the thread and return the known columns of the epoch; an empty dict if there are no GPUs.
 
         ``gpu_utilization`` and ``gpu_sm_activity`` are means over all GPUs, from 0 to 1. ``energy_j`` and
         ``gpu_power_w`` are sums over all GPUs, multiplied by the trial's share.
@@ -128,7 +128,7 @@ class Gauges:
     """Measures the memory, GPU use, energy and CPU use of one epoch after another."""
 
     def __init__(self, placement: Placement, devices: Devices | None = None) -> None:
-        """Prepare to measure on this placement.
+        """Create readers of the GPUs of ``placement``, and look up their memory.
 
         ``devices`` are the devices that the trial was assigned (None: no GPUs).
         """
@@ -152,7 +152,7 @@ class Gauges:
                 self._simulated_memory = None
 
     def begin(self) -> None:
-        """Start an epoch."""
+        """Start to measure an epoch."""
         self._began = time.perf_counter()
         self._cpu_s = time.process_time()
         if self._simulated_memory:

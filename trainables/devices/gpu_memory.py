@@ -20,7 +20,7 @@ SIMULATED_GB = "SWEEP_SIMULATED_GPU_GB"
 """Environment variable with the memory of each simulated GPU in GB; by default 8."""
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_began: list[float] = []  # bytes of this process when it was bound to simulated GPUs
+_began: list[float] = []  # bytes that this process used when it was bound to simulated GPUs
 
 
 def get_total_bytes(devices: Devices) -> float | None:
@@ -35,9 +35,9 @@ def get_total_bytes(devices: Devices) -> float | None:
 
 
 def get_limit_bytes(devices: Devices) -> float | None:
-    """Return the bytes of a GPU that the trial may use.
+    """Return how many bytes of a GPU's memory the trial may use.
 
-    None if it has no GPU or whole GPUs, or the total is unknown.
+    Returns None if the trial has no GPU or whole GPUs, or if the GPU's memory is unknown.
     """
     if not 0 < devices.gpus < 1:
         return None
@@ -50,7 +50,7 @@ def get_limit_bytes(devices: Devices) -> float | None:
 class SimulatedMemory:
     """Measures the memory of this process as that of a simulated GPU.
 
-    What the process had when the first object was made does not count.
+    The memory that the process used when it created its first `SimulatedMemory` is subtracted.
     """
 
     def __init__(self, devices: Devices) -> None:
@@ -68,7 +68,7 @@ class SimulatedMemory:
     def end(self) -> float:
         """Return the peak in bytes since `begin`.
 
-        Raises: OutOfMemory: if it is above the trial's limit.
+        Raises: OutOfMemory: if the peak is above the trial's limit.
         """
         peak = max(_read_process_bytes("VmHWM") - _began[0], 1.0)
         limit = get_limit_bytes(self._devices)
@@ -91,7 +91,7 @@ def _read_process_bytes(name: str) -> float:
 def _ask_nvidia_smi() -> float | None:
     """Run nvidia-smi and return the smallest total memory, in bytes, of the GPUs that TensorFlow uses.
 
-    None if it fails.
+    Returns None if nvidia-smi fails.
     """
     command = ["nvidia-smi", "--query-gpu=pci.bus_id,memory.total", "--format=csv,noheader,nounits"]
     try:
@@ -103,10 +103,10 @@ def _ask_nvidia_smi() -> float | None:
 
 
 def parse_smallest_memory(listed: str, addresses: list[str]) -> float | None:
-    """Return the smallest memory in bytes of the GPUs with these bus addresses; None if none of them is listed.
+    """Return the smallest memory in bytes of the GPUs at the bus ``addresses``; None if none of them is listed.
 
-    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. An address there is longer than the
-    one of TensorFlow in ``addresses``, with which it ends.
+    ``listed`` is the output of nvidia-smi: a line ``address, MiB`` for each GPU. Its addresses are longer than
+    TensorFlow's, which ``addresses`` holds, but end with them.
     """
     found = []
     for line in listed.splitlines():

@@ -12,7 +12,7 @@ from sweep.gpu_architectures import Capability, Coverage, find_coverage
 def find_unknown_gpu() -> str:
     """Return why XLA cannot compile for a GPU of this process; "" if it can for all, or if there is none.
 
-    Ask this before XLA compiles anything, because XLA would end the process, with "PTX version 8.5 does not support
+    Call this before XLA compiles anything, because XLA would end the process, with "PTX version 8.5 does not support
     target sm_120" for example.
     """
     details = []
@@ -26,7 +26,7 @@ def find_unknown_gpu() -> str:
 
 
 def describe_unknown_gpu(capabilities: Sequence[Capability], architectures: Sequence[str]) -> str:
-    """Return why a TensorFlow built for these architectures cannot compile for one of the GPUs; "" if it can for all.
+    """Return why a TensorFlow built for ``architectures`` cannot compile for one of the GPUs; "" if it can for all.
 
     ``capabilities`` are the compute capabilities of the GPUs as (major, minor).
     """

@@ -32,8 +32,8 @@ def find_host_operations(graph: Any) -> list[str]:
 def find_host_waits(graph: Any) -> list[str]:
     """Return, sorted, where operations of a graph and its functions need a value of the device on the host.
 
-    An example is "LogicalAnd of bool: whether a while goes on". The host must wait there for the device, and then the
-    device for the host. Constants are not listed.
+    An example is "LogicalAnd of bool: whether a while goes on". The host must wait there for the device, and the device
+    then waits for the host. Constants are not listed.
     """
     return sorted(set(_find_host_waits(graph, set())))
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def create_readers() -> list[NvmlReader]:
-    """Return a reader for each GPU that TensorFlow uses; an empty list without NVIDIA's library or driver."""
+    """Return a reader for each GPU that TensorFlow uses; [] if NVIDIA's library or driver is missing."""
     library = _start_library()
     if library is None:
         return []
@@ -32,9 +32,9 @@ def create_readers() -> list[NvmlReader]:
 
 
 def list_supported_gauges() -> dict[str, bool] | None:
-    """Return for each gauge whether all GPUs support it, for `doctor`; None if the package pynvml is not installed.
+    """Return for each gauge whether all GPUs support it; None if the package pynvml is not installed.
 
-    Without GPUs, all values are False.
+    If there are no GPUs, all values are False. Used by `doctor`.
     """
     if _import_library() is None:
         return None
@@ -57,7 +57,7 @@ class NvmlReader:
     def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle
         supported = self._ask(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
-        self.counts_activity = bool(supported)  # supported from Hopper on
+        self.counts_activity = bool(supported)  # GPUs from Hopper on support it
         self._last: Any = None
 
     def energy_j(self) -> float | None:

@@ -34,7 +34,7 @@ def connect_to_servers(ranks: Ranks) -> tf.distribute.Strategy:
 def create_coordinator(replicas: Replicas) -> Any:
     """Return TensorFlow's coordinator, which sends steps to the workers.
 
-    The same one for each call with one strategy.
+    TensorFlow creates one coordinator per strategy, so further calls return the same one.
     """
     return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
@@ -42,7 +42,7 @@ def create_coordinator(replicas: Replicas) -> Any:
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     """Start this rank's TensorFlow server, as a worker or a parameter server, and return.
 
-    It runs until the process ends.
+    The server runs until the process ends.
     """
     tensorflow_private.share_ports()
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
@@ -64,7 +64,7 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
 
 
 def free_server_weights() -> None:
-    """Free the last trial's weights on the servers before a new trial; without servers, do nothing."""
+    """Free the last trial's weights on the servers before a new trial; do nothing if there are no servers."""
     if _met:
         gc.collect()  # Keras's models contain reference cycles
 
@@ -78,7 +78,7 @@ def list_server_devices() -> tuple[str, ...]:
 
 
 def create_variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
-    """Create a variable on this device, with its initial value ``make()`` computed there, and return it.
+    """Create a variable on ``device``, with its initial value ``make()`` computed there, and return it.
 
     Under a strategy, TensorFlow would choose the device.
     """

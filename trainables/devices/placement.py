@@ -99,7 +99,7 @@ def list_tpu_problems(devices_with: Callable[[str], Collection[str]] = list_devi
 
 
 def start_tpus() -> tf.distribute.Strategy:
-    """Start this machine's TPUs and return a strategy over all cores; without TPUs, TensorFlow raises an error."""
+    """Start this machine's TPUs and return a strategy over all cores; TensorFlow raises an error if there are none."""
     resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
     tf.tpu.experimental.initialize_tpu_system(resolver)
     return tf.distribute.TPUStrategy(resolver)
@@ -110,7 +110,7 @@ CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_d
 
 
 class NewProcessNeeded(Exception):
-    """Raised if this process is bound to other devices, so that the trial needs a fresh one."""
+    """Raised if this process is bound to other devices, so that the trial needs a new process."""
 
 
 class DeviceError(Exception):
@@ -127,12 +127,12 @@ class Placement:
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether the trial computes on a GPU."""
+        """Whether the trial computes on a GPU."""
         return self.devices[0].startswith("gpu")
 
     @property
     def num_replicas(self) -> int:
-        """Return the number of copies of the model that train at the same time."""
+        """The number of copies of the model that train at the same time."""
         if self.name == PARAMETER_SERVER:
             return parameter_server.count_workers()
         return self.replicas.number
@@ -182,10 +182,10 @@ def choose_placement(devices: Devices, training: Mapping[str, Value]) -> Placeme
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
-    """Return the placement of trials on these devices; the first call of a process creates it.
+    """Return the placement of trials on ``devices``; the first call of a process creates it.
 
-    Raises: DeviceError: if the devices do not allow the choice. NewProcessNeeded: if TensorFlow is already bound to
-    other devices.
+    Raises: DeviceError: if the devices do not allow ``strategy`` or ``cross_device``. NewProcessNeeded: if TensorFlow
+    is already bound to other devices.
     """
     with _lock:
         if strategy == "tpu":
@@ -241,7 +241,7 @@ def _uses_collectives(key: _Key) -> bool:
 
 
 def _bind(devices: Devices) -> tuple[str, ...]:
-    """Make exactly these devices visible before TensorFlow's first operation, and return their names.
+    """Make ``devices`` alone visible before TensorFlow's first operation, and return their names.
 
     Raises: NewProcessNeeded: if TensorFlow has started with other devices. DeviceError: if there are too few.
     """
@@ -287,7 +287,7 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
 def _limit_mib(devices: Devices) -> int:
     """Return the memory limit of a share of a GPU in MiB.
 
-    Raises: DeviceError: if the GPU's memory is unknown, or nothing remains of the share.
+    Raises: DeviceError: if the GPU's memory is unknown, or the share leaves no memory for the trial.
     """
     from trainables.devices import gpu_memory
 
@@ -355,7 +355,7 @@ def _choose_strategy(strategy: str, names: tuple[str, ...]) -> str:
         if len(names) > 1:
             return "mirrored"
         return "one_device"
-    if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: to inspect a checkpoint
+    if strategy in ("none", "one_device", PARAMETER_SERVER):  # servers may be absent to inspect a checkpoint
         if len(names) > 1:
             raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
         return "one_device"
@@ -374,7 +374,7 @@ def _build_strategy(chosen: str, names: tuple[str, ...], cross_device: str) -> t
 def _choose_cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
     """Return the operations that sum gradients over the devices ``names``; None for TensorFlow's default, NCCL.
 
-    Raises: DeviceError: if ``choice`` is unknown, or cannot be used on these devices.
+    Raises: DeviceError: if ``choice`` is unknown, or cannot be used on the devices.
     """
     on_cpu = names[0].startswith("cpu")
     odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy silently ignores the last one

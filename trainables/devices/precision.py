@@ -86,10 +86,10 @@ TF32_FROM = (8, 0)
 
 
 def set_determinism(placement: Placement, *, deterministic: bool) -> None:
-    """Make TensorFlow deterministic in this process, or not; with ``deterministic``, TF32 is off as well.
+    """Turn TensorFlow's determinism on or off in this process; TF32 is off while it is on.
 
-    TensorFlow's arithmetic optimizer turns a + (b + c) into one sum, and adds in an order that differs between
-    processes. On CPUs it is always off, as this costs nothing there.
+    Determinism also turns off TensorFlow's arithmetic optimizer, which turns a + (b + c) into one sum and adds in an
+    order that differs between processes. On CPUs the optimizer is always off, because that costs nothing there.
     """
     tf.config.optimizer.set_experimental_options({"arithmetic_optimization": placement.on_gpu and not deterministic})
     if deterministic == tensorflow_private.is_op_determinism_enabled():
@@ -117,7 +117,7 @@ def describe_numerics(placement: Placement) -> dict[str, str]:
 def describe_gpu_numerics(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
     """Return the columns of `describe_numerics` that depend on the GPU.
 
-    ``timed``: cuDNN measures its convolution algorithms.
+    ``timed`` says whether cuDNN measures its convolution algorithms to choose the fastest.
     """
     rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
     if deterministic:

@@ -21,9 +21,9 @@ Rows: TypeAlias = tuple[Any, Any, Any]
 
 
 class Replicas:
-    """The replicas under a strategy, for code that runs across replicas.
+    """The replicas of a strategy, with functions that are called once for all replicas.
 
-    A function called by `run` runs on one replica; there, use the functions of this module: `get_replica_index`,
+    A function called by `run` runs on each replica. There, use the functions of this module: `get_replica_index`,
     `sum_over_replicas`, `gather_rows` and `stack_over_replicas`.
     """
 
@@ -31,28 +31,28 @@ class Replicas:
         self.strategy = strategy
         self.number = int(strategy.num_replicas_in_sync)  # in all processes together
         self.on_servers = isinstance(strategy, tf.distribute.ParameterServerStrategy)
-        self.devices: tuple[str, ...] = ("/cpu:0",)  # of this process; servers' workers are sent batches
+        self.devices: tuple[str, ...] = ("/cpu:0",)  # devices of this process; workers of servers are sent batches
         if not self.on_servers:
             self.devices = tuple(strategy.extended.worker_devices)
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether the replicas compute on GPUs."""
+        """Whether the replicas compute on GPUs."""
         return "GPU" in self.devices[0].upper()
 
     @property
     def on_cpu(self) -> bool:
-        """Return whether the replicas compute on CPUs."""
+        """Whether the replicas compute on CPUs."""
         return "CPU" in self.devices[0].upper()
 
     @property
     def several_here(self) -> bool:
-        """Return whether this process has more than one replica."""
+        """Whether this process has more than one replica."""
         return len(self.devices) > 1
 
     @property
     def span_processes(self) -> bool:
-        """Return whether some replicas are in other processes."""
+        """Whether some replicas are in other processes."""
         return self.number > len(self.devices)
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -61,7 +61,7 @@ class Replicas:
         return scope
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function on each replica with its part of the arguments, and return the results per replica."""
+        """Call a function on each replica with the replica's part of the arguments; return the results per replica."""
         return self.strategy.run(function, args=arguments)
 
     def of_each(self, value: Any) -> tuple[Any, ...]:
@@ -79,7 +79,7 @@ class Replicas:
         return by_name
 
     def update_copies(self, variable: tf.Variable, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call ``function(copy, *parts)`` with each replica's copy of a variable and its part of the arguments."""
+        """Call ``function(copy, *parts)`` on each replica, with its copy of ``variable`` and part of ``arguments``."""
         self.strategy.extended.update(variable, function, args=arguments, group=False)
 
     def create_per_replica(self, value: Callable[[int], Any]) -> Any:
@@ -149,8 +149,9 @@ def gather_rows(values: Any) -> Any:
 
 
 def _get_exchange_context(values: Sequence[Any]) -> Any:
-    """Return the context for exchanging values with other replicas; None without values or other replicas.
+    """Return the context for exchanging values with other replicas.
 
+    Returns None if there are no values or no other replicas.
     Raises: CannotCompile: inside code that XLA compiles.
     """
     context = tf.distribute.get_replica_context()

@@ -90,7 +90,7 @@ def try_device(name: str) -> dict[str, Any]:
 def train(count: int, *, simulated: bool) -> dict[str, Any]:
     """Sum numbers over ``count`` devices, then train a wide network on them as a trial would.
 
-    Return the sums, one for each replica, and the examples per second of the fastest epoch but the first.
+    Returns the sums, one for each replica, and the examples per second of the fastest epoch after the first one.
     """
     from trainables.devices.placement import place
 
@@ -129,9 +129,9 @@ def share() -> dict[str, Any]:
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
-    """Join the processes at ``addresses`` as number ``rank``, and sum numbers over all of them.
+    """Join the processes at ``addresses`` as rank ``rank``, and sum numbers over all of them.
 
-    Return the median seconds of a sum of one number, and the bytes per second of a large one. Raises ValueError if a
+    Returns the median seconds of a sum of one number, and the bytes per second of a large one. Raises ValueError if a
     sum is wrong.
     """
     from trainables.devices.placement import place

@@ -34,7 +34,7 @@ from trainables.state.program_variables import unwrap_variable
 def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
     """Raise NotExportable if a format is not available here, or the trial's model has no `call`.
 
-    The model's weights are not looked at, so an export may still fail.
+    The model's weights are not checked, so an export may still fail.
     """
     model_files.check_formats(formats)
     if not list_overridden_methods(trial.program.model, "call"):
@@ -45,7 +45,7 @@ def check_exportable(trial: ReadyTrial, formats: Sequence[str]) -> None:
 def export(trial: ReadyTrial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model for inference into ``folder``, in each format, and verify each file's predictions.
 
-    Raises: NotExportable: if a format cannot be written, loaded, or predicts something else.
+    Raises: NotExportable: if a format cannot be written or loaded, or a file predicts something else.
     """
     model = plain.model
     given = make_sample(trial, plain)
@@ -133,11 +133,11 @@ class Sample:
 
 
 def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
-    """Predict the first validation examples (or else training examples) with the trial's model.
+    """Predict the first validation examples with the trial's model, and return the inputs and outputs.
 
-    Return inputs and outputs. They are predicted twice, to find out whether the model is random. Exported files get the
-    plain model's raw inputs instead of the trial's, for the same examples. A model that does not read the data, such as
-    the generator of a GAN, is compared on random inputs.
+    If there is no validation data, training examples are taken. Predictions are made twice, to find out whether the
+    model is random. Exported files get the plain model's raw inputs instead of the trial's, for the same examples. A
+    model that does not read the data, such as the generator of a GAN, is compared on random inputs.
     """
     held_out = trial.held_out
     if held_out is None:
@@ -167,10 +167,10 @@ def make_sample(trial: ReadyTrial, plain: Plain) -> Sample:
 
 
 def evaluate_again(trial: ReadyTrial) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Evaluate the validation data again.
+    """Evaluate the validation data again; return the metrics and the paths of variables that the evaluation changes.
 
-    Return the metrics, named ``val_...``, and the paths of variables that this changes. All variables are restored
-    afterwards. Without validation data, both results are empty.
+    Metrics are named ``val_...``. All variables are restored afterwards. Both results are empty if there is no
+    validation data.
     """
     if trial.held_out is None:
         return {}, ()
@@ -217,7 +217,10 @@ def compare_predictions(
 
 @contextmanager
 def computing_exact_products() -> Iterator[None]:
-    """Turn off TensorFloat-32, whose products have 10 bits, inside the block, so that devices can be compared."""
+    """Turn off TensorFloat-32 inside the block, so that results of different devices can be compared.
+
+    TensorFloat-32 rounds the factors of a product to 10 bits.
+    """
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:
@@ -338,8 +341,8 @@ def _encode_text(text: Any) -> bytes:
 def _run_fresh_process(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
     """Run `fresh_process`, which predicts with the exported files and writes its results into ``folder``.
 
-    With ``with_own``, the process may import the author's modules and sweep. Return the last line that it wrote to
-    standard error, or its exit code. Raises NotExportable after 30 minutes.
+    With ``with_own``, the process may import the author's modules and sweep. Returns the last line that it wrote to
+    standard error, or its exit code if it wrote none. Raises NotExportable after 30 minutes.
     """
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     if not on_gpu:
@@ -389,7 +392,7 @@ def _compare_file(folder: Path, written: WrittenFile, sample: Sample, said: str)
 def _distance(predicted: Any, expected: Any) -> float:
     """Return the largest difference, divided by the largest expected number if that is above 1.
 
-    Infinity if the arrays are not finite at the same places; other numbers that are not finite are ignored.
+    Returns infinity if the arrays are not finite at the same places. Places that are not finite in both are ignored.
     """
     a = predicted.astype(np.float64)
     b = expected.astype(np.float64)

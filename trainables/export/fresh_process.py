@@ -25,7 +25,7 @@ class _Blocked:
 def main(request_file: str) -> None:
     """Predict with each exported file, and write its outputs to ``<format>.npz``, or its error to ``<format>.txt``.
 
-    Replaces ``sys.path`` by the one in the request.
+    ``request_file`` names the files. ``sys.path`` is replaced by the one in the request.
     """
     request = json.loads(Path(request_file).read_text())
     folder = Path(request_file).parent

@@ -45,7 +45,7 @@ class Signature:
 
     names: list[str]
     dtypes: list[str]
-    structure: Any  # as packed by `fresh_process`
+    structure: Any  # as `fresh_process` packs it
     specs: list[Any]
 
 
@@ -92,7 +92,7 @@ def write_format(model: keras.Model, folder: Path, kind: str, inputs: Signature)
     """
     path = folder / FILES[kind]
     try:
-        with warnings.catch_warnings(action="ignore"):  # about NumPy, not for users
+        with warnings.catch_warnings(action="ignore"):  # warnings about NumPy are not for users
             match kind:
                 case "keras":
                     return _write_keras(model, path, inputs)

@@ -32,10 +32,10 @@ class Plain:
     """A trained model as a plain Keras model, without the training loop, with inputs to try it with."""
 
     model: keras.Model
-    unknown: tuple[str, ...]  # its variables that Keras does not track, so that Keras's own format omits them
-    example: Any  # inputs for it, as a batch of one
-    raw_inputs: Any = None  # of the examples to compare on, if the trial had other inputs
-    reads_data: bool = True  # whether its inputs are those of the data
+    unknown: tuple[str, ...]  # variables of the model that Keras does not track, so that Keras's own format omits them
+    example: Any  # inputs for the model, as a batch of one
+    raw_inputs: Any = None  # raw inputs of the examples to compare on, if the trial had other inputs
+    reads_data: bool = True  # whether the model's inputs are the data's
 
 
 def rebuild_model(author: Author, trial: ReadyTrial) -> Plain:
@@ -129,7 +129,7 @@ def _read_first_replica(variable: Any, trial: ReadyTrial) -> Any:
 def _copy_if_shared(model: keras.Model, trial: ReadyTrial, record: CreatedVariables) -> keras.Model:
     """Return the model, or a copy with new weights if it contains layers of the trial's own model.
 
-    Raises: NotExportable: if it cannot be copied.
+    Raises: NotExportable: if the model cannot be copied.
     """
     trained = set()
     for variable in trial.program.model.variables:
@@ -154,10 +154,10 @@ def _convert_to_keras_class(model: keras.Model) -> keras.Model:
 
 
 def _find_inputs(model: keras.Model, example: Any, called_with: Any) -> Any:
-    """Return inputs that the model accepts, as a batch of one: the example or, if it does not fit, others.
+    """Return inputs that the model accepts, as a batch of one: the example, or other inputs if it does not fit.
 
-    For a functional model that declares other inputs, these are zeros. For a subclassed model, these are what the
-    model's own steps call it with, if they do.
+    If a functional model declares other inputs, they are zeros. If a subclassed model's own steps call it with other
+    inputs, they are those.
     Raises: NotExportable: if the model declares texts that are not those of the data.
     """
     if not isinstance(model, Functional | keras.Sequential):
@@ -226,7 +226,8 @@ def _cast_outputs_to_float32(model: keras.Model, example: Any) -> keras.Model:
 def add_features(author: Author, trial: ReadyTrial, plain: Plain, data: AuthorData) -> Plain:
     """Return the trained model with the author's frozen model in front of it, if features were cached.
 
-    ``author`` must have the attributes that `data` has left. `data` runs once more for the inputs to compare on.
+    ``author`` must have the attributes that `data` has left. `data` runs once more, for the inputs on which exports are
+    compared.
     """
     if not features.are_cached(author, trial.hp):
         return plain

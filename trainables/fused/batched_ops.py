@@ -59,9 +59,9 @@ class Lookup:
 
 @contextmanager
 def recording_lookups() -> Iterator[list[Lookup]]:
-    """Yield a list to which lookups of rows are added that are converted inside the block, in this thread.
+    """Yield a list of the lookups of rows that are converted inside the block, in this thread.
 
-    Only lookups in tables that differ between trials are added. The gradient of a table is made sparse by them.
+    Only lookups in tables that differ between trials are added. From them, `Stack` computes sparse gradients.
     """
     before = getattr(_present, "lookups", None)
     found = list[Lookup]()
@@ -135,7 +135,7 @@ def _convert_bitcast(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_zeros_like(kind: str, converter: Any, call: Any) -> Any:
-    """Return zeros like a tensor; variants are handled here, others by TensorFlow's converter."""
+    """Return zeros like a tensor; TensorFlow's converter is used except for tensors of type variant."""
     tensor, stacked, _ = call.input(0)
     if tensor.dtype != tf.variant:
         return converter(call)
@@ -183,7 +183,7 @@ def _convert_in_top_k(kind: str, converter: Any, call: Any) -> Any:
 
 
 def _convert_stacked(kind: str, converter: Any, call: Any) -> Any:
-    """Use TensorFlow's converter with a first input that is stacked; one that all trials share is repeated for each."""
+    """Use TensorFlow's converter after stacking the first input: if all trials share it, it is repeated for each."""
     call.stack_inputs([0])
     return converter(call)
 
@@ -295,7 +295,7 @@ def _convert_function(function: Any, values: Sequence[tf.Tensor], call: Any, tri
 
 
 def _inputs_that_differ(before_and_after: Sequence[tuple[Any, Any]]) -> list[int]:
-    """Return the positions of the values that all trials share before a step but not after it."""
+    """Return the positions of the loop's values that all trials share before a step but not after it."""
     positions = []
     for position, (before, after) in enumerate(before_and_after):
         if after.is_stacked and not before.is_stacked:

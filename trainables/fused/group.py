@@ -113,20 +113,20 @@ def get_stream_key(trial: ReadyTrial, state: Arrays) -> tuple[Any, ...]:
 
 
 COMPARED, TOLERANCE = 6, 1e-4
-"""Updates after which the losses of joint training and of training alone are compared, and their allowed difference."""
+"""Number of updates after which the losses of training together and alone are compared, and the allowed difference."""
 MEASURED, REPEATED = 24, 3
-"""Updates by which the speed is measured, and how often; the least time counts."""
+"""Number of updates that are timed to measure speed, and how often they are timed; the least time counts."""
 
 
 class SuspendableSession(Trainable, Protocol):
-    """The methods of a session that a group needs: it trains one trial, and can suspend it for another one."""
+    """The methods of a session that a group needs: to train one trial at a time, and to switch between trials."""
 
     @property
     def trial(self) -> ReadyTrial:
-        """Return the present trial."""
+        """The present trial."""
 
     def capture_trial(self) -> Any:
-        """Return the present trial for `resume_trial`, so that another one can begin.
+        """Return the present trial with what `resume_trial` needs, so that another trial can begin.
 
         The program's state is not included.
         """
@@ -145,7 +145,7 @@ class Member:
     group: FusedGroup
     suspended: Any = field(default=None, repr=False)  # the suspended trial
     trial: ReadyTrial = field(init=False, repr=False)
-    state: Arrays = field(default_factory=dict, repr=False)  # its state while it is in no stack
+    state: Arrays = field(default_factory=dict, repr=False)  # values of its variables while it is in no stack
     numbers: Mapping[int, float] = field(
         default_factory=dict, repr=False
     )  # its live numbers, by the ids of their variables
@@ -189,7 +189,7 @@ class _StackPlaces:
     def first_places(self) -> list[int]:
         """For each stream, the first place of the stack whose member reads it.
 
-        If all members of a stream have left, it is the place of another member.
+        If all members of a stream have left, it is the place of a member of another stream.
         """
         taken = []
         for place, member in enumerate(self.members):
@@ -210,8 +210,8 @@ class _StackPlaces:
     def make_batches(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> StackedBatches:
         """Return ``count`` batches of ``size`` examples for all places, made from one chunk for each stream.
 
-        ``numbers`` has the number of each stream's first batch. Raises Refused if the chunks do not share their
-        tensors, as chunks of data that stay on the device do.
+        ``numbers`` has the number of each stream's first batch. Raises Refused unless all chunks share their tensors,
+        as chunks of data that stay on the device do.
         """
         tensors = chunks[0].tensors
         firsts = self.first_places
@@ -271,8 +271,8 @@ class FusedGroup:
         """Whether further trials may begin while others are training.
 
         New trials read other batches than running ones, so the examples must stay on the device. They also need a stack
-        of several streams; if there is none, trials must have trained together for longer than the longest trace of a
-        stack so far, because a new one must be traced.
+        of several streams. If there is none, one must be traced, which is only allowed if the trials have trained
+        together for longer than the longest trace of a stack has taken.
         """
         if not all(stays_on_device(member.trial) for member in self._begun):
             return False
@@ -303,11 +303,12 @@ class FusedGroup:
         return self._session
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
-        """Train the trials of these members together, epoch by epoch, and call each member's report after each epoch.
+        """Train the members in ``reports`` together, epoch by epoch, and call each one's report after each epoch.
 
-        Return after an epoch in which a report returned False or a trial ended, with the exception that ended each
-        ended trial: `Stopped` for a finished one. A single member is trained as if there were no group. Raises Apart,
-        before any training, if the trials cannot be trained together, or are faster one after the other.
+        Stops after an epoch in which a report returns False or a trial ends, and returns an exception for each trial
+        that has ended: `Stopped` if it is finished, and otherwise its error. A single member is trained as if there
+        were no group. Raises Apart, before any training, if the trials cannot be trained together, or are faster one
+        after the other.
         """
         members = []
         for member in reports:
@@ -352,10 +353,10 @@ class FusedGroup:
         return self._places.stack.arrays(place)
 
     def _place_members(self, members: Sequence[Member]) -> _StackPlaces:
-        """Return a stack in which each of these members has a place, and its state is there.
+        """Put the states of ``members`` into one stack, if they are not there yet, and return the members' places.
 
-        The present stack is kept if it has exactly these members, unless a smaller one would save more time than it
-        costs. Otherwise their states are copied to an existing or new stack.
+        The present stack is kept if it has exactly these members, unless a smaller one would save more time than its
+        trace takes. Otherwise the states are copied to another stack, which may be a new one.
         """
         places = self._places
         if places is not None:
@@ -399,10 +400,10 @@ class FusedGroup:
             self.suspend(member)
 
     def check_gain(self, members: Sequence[Member]) -> None:
-        """Raise Apart if these members cannot be trained together, or are faster one after the other.
+        """Raise Apart if ``members`` cannot be trained together, or are faster one after the other.
 
-        Traces their stack and, once per program, trains a few updates to compare losses and, if ``training.fuse`` is
-        auto, speed. The trials' states stay the same.
+        Traces a stack for them and, once per program, trains a few updates to compare losses and, if ``training.fuse``
+        is auto, speed. The trials' states stay the same.
         """
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
@@ -421,7 +422,7 @@ class FusedGroup:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
-        """Trace the stack of these members, if it is not traced yet.
+        """Trace the stack of ``members``, if it is not traced yet.
 
         Raises Refused if there are several streams and the examples do not stay on the device.
         """
@@ -443,9 +444,9 @@ class FusedGroup:
         stack.trace(make_empty_batches(next(trial.walk.read_epoch_again(trial.epoch + 1))), validation)
 
     def _measure_speedup(self, members: Sequence[Member]) -> float:
-        """Train the first trial's first batches alone and together, and return by which factor together is faster.
+        """Train the first member's batches alone and in the stack, and return how many times as fast the stack is.
 
-        The factor is measured only if ``training.fuse`` is auto; otherwise it is 1. The members' states stay the same.
+        Speed is only measured if ``training.fuse`` is auto; otherwise 1 is returned. The members' states stay the same.
         Raises Refused if the losses differ. This happens with code that keeps a variable's tensor and reads it after an
         assignment: alone it gets the new value, and in a stack the old one.
         """
@@ -519,9 +520,9 @@ class FusedGroup:
         return conclusions
 
     def _train_stack(self, places: _StackPlaces, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
-        """Train one epoch of all trials in a stack; return a result for each place, also for empty ones.
+        """Train one epoch of all trials in a stack; return a result for each place, including empty ones.
 
-        ``rates`` has the learning rate of each update by member. Stops early if no trial is finite any more.
+        ``rates`` has the learning rate of each update by member. Stops early once all trials have diverged.
         """
         stack = places.stack
         trials = []
@@ -562,7 +563,7 @@ class FusedGroup:
         return results
 
     def _evaluate_stack(self, places: _StackPlaces) -> list[Evaluated | None]:
-        """Evaluate all trials in a stack; return a result for each place, None without validation data."""
+        """Evaluate all trials in a stack; return a result for each place, or None for each without validation data."""
         stack = places.stack
         trials = []
         for place in places.first_places:
@@ -611,11 +612,11 @@ def _make_conclusion(
 
 
 def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bool) -> Stack:
-    """Return a stack with at least as many places as members: the smallest existing one that is suitable, or a new one.
+    """Return a stack with at least as many places as members: the smallest suitable one, or a new one.
 
-    An existing stack is not suitable if a smaller one would save more time than its trace takes, or if it has one
-    stream and there are ``several``. A new stack, for ``several`` with one stream per trial, is added to
-    ``program.stacks``.
+    With ``several``, the members are in several streams, and a stack with one stream is not suitable. Nor is a stack if
+    a smaller one would save more time than its trace takes. A new stack is added to ``program.stacks``; it has one
+    stream for each trial with ``several``, and otherwise one.
     """
     fitting = []
     for one in program.stacks:
@@ -636,8 +637,8 @@ def _find_stack(program: GraphProgram, members: Sequence[Member], *, several: bo
 def _is_smaller_worthwhile(stack: Stack, members: Sequence[Member]) -> bool:
     """Return whether a stack without empty places would save more time than tracing it takes.
 
-    The time is the empty places' share of the epochs that the members have left at most; a trace is taken to be as long
-    as this stack's.
+    The saved time is the empty places' share of the time for the members' remaining epochs. Tracing a smaller stack is
+    assumed to take as long as tracing ``stack`` has taken.
     """
     epochs_left = []
     for member in members:

@@ -91,7 +91,7 @@ class Stack:
     # ---- methods for the host
 
     def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
-        """Assign the state and the live numbers of each trial; ``numbers`` are by the ids of their variables."""
+        """Assign the states and live numbers of all trials; ``numbers`` are by the ids of their variables."""
         for path, variable in zip(self._paths, self._values, strict=True):
             variable.assign(np.stack([arrays[path][0] for arrays in states]))
         for key, variable in self._numbers.items():
@@ -126,10 +126,10 @@ class Stack:
         self.trace_s = time.perf_counter() - began
 
     def train(self, batches: StackedBatches, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
-        """Train all trials on these batches; return ``sums`` with their losses added, and which trials are finite.
+        """Train all trials on ``batches``; return ``sums`` with their losses added, and which trials are finite.
 
-        ``rates`` has shape (batches, trials). Losses have shape (trials,), and a batch's mean counts times its number
-        of examples.
+        ``rates`` has shape (batches, trials). Losses have shape (trials,), and a batch's mean is multiplied by its
+        number of examples.
         """
         return self._train(batches, pad_rates(rates, batches.orders.shape[1]), sums)
 
@@ -370,7 +370,7 @@ class Stack:
         return set()
 
     def _list_own_tensors(self, batches: StackedBatches) -> dict[str, Any]:
-        """Return the tensors that differ between trials, with the trials as the first axis: variables, live numbers."""
+        """Return the variables and live numbers of all trials, with the trials as the first axis."""
         state = []
         for value in self._values:
             state.append(tf.convert_to_tensor(value))
@@ -387,7 +387,7 @@ class Stack:
 
     @contextmanager
     def _drawing_per_stream(self, batches: StackedBatches) -> Iterator[None]:
-        """Draw once for each stream inside the block, if there are several."""
+        """Make trials of one stream share their random numbers inside the block, if there are several streams."""
         if self.streams == 1:
             yield
         else:

@@ -68,9 +68,9 @@ def build_model(
 def _join_front_model(
     author: Author, hp: Hyperparameters, model: keras.Model, joined: Callable[..., keras.Model] | None
 ) -> keras.Model:
-    """Return a model with the frozen model of `features` in front of it.
+    """Return ``model`` with the frozen model of `features` in front of it.
 
-    ``model`` itself is returned if there is no frozen model, or if its outputs are cached, as the data then have these.
+    ``model`` itself is returned if there is no frozen model, or if its outputs are cached and thus in the data.
     """
     from trainables.recipe import features
 
@@ -107,9 +107,9 @@ def _free_batch_size(model: keras.Sequential) -> None:
 def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model, record: CreatedVariables) -> None:
     """Create the weights of a model that only its own `train_step` creates, by tracing that step once.
 
-    If the model is not compiled, it is for this, with a temporary optimizer and metrics, whose variables are removed
-    from ``record``. Does nothing for combinations that `build_program` refuses. Raises Refused for a model that cannot
-    be trained by its own step.
+    A model that is not compiled is compiled for the trace with a temporary optimizer and metrics, whose variables are
+    removed from ``record``. Does nothing for combinations that `build_program` refuses. Raises Refused for a model that
+    cannot be trained by its own step.
     """
     uncompiled = refusals.list_overridden_methods(model, "compile") and not model.compiled
     if uncompiled or own_methods.overrides_train_step(author) or in_scope_of_servers():
@@ -136,7 +136,7 @@ def make_weights_by_step(author: Author, hp: Hyperparameters, model: keras.Model
 def make_author_parts(author: Author, hp: Hyperparameters, seed: int, record: CreatedVariables) -> AuthorParts:
     """Call the author's methods that make a model and its optimizer, loss and metrics; return their results.
 
-    Call it inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
+    Call this inside the strategy's scope, with the trial's precision, while ``record`` records variables. If `model`
     returns a compiled model, its optimizer, loss and metrics are used. Raises `origins.StaleVariable` for a model that
     an earlier trial has made.
     """
@@ -318,7 +318,7 @@ def _correct_keras(parts: AuthorParts, options: ProgramOptions, *, fit: bool) ->
 
 
 def _build_graph(made: AuthorParts, options: ProgramOptions, intake: Intake, example: Any) -> Graph:
-    """Return the graph that trains a model by its compiled losses, or by those that its layers add."""
+    """Return the graph that trains a model by its compiled losses or, if it has none, by those that its layers add."""
     author = made.author
     parts = made.parts
     replicas = options.placement.replicas

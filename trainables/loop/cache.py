@@ -19,7 +19,7 @@ from trainables.loop.program import Program
 from trainables.state.author_globals import ModelChanges
 
 LEAST = 1 / 256
-"""Smallest share of the room that a program counts as taking, because memory that the process had free is not seen."""
+"""Smallest share of the room that is counted for a program; its use of memory reserved before is not measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Structure:
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
     seen: Digests = field(default_factory=dict)  # what `data` has left where the author's methods can see it
     example: object = None  # digest of the first example, if the methods read it
-    targets: object = None  # digest of some targets, likewise
+    targets: object = None  # digest of some targets, if the methods read them
     reads: Reads = field(default_factory=dict)  # plain hyperparameters read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's attributes after its methods ran
     changes: ModelChanges = field(default_factory=ModelChanges)  # what the methods left in modules
@@ -52,7 +52,10 @@ class Structure:
 
 
 class Programs:
-    """The cache of programs; if there is no room, the least recently used ones are dropped, but never the last one."""
+    """The cache of programs, which share the memory that `compute_room` returns (the room).
+
+    If they need more, the least recently used programs are dropped, but never the last one.
+    """
 
     def __init__(self) -> None:
         self._held: list[tuple[Structure, Program]] = []
@@ -75,9 +78,9 @@ class Programs:
         return None
 
     def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
-        """Add a program that takes the fraction ``share`` of the room, at least `LEAST`.
+        """Add a program, and drop the least recently used others until all shares add up to at most 1.
 
-        The least recently used programs are dropped until the shares add up to at most 1, but never this one.
+        ``share`` is the fraction of the room that the program takes; at least `LEAST` is counted.
         """
         self._held.append((structure, program))
         self._shares[id(program)] = max(share, LEAST)
@@ -92,16 +95,16 @@ class Programs:
 
 
 KEPT_ON_HOST, KEPT_ON_GPU = 0.25, 0.4
-"""Shares of memory that programs may take: of the host's, in proportion to the trial's CPUs, and of the GPUs'.
+"""Shares of the host's memory and of a GPU's memory that programs may take; the rest is for data and activations.
 
-The rest is for data and activations.
+The host's share is taken in proportion to the trial's CPUs.
 """
 
 _STATM = Path("/proc/self/statm")
 
 
 def measure_used_bytes(placement: Placement) -> dict[str, float]:
-    """Return the bytes in use now: of this process as ``host``, and TensorFlow's on each GPU by the GPU's name."""
+    """Return the bytes in use now: this process's under ``host``, and TensorFlow's on each GPU under the GPU's name."""
     if placement.on_gpu:
         gpus = placement.devices
     else:
@@ -143,7 +146,7 @@ def _measure_gpu_bytes(name: str) -> float:
 
 
 def _measure_host_bytes() -> float:
-    """Return the resident bytes that this process shares with no other; without ``/proc``, its peak memory."""
+    """Return the resident bytes that this process shares with no other, or its peak memory if there is no ``/proc``."""
     if _STATM.exists():
         resident, shared = map(int, _STATM.read_text().split()[1:3])
         return float((resident - shared) * os.sysconf("SC_PAGE_SIZE"))

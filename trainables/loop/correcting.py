@@ -13,11 +13,11 @@ from trainables.state import program_variables
 
 
 def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *, fit: bool) -> None:
-    """Check these networks and change them so that training gives the same numbers in one part and in several.
+    """Check ``networks`` and change them so that a batch gives the same numbers in one part and in several.
 
     Outputs of models are set to float32. If a batch has several parts, batch normalisation uses the whole batch, and
     layers collect the losses that they add separately on each replica. Keras's random functions, losses and some
-    operations are replaced for the whole process. ``fit`` says that Keras's own steps train the networks. Raises
+    operations are replaced for the whole process. ``fit`` is True if Keras's own steps train the networks. Raises
     Refused for a model that cannot be trained in this way.
     """
     random_layers.replace_random_functions()
@@ -36,9 +36,9 @@ def correct_networks(networks: Sequence[keras.Layer], options: ProgramOptions, *
 def correct_optimizer(
     optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable], parts: AuthorParts, *, fit: bool
 ) -> None:
-    """Prepare an optimizer for the training loop; raises Refused if it is not supported.
+    """Stop an optimizer from summing gradients over replicas, because the loop has done so.
 
-    The optimizer no longer sums gradients over replicas, because the loop has done so. With ``fit``, neither is done.
+    Raises Refused if the optimizer is not supported. With ``fit``, it is neither checked nor changed in this respect.
     Biases and other weights with fewer than two dimensions are exempt from weight decay if the optimizer is the trial's
     and not made by the author.
     """

@@ -51,12 +51,12 @@ class EpochAverage(Average):
 
     @property
     def first_epoch(self) -> float:
-        """Return the first epoch (from 1) whose weights are averaged."""
+        """The first epoch (from 1) whose weights are averaged."""
         return float(self._first)
 
     @property
     def began(self) -> bool:
-        """Return whether any weights have been averaged."""
+        """Whether any weights have been averaged."""
         return float(self.started.numpy()) > 0
 
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
@@ -87,9 +87,9 @@ class EpochAverage(Average):
         self.started.assign(count)
 
     def _normalise_chunk(self, batches: Batches, done: tf.Tensor) -> None:
-        """Update the moving statistics by a forward pass over these batches, as means over all batches of the pass.
+        """Update the moving statistics, as means over all batches of a pass, by a forward pass over ``batches``.
 
-        ``done`` is the number of batches that came before in this pass. All batches have the same weight.
+        ``done`` is the number of earlier batches in the pass. All batches have the same weight.
         """
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:

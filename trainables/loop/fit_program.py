@@ -165,7 +165,7 @@ class FitProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """Return the trial's columns about the training: why `fit` is used, and whether XLA compiles it."""
+        """The trial's columns ``loop``, which says why `fit` trains, and ``xla``, if XLA compiles."""
         if self.because:
             loop = {"loop": f"fit: {self.because}"}
         else:
@@ -174,7 +174,7 @@ class FitProgram(Program):
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return a list with the model's optimizer; empty if it has no attribute of this name."""
+        """The model's optimizer, in a list; empty if it has none."""
         found = getattr(self.model, "optimizer", None)
         if not isinstance(found, keras.optimizers.Optimizer):
             return []
@@ -182,7 +182,7 @@ class FitProgram(Program):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         return self._called_with.example
 
     def trace_anew(self, train: Examples) -> None:
@@ -247,7 +247,7 @@ class FitProgram(Program):
     def _run_for_test(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
         """Compute a slice for `additivity.check_parts`, and update the metrics with it.
 
-        Return the slice's contributions to the loss and to each loss that a layer adds, by a phrase for messages.
+        Return the slice's contributions to the loss and to each loss that a layer adds; keys are phrases for messages.
         """
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
@@ -363,10 +363,10 @@ class FitProgram(Program):
     def _batches(
         self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, sizes: list[int] | None = None
     ) -> Iterator[Any]:
-        """Yield the batches of these chunks as `fit` takes them, numbered from ``update`` on.
+        """Yield the batches of ``chunks`` as `fit` takes them; ``update`` is the number of the first one.
 
-        Given a ``seed``, they are augmented and mixed; otherwise they are as in the data. The number of examples in
-        each batch is appended to ``sizes``, if given.
+        With a ``seed``, batches are augmented and mixed; if it is None, they are not. The number of examples in each
+        batch is appended to ``sizes``, if given.
         """
         for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
@@ -381,7 +381,7 @@ class FitProgram(Program):
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
-        """Return these rows as a batch for `fit`; with a seed, they are augmented."""
+        """Return the examples ``rows`` as a batch for `fit`, augmented and mixed unless ``seed`` is None."""
         if seed is None:
             return pack_batch(gather_examples(tensors, rows))
         cut = Slice.whole(tf.constant(len(rows)))
@@ -419,8 +419,8 @@ class _RateSetter(keras.callbacks.Callback):
     def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any], *, sets: bool) -> None:
         """Set the first update's rate on the first optimizer, so that callbacks see it when the epoch begins.
 
-        ``rates`` has the learning rate of each update. With ``sets=False``, rates that other callbacks set are only
-        noticed.
+        ``rates`` has the learning rate of each update. With ``sets=False``, no rate is set, and rates that other
+        callbacks set are only recorded.
         """
         super().__init__()
         if optimizers:
@@ -429,7 +429,7 @@ class _RateSetter(keras.callbacks.Callback):
             self._variable = None
         self._sets = sets
         if self._variable is not None and sets:
-            self._variable.assign(rates[0])  # callbacks see this one when the epoch begins
+            self._variable.assign(rates[0])  # callbacks see this rate when the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
 
@@ -468,7 +468,7 @@ class _BatchCounter(keras.callbacks.Callback):
 class FiniteLosses(keras.callbacks.Callback):
     """Sets `finite` to False once the loss of a batch or an epoch is NaN or infinite.
 
-    The history of `fit` may only have the loss of the last batch.
+    The history of `fit` does not tell this, because it may only have the loss of the last batch.
     """
 
     async_safe = True  # otherwise Keras would make the host wait for each batch
@@ -505,7 +505,7 @@ class _BatchCallback(keras.callbacks.Callback):
         except RuntimeError:
             if type(self._callback) is not keras.callbacks.TerminateOnNaN:
                 raise
-            self.model.stop_training = True  # with raise_error; the trial has diverged, and that is no failure
+            self.model.stop_training = True  # TerminateOnNaN(raise_error=True): the trial has diverged, not failed
 
 
 def _refuse_data(data: Examples, number: int) -> None:

@@ -61,7 +61,7 @@ class GraphProgram(Program):
         self._graph = graph
         self.xla = Xla(graph, jit_compile)
         self.stacks: list[Any] = []  # each trains several trials of this program together
-        self.gain: float | None = None  # how many times as fast they are together, if it was measured
+        self.gain: float | None = None  # how many times as fast trials train together as alone; None until measured
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(evaluate_batches, graph)
@@ -74,7 +74,7 @@ class GraphProgram(Program):
 
     @property
     def numerics(self) -> dict[str, str]:
-        """The trial's columns ``loop``, if the model trains itself, and ``xla``, if compiling by XLA was asked for."""
+        """The trial's columns ``loop``, if the model trains itself, and ``xla``, if XLA was asked for."""
         by_itself = self._graph.step.by_itself
         return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
 
@@ -85,7 +85,7 @@ class GraphProgram(Program):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         step = self._graph.step
         if not isinstance(step, KerasStep):
             return None
@@ -93,7 +93,7 @@ class GraphProgram(Program):
 
     @property
     def graph(self) -> Graph:
-        """Return the graph that is traced for training and evaluation."""
+        """The graph that is traced for training and evaluation."""
         return self._graph
 
     @property
@@ -106,7 +106,7 @@ class GraphProgram(Program):
 
     @property
     def averages(self) -> list[Average]:
-        """Return all averages of the weights that the program maintains."""
+        """All averages of the weights that the program maintains."""
         averages = []
         for average in (self._graph.average, self.by_epoch):
             if average:
@@ -115,17 +115,17 @@ class GraphProgram(Program):
 
     @property
     def networks(self) -> Sequence[Any]:
-        """Return the model and all other networks of the trial."""
+        """The model and all other networks of the trial."""
         return self._graph.step.networks
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer, and those of updates that have their own."""
+        """The trial's optimizer, and the optimizers of updates that have their own."""
         return self._graph.optimizers
 
     @property
     def rated(self) -> Sequence[Any]:
-        """Return the optimizers whose learning rate the loop sets."""
+        """The optimizers whose learning rate the loop sets."""
         if self.sets_no_rate:
             return []
         return self._graph.rated
@@ -133,8 +133,8 @@ class GraphProgram(Program):
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """Return which part of each batch the process of this rank must load, for training and for validation.
 
-        None stands for the whole batch, as on one replica. If mixup or cutmix mix examples, training needs the whole
-        batch, because an example's partner may be anywhere in it.
+        A part is None if the process loads the whole batch, as on one replica. If mixup or cutmix mix examples,
+        training needs the whole batch, because an example's partner may be anywhere in it.
         """
         graph = self._graph
         number = graph.replicas.number
@@ -147,8 +147,8 @@ class GraphProgram(Program):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation by running them on zero batches, which changes no variable, and set `state`.
 
-        ``loose`` says that chunks may have different lengths, which one trace must accept. Raises Refused if a batch
-        gives other results when it is computed in parts, as on several replicas and with micro-batches.
+        With ``loose``, chunks may have different lengths, and one trace must accept all of them. Raises Refused if a
+        batch gives other results when it is computed in parts, as on several replicas and with micro-batches.
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
@@ -206,9 +206,9 @@ class GraphProgram(Program):
     def depends_on_batch_size(self, data: HeldOut, *, seed: int) -> bool:
         """Return whether validation gives other metrics in batches of the training's size than in larger ones.
 
-        It evaluates some examples in both ways and compares, within rounding; the state is the same afterwards. They
-        differ, for example, if a loss divides by the sum of weights in a batch. Only batches of the training's size
-        then give the numbers of `Model.fit`. False if the batch size of validation is set or is the training's.
+        Some examples are evaluated in both ways, and the metrics are compared within rounding; variables are restored.
+        They differ, for example, if a loss divides by the sum of weights in a batch. Only batches of the training's
+        size then give the numbers of `Model.fit`. False if the batch size of validation is set or is the training's.
         """
         if data.as_trained is None:
             return False
@@ -239,9 +239,9 @@ class GraphProgram(Program):
 
     @unregister_with_owner
     def compile_updates(self, walk: Walk) -> bool:
-        """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
+        """Compile updates for a trial's batches if XLA was asked for; return whether it was.
 
-        If XLA fails, updates are traced in another way or the error is raised. Changes no state.
+        If XLA fails, updates are traced in another way or the error is raised. Variables are restored afterwards.
         """
         while lacking := self.xla.list_uncompiled(walk):
             kinds = [kind.tensors for kind in walk.data.list_chunk_kinds()]
@@ -279,7 +279,7 @@ class GraphProgram(Program):
                 return
 
     def _try_next_mode(self, error: Exception) -> None:
-        """Switch to the next way of compiling updates after an error of XLA; raise any other error again."""
+        """Switch to the next way of compiling updates if XLA has caused ``error``; otherwise raise it again."""
         if not self.xla.try_next_mode(error):
             raise error
         self._graph.traced.clear()
@@ -348,8 +348,8 @@ class GraphProgram(Program):
     def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
         """Train on the first batches of a chunk, one for each learning rate, and return the summed losses by name.
 
-        Each batch's mean loss counts times its number of examples. Weights and metrics are changed. Used to compare and
-        time training alone against training of several trials at once.
+        Each batch's mean losses are multiplied by its number of examples. Weights and metrics are changed. Used to
+        compare training alone with training of several trials at once, in losses and speed.
         """
         self.state.will_train()
         arguments = _add_rates(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
@@ -360,7 +360,7 @@ class GraphProgram(Program):
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train on a chunk's first batch; return its mean loss before the update, or NaN if any number is not finite.
 
-        ``number`` is that of the update, on which random draws depend. Raises Refused if the model reports no loss.
+        Random draws depend on ``number``, the number of the update. Raises Refused if the model reports no loss.
         """
         arguments = _add_rates(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
@@ -403,8 +403,8 @@ class GraphProgram(Program):
     def _metrics(self, *, training: bool) -> dict[str, Any]:
         """Return the metrics accumulated since the last call, by name, and reset them.
 
-        Empty if the step updates none in training or in evaluation, respectively. The loss of each output is among
-        them, averaged over slices as Keras averages it over batches.
+        Returns an empty dictionary if the step does not update metrics in this mode. They include the loss of each
+        output, averaged over slices as Keras averages it over batches.
         """
         if self._graph.step.counts_metrics(training=training):
             found = self._read_metrics()
@@ -418,8 +418,8 @@ def train_batches(
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Train on batches, one learning rate each; return ``sums`` with their losses added, and whether all is finite.
 
-    A batch's mean losses are added times its number of examples. ``update`` is `Graph.update` or a compiled form of it.
-    Stops after at most `BLOCK` updates once a number is not finite; the trained weights are checked at the end.
+    A batch's mean losses are multiplied by its number of examples. ``update`` is `Graph.update` or a compiled form of
+    it. Stops after at most `BLOCK` updates once a number is not finite; the trained weights are checked at the end.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -444,7 +444,7 @@ def train_batches(
 def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Evaluate batches and update the metrics with them; return ``sums`` with their losses added.
 
-    A batch's mean losses are added times its number of examples.
+    A batch's mean losses are multiplied by its number of examples.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
 
@@ -462,7 +462,7 @@ def evaluate_batches(graph: Graph, batches: Batches, sums: dict[str, tf.Tensor])
 def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
     """Return the metrics accumulated since the last call, by name, and reset all metrics of the model.
 
-    Each output's loss is among them, as Keras averages it over slices, but the total loss only if the model trains
+    They include each output's loss, as Keras averages it over slices, and the total loss only if the model trains
     itself.
     """
     graph.traced.append(tf.compat.v1.get_default_graph())
@@ -493,7 +493,7 @@ def pad_rates(rates: np.ndarray[Any, Any], rows: int) -> tf.Tensor:
 def find_common_types(kinds: Sequence[Any]) -> Any:
     """Return the types of arguments for one trace that accepts the arguments of all ``kinds``.
 
-    A dimension is unknown if kinds differ in it, and the length of a vector always is.
+    The size of a dimension is unknown in them if kinds differ in it; the length of a vector is always unknown.
     """
 
     def of(*values: Any) -> Any:
@@ -532,9 +532,10 @@ class _TimedChunks:
 def _split_for_profile(
     chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None
 ) -> Iterator[tuple[Chunk, bool]]:
-    """Yield the chunks, each with whether it is to be profiled: if ``profile_into`` is given, a part of the first one.
+    """Yield each chunk with a flag that says whether to profile it.
 
-    That chunk is split by `stopwatch.split_for_profile`.
+    If ``profile_into`` is given, the first chunk is split by `stopwatch.split_for_profile`, and a part of it has True.
+    All others have False.
     """
     if profile_into is not None:
         yield from stopwatch.split_for_profile(next(chunks), batch_size)

@@ -1,12 +1,12 @@
 """Hooks and Keras callbacks, by which an author watches and steers a trial.
 
-Callbacks are called between epochs, in any loop; those that want single batches need `Model.fit`. They see what they
-see in Keras: one training, epochs from 0 that end after validation, and a model that they may change. Checkpoints hold
-what callbacks keep as attributes, if it is plain values.
+Callbacks are called between epochs, in any loop; those with methods for single batches need `Model.fit`. They see what
+they see in Keras: one training, epochs from 0 that end after validation, and a model that they may change. Checkpoints
+hold the attributes of callbacks that are plain values.
 
-What hooks and callbacks set on Keras's objects applies from the next epoch on: the learning rate of the trial's
-optimizer, until it is set again; `model.stop_training`; and which layers are trainable. A program whose layers were
-changed is not used for other trials.
+What hooks and callbacks set on Keras's objects before an epoch applies from that epoch on: the learning rate of the
+trial's optimizer, until it is set again; `model.stop_training`; and which layers are trainable. A program whose layers
+were changed is not used for other trials.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class InGraphHook:
         self.check_names(losses)
 
     def check_names(self, reported: Iterable[str]) -> None:
-        """Raise Refused if the hook returns a value with one of these names, which the loop reports itself."""
+        """Raise Refused if the hook returns a value with a name in ``reported``, which the loop reports itself."""
         taken = sorted(set(self.names) & set(reported))
         if taken:
             raise Refused(f"on_train_batch_end() returns {', '.join(taken)}, which the loop reports itself; rename it")
@@ -80,7 +80,7 @@ class InGraphHook:
         return self._values(number, losses, list(zip(gradients, variables, strict=True)))
 
     def _values(self, number: tf.Tensor, losses: Mapping[str, Any], pairs: Gradients) -> dict[str, tf.Tensor]:
-        """Call the hook inside the graph and return its result; raises Refused unless it maps names to numbers."""
+        """Call the hook inside the graph and return its values by name; raises Refused unless they are numbers."""
         found = self._hook(number, dict(losses), pairs) or {}
         if not isinstance(found, Mapping):
             raise Refused(f"on_train_batch_end() returned {type(found).__name__}, expected a dictionary or nothing")
@@ -99,8 +99,8 @@ HOOKS = ("on_train_begin", "on_epoch_begin", "on_epoch_end")
 class AuthorHooks:
     """The author's hooks between epochs.
 
-    They may keep variables, and plain values in ``memory``; checkpoints hold both. If they change another attribute of
-    the trainable, they are refused, because the change would be lost on resume or stay for the next trial.
+    Hooks may keep variables, and plain values in ``memory``; checkpoints hold both. A hook that changes another
+    attribute of the trainable is refused, because the change would be lost on resume or stay for the next trial.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class AuthorHooks:
 
     @contextmanager
     def _recording_reads(self, hook: str) -> Iterator[None]:
-        """Record the hyperparameters that a hook reads inside the block; does nothing if it is not overridden.
+        """Record the hyperparameters that are read inside the block; do nothing if ``hook`` is not overridden.
 
         Raises Refused at the end of the block if an attribute of the trainable was changed in it.
         """
@@ -186,7 +186,10 @@ def _is_plain_value(value: object) -> bool:
 
 
 def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> float:
-    """Return a value of the logs as a float; raises Refused, with ``by`` as the caller's name, if it is no number."""
+    """Return ``value``, an entry of the logs, as a float.
+
+    Raises Refused if it is not a number; the message says that ``by`` has added ``name``.
+    """
     try:
         if isinstance(value, str | bytes):
             raise TypeError("a text")
@@ -196,11 +199,14 @@ def _check_logged_number(name: str, value: Any, by: str = "on_epoch_end()") -> f
 
 
 COMPARISONS = {f"keras.ops.{comparison.__name__}": comparison for comparison in (keras.ops.less, keras.ops.greater)}
-"""What Keras's callbacks that monitor a metric keep of its direction, by the name in checkpoints."""
+"""Functions by which Keras's callbacks compare values of a monitored metric, by their names in checkpoints."""
 
 
 class Callbacks:
-    """The author's Keras callbacks for one trial; raises Refused for a callback that cannot work here."""
+    """The author's Keras callbacks for one trial.
+
+    Creating it raises Refused if a callback cannot work in the trial's loop, which is `Model.fit` if ``fit`` is True.
+    """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], *, fit: bool = False) -> None:
         self._callbacks = list(callbacks)
@@ -210,11 +216,11 @@ class Callbacks:
 
     @classmethod
     def of(cls, author: Author, hp: Hyperparameters, *, fit: bool = False) -> Callbacks:
-        """Call the author's `callbacks` for a trial that begins, and return what it returns as `Callbacks`.
+        """Call the author's `callbacks` for a trial that begins, and return the list that it returns as `Callbacks`.
 
-        Attributes that `callbacks` sets on the author's object are remembered for `watch`. ``fit`` says that
-        `Model.fit` trains, which also calls methods for single batches. Raises Refused for a callback that cannot work
-        here.
+        Attributes that `callbacks` sets on the author's object are remembered for `watch`. ``fit`` is True if
+        `Model.fit` trains, which also calls methods for single batches. Raises Refused if a callback cannot work in the
+        trial's loop.
         """
         before = dict(vars(author))
         found = cls(author.callbacks(hp), fit=fit)
@@ -258,9 +264,9 @@ class Callbacks:
     ) -> dict[str, float]:
         """Call each callback's `on_epoch_end` for an epoch (from 1; callbacks get it from 0), after validation.
 
-        As in `Model.fit`, all callbacks get the same dictionary of metrics and may change it; return it as they leave
-        it. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model is as it is to be saved.
-        Raises Refused for a value that is not a number.
+        As in `Model.fit`, all callbacks get the same dictionary of metrics and may change it; the changed dictionary is
+        returned. A `ModelCheckpoint` is called inside the context ``saving()``, in which the model has the values with
+        which it is saved. Raises Refused if the dictionary has a value that is not a number.
         """
         logs: dict[str, Any] = dict(metrics)
         for callback in self:
@@ -273,14 +279,14 @@ class Callbacks:
         return logs
 
     def train_end(self, metrics: Mapping[str, float]) -> None:
-        """Call `on_train_end` with the metrics of the last epoch."""
+        """Call each callback's `on_train_end` with the metrics of the last epoch."""
         for callback in self:
             callback.on_train_end(dict(metrics))
 
     def state(self) -> list[dict[str, Any]] | None:
         """Return for each callback the attributes that have changed since it was made, for a checkpoint.
 
-        None if one of them is not a plain value, so that no checkpoint can hold it.
+        Returns None if one of these attributes is not a plain value, which a checkpoint cannot hold.
         """
         found = []
         for callback, made in zip(self, self._made, strict=True):
@@ -306,7 +312,7 @@ class Callbacks:
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """Return a callback's attributes by name, without Keras's own; lists and dictionaries are copied."""
+    """Return a callback's attributes by name, without those that Keras sets; lists and dictionaries are copied."""
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:
@@ -334,7 +340,7 @@ def _are_equal_attributes(first: Any, second: Any) -> bool:
 def _may_be_kept(value: object) -> bool:
     """Return whether a value is None, a bool, a number or a text, or a list or dictionary of such values.
 
-    A checkpoint can hold these. Keys of dictionaries must be texts.
+    Checkpoints can hold such values. Keys of dictionaries must be texts.
     """
     if isinstance(value, list):
         return all(map(_may_be_kept, value))
@@ -347,9 +353,9 @@ def _may_be_kept(value: object) -> bool:
 class HookSettings:
     """The learning rates and trainable layers at one moment, which hooks and callbacks may change."""
 
-    rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None for a schedule
-    layers: tuple[bool, ...]  # whether each is trainable
-    weights: tuple[bool, ...]
+    rates: tuple[float | None, ...]  # of each optimizer, first the trial's; None if it is a schedule
+    layers: tuple[bool, ...]  # whether each layer is trainable
+    weights: tuple[bool, ...]  # whether each weight is trainable
 
     @classmethod
     def of(cls, program: Any) -> HookSettings:
@@ -366,8 +372,8 @@ class HookSettings:
 def find_set_rate(program: Any, before: HookSettings) -> float | None:
     """Return the learning rate that a hook or callback has set on the trial's optimizer since ``before``, or None.
 
-    Raises Refused if it was set where it has no effect, or if a schedule was set. A rate that changed on another
-    optimizer that the loop does not set is ignored.
+    Raises Refused if a rate was set where it has no effect, or if a schedule was set. Changes on other optimizers whose
+    rate the loop does not set are ignored.
     """
     found = None
     for optimizer, was in zip(program.optimizers, before.rates, strict=True):
@@ -414,7 +420,8 @@ def show_rate(program: Any, rate: float) -> None:
 def have_layers_changed(program: Any, before: HookSettings) -> bool:
     """Return whether layers were frozen or unfrozen since ``before``.
 
-    Raises Refused if single weights were, or if a weight was made trainable that the optimizer has no moments for.
+    Raises Refused if ``trainable`` was set on single weights, or if a weight was made trainable for which the optimizer
+    has no moments.
     """
     now = HookSettings.of(program)
     if (now.layers, now.weights) == (before.layers, before.weights):
@@ -444,9 +451,9 @@ def affects_next_trial(program: Any, before: HookSettings) -> bool:
 
 
 def set_trainable_layers(program: Any, layers: Sequence[bool]) -> None:
-    """Set ``trainable`` of all layers of the program's networks to these values, in the order of `HookSettings.layers`.
+    """Set ``trainable`` of all layers of the program's networks to ``layers``, in the order of `HookSettings.layers`.
 
-    Outer layers come first, so that inner layers keep their own values.
+    Outer layers are set first, because setting them also sets the layers inside them.
     """
     flat = [layer for network in program.networks for layer in keras_private.flatten_layers(network)]
     for layer, trainable in zip(flat, layers, strict=True):

@@ -34,7 +34,7 @@ class PreparedExamples:
     """
 
     tensors: Any  # x, y, sample_weight, and the labels of each mixture by position in y
-    draws: Draws  # as they are after these examples
+    draws: Draws  # the slice's draws after the examples were prepared
     mixes: bool
 
     @classmethod
@@ -49,7 +49,7 @@ class PreparedExamples:
         return cls((*example, labels), draws, cut.mixes)
 
     def copy_to_slice(self, cut: Slice) -> Example:
-        """Return the examples, and copy the records of their slice to another slice."""
+        """Return the examples, and copy what their own slice has recorded about them to ``cut``."""
         x, y, sample_weight, labels = self.tensors
         flat = tf.nest.flatten(y)
         cut.mixes = self.mixes
@@ -66,7 +66,7 @@ class Intake:
     def __init__(self, author: Author, present: Callable[[], Hyperparameters], mixing: Mixing) -> None:
         """Check the signature of the author's `augment`; raises Refused if it is not a known one.
 
-        ``present`` is called at each trace, for the hyperparameters.
+        ``present`` is called at each trace and returns the hyperparameters.
         """
         self._author = author
         self._present = present
@@ -79,9 +79,10 @@ class Intake:
     def take(self, tensors: Any, rows: tf.Tensor, cut: Slice, after: Sequence[tf.Tensor] = ()) -> Example:
         """Gather, augment and mix the examples of a slice; return x, y and sample_weight.
 
-        ``rows`` are the rows of the whole batch in ``tensors``. Examples are gathered once the tensors in ``after`` are
-        computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice augments its
-        partners again, with the same draws as in their own slice. Raises RuntimeError for a slice without draws.
+        ``rows`` has the row numbers of the whole batch in ``tensors``. Examples are gathered once the tensors in
+        ``after`` are computed. Partners for mixing come from the whole batch; if it is cut into slices, each slice
+        augments its partners again, with the same draws as in their own slice. Raises RuntimeError for a slice without
+        draws.
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
@@ -137,7 +138,7 @@ class Intake:
         """Return x, y and sample_weight of ``example``, replaced by what `augment` returned.
 
         Raises Refused if `augment` returned another number of values than it takes, or one with another structure or
-        number of rows. If `augment` takes x alone, x is only checked not to have become a tuple.
+        number of rows. If `augment` takes x alone, a tuple is refused unless x is a tuple.
         """
         x, y, sample_weight = example
         names = self._returns
@@ -210,14 +211,14 @@ def _map_example(change: Callable[[Any], Any], example: Example) -> Example:
 
 
 def _map_part(change: Callable[[Any], Any], part: Any) -> Any:
-    """Return a part of an example with each array changed; None stays None."""
+    """Return ``part``, with ``change`` applied to each array; None if it is None."""
     if part is None:
         return None
     return tf.nest.map_structure(change, part)
 
 
 def _get_augment_parameters(author: Author) -> tuple[str, ...]:
-    """Return the one of `FORMS` that the parameters of the author's `augment` match; it returns all but hp and draws.
+    """Return the signature in `FORMS` that the author's `augment` has.
 
     Parameters of other names count as x, hp and draws if the method can be called with these three and has no y or
     sample_weight. Raises Refused for other signatures.
@@ -259,7 +260,7 @@ def _check_structure(called: str, name: str, example: Any, part: Any) -> None:
 def _check_rows(called: str, name: str, part: Any, rows: int | None) -> None:
     """Raise Refused unless all arrays of ``part`` have ``rows`` rows, one for each example.
 
-    ``rows`` is None if their number is not known while tracing. ``called`` and ``name`` are for the message.
+    ``rows`` is None if the number is unknown while tracing. ``called`` and ``name`` are for the message.
     """
     for leaf in tf.nest.flatten(part):
         if leaf.shape.rank == 0 or (rows is not None and leaf.shape[0] not in (None, rows)):
@@ -279,7 +280,10 @@ def _describe_structure(part: Any) -> str:
 
 
 def _cut_rows(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
-    """Return rows ``start`` to ``stop``; int32 is cut as int64, because its own kernels run on the host."""
+    """Return the rows from ``start`` to before ``stop``.
+
+    int32 tensors are cut as int64, because TensorFlow's kernels for int32 run on the host.
+    """
     if leaf.dtype != tf.int32:
         return leaf[start:stop]
     return tf.cast(tf.cast(leaf, tf.int64)[start:stop], tf.int32)

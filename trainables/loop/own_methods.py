@@ -1,4 +1,4 @@
-"""Which steps and hooks an author and the model define, and what the model is compiled with because of them."""
+"""Functions that find the steps and hooks of the author and the model, and the arguments to compile the model with."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def first_optimizer(turns: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
 def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
     """Return the arguments ``loss`` and ``metrics`` for `model.compile`, from the author's methods.
 
-    If the author has a `train_step`, ``loss`` is only there if there are validation data and no `test_step`, and
-    ``metrics`` otherwise only if overridden.
+    If the author has a `train_step`, ``loss`` is only included for validation: if there are validation data and no
+    `test_step`. Without ``loss``, ``metrics`` are only included if the author overrides them.
     """
     whole = not overrides_train_step(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
@@ -66,10 +66,11 @@ def get_compile_options(author: Author, hp: Hyperparameters, model: keras.Model)
 
 
 def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's loss; if not overridden, the one that suits the targets.
+    """Return the author's loss or, if the author does not override it, the default loss for the targets.
 
-    None if there are no targets, if the model has no `call`, or if no loss suits the targets and the model has its own
-    `train_step` or `compute_loss`. Raises Undecided if none suits them and the model has neither.
+    Returns None if there are no targets, if the model has no `call`, or if there is no default loss for the targets and
+    the model has its own `train_step` or `compute_loss`. Raises Undecided if there is no default loss and the model has
+    neither method.
     """
     if overrides(author, "loss"):
         return author.loss(hp, model)
@@ -84,7 +85,10 @@ def _get_loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
 
 
 def _get_metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
-    """Return the author's metrics; None if there are none, or if not overridden and the model has no `call`."""
+    """Return the author's metrics or the default ones; None if there are none.
+
+    There are no default metrics for a model without `call`.
+    """
     if not refusals.list_overridden_methods(model, "call") and not overrides(author, "metrics"):
         return None
     return author.metrics(hp, model) or None
@@ -121,7 +125,7 @@ def lacks_weights(model: keras.Model) -> bool:
 def make_batch_hook(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> InGraphHook | None:
     """Return the author's `on_train_batch_end`, to be called inside the graph; None if it is not overridden.
 
-    ``present`` returns the hyperparameters with which it is called.
+    ``present`` returns the hyperparameters that the method gets.
     """
     if not overrides(author, "on_train_batch_end"):
         return None

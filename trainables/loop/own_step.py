@@ -1,7 +1,7 @@
 """The step for an author's own `train_step`, which returns losses; `update.py` takes gradients and applies them.
 
-So gradients are those of the whole batch, and are unscaled, clipped and applied as always, whatever the number of
-networks, optimizers, replicas and micro-batches.
+Gradients are therefore those of the whole batch, and are unscaled, clipped and applied as for compiled losses, with any
+number of networks, optimizers, replicas and micro-batches.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class AuthorStep(Step):
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """Return the model and all other networks that take part."""
+        """The model and all other networks that take part."""
         return self._networks
 
     @property
     def _is_compiled(self) -> bool:
-        """Return whether evaluation uses the compiled losses and metrics."""
+        """Whether evaluation uses the compiled losses and metrics."""
         return self._test_step is None and keras_private.compiled_loss(self.model) is not None
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
@@ -129,9 +129,9 @@ class AuthorStep(Step):
     def _compute_shares(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> Shares:
         """Call the author's method for a slice; return the slice's contributions to the batch's mean of each value.
 
-        A row that stands in for an empty slice contributes nothing. An empty ``turn`` stands for evaluation. Raises
-        Refused if the method ignores sample weights or mixed labels, lacks a loss, or needs all of a batch that is cut
-        into micro-batches.
+        A row that stands in for an empty slice contributes nothing. An empty ``turn`` means evaluation. Raises Refused
+        if the method ignores sample weights or mixed labels, does not return a loss of ``turn``, or needs a whole batch
+        that is cut into micro-batches.
         """
         x, y, sample_weight = example
         training = bool(turn)
@@ -176,9 +176,9 @@ class AuthorStep(Step):
         return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gather_batch(self, cut: Slice, values: Any) -> Any:
-        """Return the rows that all replicas have of ``values``, in the order of the batch.
+        """Return the rows of ``values`` of all replicas together, in the order of the batch.
 
-        Raises Refused with micro-batches.
+        Raises Refused if the batch is cut into micro-batches.
         """
         if cut.parts == 1:
             return values

@@ -49,7 +49,7 @@ class AuthorParts:
     by_itself: str  # which steps the model defines, if it trains itself
     read: frozenset[str]  # hyperparameters read to make the model and its optimizers
     drew: bool  # whether the author's methods drew numbers, which may be constants of the graph
-    jit_compile: bool | None = None  # as the author has given it to `compile`; None if not
+    jit_compile: bool | None = None  # the author's argument of `compile`; None if there is none
 
     @property
     def follows_the_rate(self) -> bool:
@@ -64,7 +64,7 @@ class AuthorParts:
 
 @dataclass(frozen=True)
 class ProgramOptions:
-    """Options by which a program is built."""
+    """Options with which a program is built."""
 
     placement: Placement
     recipe: Recipe
@@ -77,7 +77,7 @@ class ProgramOptions:
 
     @property
     def whole(self) -> bool:
-        """Return whether each batch is computed as a whole, on one replica and without micro-batches."""
+        """Whether each batch is computed as a whole, on one replica and without micro-batches."""
         return bool(self.placement.replicas.number * self.recipe.micro_batches == 1)
 
 
@@ -133,7 +133,7 @@ class Program(ABC):
     def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once without changing any variable, and set `state`.
 
-        ``loose`` says that chunks may have different lengths, which one trace must accept. May raise Refused.
+        With ``loose``, chunks may have different lengths, and one trace must accept all of them. May raise Refused.
         """
 
     @abstractmethod
@@ -155,29 +155,29 @@ class Program(ABC):
 
     @property
     def networks(self) -> Sequence[Any]:
-        """Return the model and all other networks of the trial."""
+        """The model and all other networks of the trial."""
         return [self.model]
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer and those of all updates that have their own."""
+        """The trial's optimizer, and the optimizers of updates that have their own."""
         return [self.model.optimizer]
 
     @property
     def rated(self) -> Sequence[Any]:
-        """Return the optimizers that follow the trial's learning rate."""
+        """The optimizers that follow the trial's learning rate."""
         if self.sets_no_rate:
             return []
         return self.optimizers
 
     @property
     def averages(self) -> list[Average]:
-        """Return all averages of the weights that the program maintains."""
+        """All averages of the weights that the program maintains."""
         return []
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
-        """Return the shards on parameter servers, by the path of the variable."""
+        """The shards on parameter servers, by the path of the variable."""
         return {}
 
     @property
@@ -197,7 +197,7 @@ class Program(ABC):
 
     @property
     def called_with(self) -> Any:
-        """Return zeros like the inputs with which the model's own steps call it; None if no step calls it."""
+        """Zeros like the inputs with which the model's own steps call it; None if no step calls it."""
         return None
 
     def begin_as(self, fresh: InitialModel) -> bool:
@@ -212,9 +212,9 @@ class Program(ABC):
         return
 
     def compile_updates(self, walk: Walk) -> bool:
-        """Compile updates with XLA for the batches of a trial that begins, if asked to; return whether it was asked.
+        """Compile updates for a trial's batches if XLA was asked for; return whether it was.
 
-        Changes no state.
+        Variables are restored afterwards.
         """
         return False
 
@@ -225,7 +225,7 @@ class Program(ABC):
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """Return which part of each batch the process of this rank must load, for training and for validation.
 
-        None stands for the whole batch.
+        A part is None if the process loads the whole batch.
         """
         return None, None
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
     """Copy the state of a trial and return a function that writes it as a checkpoint into ``folder``.
 
-    Tables on parameter servers are written before this returns, by the servers. ``memory`` is the author's, and
-    ``data`` the fingerprint of the training data; both are stored with the checkpoint.
+    The servers write tables on parameter servers before this returns. The author's ``memory`` and the fingerprint
+    ``data`` of the training data are stored with the checkpoint.
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
@@ -40,9 +40,9 @@ def save(folder: Path, trial: ReadyTrial, memory: dict[str, Any], data: str | No
 
 
 def restore(folder: Path, trial: ReadyTrial) -> About:
-    """Restore weights and progress of a trial from a checkpoint that `save` wrote; return its description.
+    """Restore weights and progress of a trial from a checkpoint that `save` wrote; return the progress.
 
-    The description is what `ReadyTrial.state` returned, with ``memory`` and ``data``. The number of parameter servers
+    It is the dictionary that `ReadyTrial.state` returned, with ``memory`` and ``data``. The number of parameter servers
     may differ. Without servers, tables that were on servers are joined, and optimizers start with new moments. Raises
     CheckpointError if the checkpoint does not fit.
     """
@@ -91,9 +91,9 @@ Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 
 
 class CarriedWeights:
-    """A copy of the weights and averages of one phase's program, for the program of the next phase.
+    """A copy of the weights and averages of one phase's program, to be assigned to the program of the next phase.
 
-    The two programs may be the same object.
+    Both phases may use the same program.
     """
 
     def __init__(self, program: Program) -> None:

@@ -63,7 +63,7 @@ class UpdateRule:
 
     @classmethod
     def of(cls, optimizer: keras.optimizers.Optimizer) -> UpdateRule:
-        """Return the rule of a Keras optimizer; raises Refused if there is none for it here."""
+        """Return the rule of a Keras optimizer; raises Refused for any but SGD, Adam and AdamW without AMSGrad."""
         kinds = keras.optimizers
         kind = type(optimizer)
         decay = float(optimizer.weight_decay or 0.0)
@@ -186,7 +186,7 @@ def list_weights(
 
 
 IN_FLIGHT = 4  # updates per worker that are queued or computed; their batches stay in memory
-SEVERAL = 16  # examples on which metrics are tried
+SEVERAL = 16  # examples with which metrics are checked
 
 
 class ServedProgram(Program):
@@ -242,7 +242,7 @@ class ServedProgram(Program):
 
     @property
     def tables(self) -> dict[str, list[Shard]]:
-        """Return the shards on servers by path: the rows of each table, and the slots of their updates."""
+        """The shards on servers by path: the rows of each table, and the slots of their updates."""
         found: dict[str, list[Shard]] = {}
         for path, shards in self._shards.items():
             for i, shard in enumerate(shards):
@@ -271,7 +271,7 @@ class ServedProgram(Program):
         return Trained(self._convert_sums(sums, seen), finite, 0.0, seen)
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
-        """Return the loss and metrics over validation data, computed by all workers; without `loss_std`."""
+        """Return the loss and metrics over validation data, computed by all workers; `loss_std` is NaN."""
         first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
         return Evaluated(self._convert_sums(*self._sum_results(self._test_step, given, seed)))
@@ -283,8 +283,8 @@ class ServedProgram(Program):
     ) -> tuple[np.ndarray[Any, Any], int]:
         """Run ``step`` on the workers for each (batch, learning rate, number), and wait for all of them.
 
-        Return the sum of the vectors that it returns (see `_pack_results`) and the number of examples. Stops early
-        after a batch that is not finite.
+        Return the sum of the vectors that ``step`` returns (see `_pack_results`) and the number of examples. Stops
+        early after a batch that is not finite.
         """
         total: np.ndarray[Any, Any] = np.zeros(1)
         waiting: deque[tuple[Any, int]] = deque()
@@ -433,9 +433,10 @@ class ServedProgram(Program):
         return finite
 
     def _group_gradients(self, known: Sequence[int]) -> list[list[int]]:
-        """Return for each weight with a gradient the positions of its gradients in ``known``, for clipping by norm.
+        """Return the gradients that are clipped by one norm, as groups of positions in ``known``.
 
-        ``known`` has the indices in `_weights` that have a gradient. All shards of a table are one group.
+        ``known`` has the indices of the elements of `_weights` that have a gradient. All shards of a table are one
+        group; any other weight is a group by itself.
         """
         groups = [[i] for i in range(len(self._whole))]
         start = len(self._whole)
@@ -465,8 +466,8 @@ class ServedProgram(Program):
     ) -> tf.Tensor:
         """Return all results of a batch in one float32 vector, which is sent as one message.
 
-        It has 0 (or 1 if the batch is not finite), then each loss times the number of examples in the order of
-        `_names`, then by how much the batch increases each metric variable.
+        Its elements are 0, or 1 if the batch is not finite; each loss times the number of examples, in the order of
+        `_names`; and the increase of each metric variable.
         """
         examples = tf.cast(size, tf.float32)
         first = [tf.where(finite, 0.0, 1.0), *(losses[name] * examples for name in self._names())]
@@ -477,7 +478,7 @@ class ServedProgram(Program):
 
 
 def _gather_batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
-    """Yield each batch of these chunks as tensors of its examples."""
+    """Yield the examples of each batch of ``chunks`` as tensors."""
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]

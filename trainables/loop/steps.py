@@ -53,12 +53,12 @@ class Step(ABC):
 
     @property
     def networks(self) -> Sequence[keras.Layer]:
-        """Return the model and all other networks that take part."""
+        """The model and all other networks that take part."""
         return [self.model]
 
     @property
     def counted_first(self) -> tuple[str, ...]:
-        """Return the names of losses whose divisors are known only after a first pass over all slices of a batch."""
+        """The names of losses whose divisors are known only after a first pass over all slices of a batch."""
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
@@ -66,7 +66,7 @@ class Step(ABC):
         return
 
     def prepare_evaluation(self, example: Any) -> None:
-        """Take note of an example of the validation data, which may have another structure; does nothing by default."""
+        """Store an example of the validation data, which may have another structure; does nothing by default."""
         return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
@@ -93,9 +93,9 @@ class Step(ABC):
         keras_private.compute_loss(self.model, x, y, predicted, sample_weight, training=False)
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether training uses any of these variables, which belong to the trial's optimizer.
+        """Return whether training uses any of ``variables``, which belong to the trial's optimizer.
 
-        It does, because the loop applies the optimizer, unless the model trains itself.
+        Always True by default, because the loop applies the optimizer.
         """
         return True
 
@@ -147,7 +147,7 @@ class Step(ABC):
         raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> tf.Tensor:
-        """Update the metrics with these examples; return a constant, as a branch of `tf.cond` must return a tensor."""
+        """Update the metrics with the examples, and return 0, because a branch of `tf.cond` must return a tensor."""
         returned = self.model.compute_metrics(x, y, predicted, sample_weight)
         if refusals.list_overridden_methods(self.model, "compute_metrics"):
             refusals.check_metrics(self.model, returned)
@@ -261,7 +261,8 @@ class CompiledStep(Step):
 class KerasStep(Step):
     """A model's own `train_step` and `test_step`, called with batches as `Model.fit` calls them, on one replica.
 
-    It reports what `fit` reports: the model's metrics, or the values of the last batch if these have other names.
+    As in `fit`, the model's metrics are reported or, if the step returns values with other names, those of the last
+    batch.
     """
 
     spread = ()
@@ -277,7 +278,7 @@ class KerasStep(Step):
         self._example_of_evaluation: Any
 
     def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
-        """Store how to find the shapes of the values of both steps; each is traced when `zeros` first needs it."""
+        """Store a function that finds the shapes of a step's values; it traces the step when they are first needed."""
         self._example_of_evaluation = example
 
         @functools.cache
@@ -290,7 +291,7 @@ class KerasStep(Step):
         self._shapes = shapes
 
     def uses(self, variables: Iterable[Any]) -> bool:
-        """Return whether the model's own `train_step` uses any of these variables; it is traced to find out."""
+        """Trace the model's own `train_step`, and return whether it uses any of ``variables``."""
         self._shapes(True)
         return any(id(variable.handle) in self._used for variable in variables)
 
@@ -317,7 +318,7 @@ class KerasStep(Step):
         return {name: tf.zeros(shape) for name, shape in self._shapes(training).items()}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Return the new batch's ``values`` in place of sums, because `Model.fit` reports the last batch."""
+        """Return ``values`` of the new batch in place of sums, because `Model.fit` reports the last batch."""
         return {name: values[name] for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], examples: int) -> dict[str, Any]:
@@ -342,7 +343,7 @@ class InputRecorder:
 
     @property
     def example(self) -> Any:
-        """Return zeros like the recorded inputs, as a batch of one; None if no step has called the model."""
+        """Zeros like the recorded inputs, as a batch of one; None if no step has called the model."""
         found = self._found.get(False, self._found.get(True))
         if found is None:
             return None
@@ -416,11 +417,11 @@ def trace_shapes(
     example: Any,
     used: set[int] | None = None,
 ) -> dict[str, tf.TensorShape]:
-    """Return the shapes of the values that ``compute`` returns for an example, by name.
+    """Trace ``compute`` for an example, and return the shapes of the values that it returns, by name.
 
-    It is traced for batches of any size, as in training or, without an ``intake``, as in evaluation. The trace is
-    thrown away. ``run`` runs a function on the replicas. ``used`` gets the ids of the handles of the variables that
-    were used.
+    The trace is for batches of any size, in training if there is an ``intake`` and otherwise in evaluation, and is
+    thrown away. ``run`` runs a function on the replicas. The ids of the handles of all variables that ``compute`` uses
+    are added to ``used``.
     """
     found: dict[str, tf.TensorShape] = {}
 
@@ -445,7 +446,7 @@ def trace_shapes(
 
 
 def pack_batch(example: Example) -> Any:
-    """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone without targets.
+    """Return a batch as `Model.fit` takes it: (x, y, sample_weight), (x, y), or x alone if there are no targets.
 
     Lists become tuples, because a `Dataset` would take lists for tensors.
     """
@@ -465,7 +466,7 @@ def collect_metrics(model: keras.Model) -> dict[str, tf.Tensor]:
 
 
 def _flatten_named_values(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the names and values, including those of nested dictionaries."""
+    """Return pairs of name and value from a dictionary and the dictionaries nested in it."""
     pairs: list[tuple[str, Any]] = []
     for name, value in values.items():
         if isinstance(value, Mapping):

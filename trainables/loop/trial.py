@@ -53,7 +53,7 @@ class TrialSetting(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """Time that an epoch took; if several trials are trained together, the share of one trial."""
+    """Time that an epoch took; if several trials were trained together, each trial's equal share of it."""
 
     train_s: float
     time_s: float  # including validation
@@ -64,9 +64,9 @@ class Spent(NamedTuple):
 class TrialClock:
     """The seconds that a trial's epochs took; schedules depend on them if the trial is limited by minutes."""
 
-    trained_s: float = 0.0  # in all sessions
-    epoch_s: float = 0.0  # of the last epoch
-    phase_s: float = 0.0  # before the present phase
+    trained_s: float = 0.0  # all epochs so far, also those before a restart
+    epoch_s: float = 0.0  # the last epoch
+    phase_s: float = 0.0  # the epochs of all previous phases
 
     def add(self, time_s: float) -> None:
         """Add the seconds of an epoch."""
@@ -76,8 +76,8 @@ class TrialClock:
     def shares(self, budget_s: float) -> tuple[float, float]:
         """Return the fractions of the phase's time that are used at the start and at the end of the next epoch.
 
-        The phase's time is what previous phases have left of ``budget_s`` seconds; both are 1 if they left none. The
-        next epoch is expected to take as long as the last one, and the first one 0 seconds.
+        The phase's time is what previous phases have left of ``budget_s`` seconds. Both fractions are 1 if they have
+        left none. The next epoch is expected to take as long as the last one; the first epoch, 0 seconds.
         """
         left_s = budget_s - self.phase_s
         if left_s <= 0:
@@ -120,16 +120,16 @@ class ReadyTrial:
     clock: TrialClock = field(default_factory=TrialClock)
     together: int = 1  # largest number of trials that it was trained with at once
     waited: Plateau = field(init=False)
-    held: Reads = field(init=False)  # parameters that its programs depend on, for another trial to match
+    held: Reads = field(init=False)  # hyperparameters that the trial's programs depend on
 
     def __post_init__(self) -> None:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
     def prepare(self) -> None:
-        """Choose the batch size of validation, and compile updates with XLA if they are to be compiled.
+        """Choose the batch size of validation, and compile updates with XLA if the trial uses it.
 
-        Sets `held_out`. Validation has the training's batch size if larger batches would give other numbers.
+        Sets `held_out`. Validation has the training's batch size if larger batches would give other metrics.
         """
         self.stopwatch.begin()
         if self.held_out is not None:
@@ -148,7 +148,7 @@ class ReadyTrial:
         return data
 
     def _compile_updates(self) -> None:
-        """Compile updates with XLA if asked to, and count the time."""
+        """Compile updates with XLA if the trial uses it, and add the time to the stopwatch's part ``xla``."""
         self.stopwatch.begin()
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if self.program.compile_updates(self.walk):
@@ -176,10 +176,10 @@ class ReadyTrial:
 
     @property
     def extends(self) -> bool:
-        """Whether the trial can go on with more epochs than planned, as if it had been planned with these.
+        """Whether the trial can go on with more epochs and give the numbers of a trial that was planned with them.
 
-        False if its epochs are not all done, if it is limited by minutes, if the author's code has read the number of
-        epochs or updates, or if the learning rates depend on it.
+        False if its epochs are not all done, if it is limited by minutes, or if the author's code or the learning rates
+        depend on the number of epochs or updates.
         """
         if self.assignment.minutes is not None:
             return False
@@ -197,8 +197,8 @@ class ReadyTrial:
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """Return the learning rate of each update in the next epoch, with shape (updates in an epoch,).
 
-        All are the rate that a hook or callback has set, if one has. If the optimizer has a schedule of its own, only
-        the last element is a rate and the others are NaN.
+        If a hook or callback has set a rate, all updates have it. If the optimizer has a schedule of its own, only the
+        last element is a rate and the others are NaN.
         """
         epoch = max(self.epoch - self.span.first, 0) + 1
         if self.rate_set is not None:
@@ -232,7 +232,8 @@ class ReadyTrial:
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch, call hooks and callbacks, and return the epoch's report.
 
-        Raises Diverged if a loss, a gradient or a weight is not finite, and Refused for what a hook may not do.
+        Raises Diverged if a loss, a gradient or a weight is not finite, and Refused if a hook or callback makes a
+        change that is not allowed.
         """
         began = time.perf_counter()
         epoch = self.epoch + 1
@@ -361,7 +362,8 @@ class ReadyTrial:
     def _end_epoch(self, epoch: int, metrics: dict[str, float], settings_before: HookSettings) -> dict[str, float]:
         """Call hooks and callbacks after an epoch, and return the metrics with those that they have added.
 
-        What they set on the model and optimizer applies from the next epoch on. Also counts the epoch for patience.
+        What they set on the model and optimizer applies from the next epoch on. The objective's value is also passed to
+        the patience rule.
         """
         with self._applying_changes(settings_before, "on_epoch_end"):
             metrics = self.callbacks.epoch_end(epoch, metrics, saving=self._saving)
@@ -378,7 +380,8 @@ class ReadyTrial:
     def _applying_changes(self, settings_before: HookSettings, hook: str) -> Iterator[None]:
         """Apply what hooks and callbacks set inside the block: the learning rate, trainable layers and stop_training.
 
-        ``hook`` names the method for the reason of a stop. Raises Refused for a setting that would have no effect.
+        ``hook`` is the method's name, which is recorded as the reason if the trial is stopped. Raises Refused for a
+        setting that would have no effect.
         """
         program = self.program
         try:
@@ -398,9 +401,9 @@ class ReadyTrial:
 
     @contextmanager
     def _saving(self) -> Iterator[None]:
-        """Prepare the model to be saved inside the block.
+        """Give the model the values with which it is saved, inside the block.
 
-        It has the weights that it is validated with, and numbers in place of hyperparameters kept in variables.
+        It has the weights that it is validated with, and live hyperparameters (kept in variables) become numbers.
         """
         program = self.program
         owners = [*keras_private.flatten_layers(program.model), *keras.tree.flatten(program.parts.options.get("loss"))]
@@ -480,7 +483,7 @@ class ReadyTrial:
             self.reduction.restore(about["reduction"])
 
     def continue_from(self, before: ReadyTrial) -> None:
-        """Copy epoch, times, learning-rate factor, patience and recorded reads from the trial's previous phase."""
+        """Copy epoch, times, learning-rate factor, patience and recorded reads from ``before``, the previous phase."""
         self.epoch = before.epoch
         self.train_s = before.train_s
         self.lost = before.lost
@@ -492,9 +495,10 @@ class ReadyTrial:
         self.clock = replace(before.clock, phase_s=before.clock.trained_s)
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
-        """Train one epoch at these rates, without validation, and return the result.
+        """Train one epoch with ``rates``, a learning rate for each update, and return the result without validation.
 
-        Hyperparameters that are read in traces are added to the structure. The first epoch is profiled if asked for.
+        Hyperparameters that are read while tracing are added to the structure. The first epoch is profiled if the
+        assignment asks for it.
         """
         # Traces belong to the scope they were made in. A new shape is traced again, with new reads.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):

@@ -2,8 +2,9 @@
 
 Read `Graph.update` from top to bottom. A batch has one or more turns, each a tuple of updates that are applied at once.
 For each turn, every replica computes the gradients of its slices; these are summed, unscaled, checked for NaN and
-infinity, clipped and applied. Averages of the weights follow. A `Step` says what is computed of a slice. Batch sizes,
-learning rates and orders are arguments, and live numbers are variables, so that other trials run the same graph.
+infinity, clipped and applied. Then averages of the weights are updated. A `Step` says what is computed of a slice.
+Batch sizes, learning rates and orders are arguments, and live numbers are variables, so that other trials run the same
+graph.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Graph:
     ) -> None:
         """Create the variables that updates need besides those of the step.
 
-        ``own_average`` is the momentum with which the author's optimizer would average the weights.
+        ``own_average`` is the momentum with which the author's optimizer would average the weights, or None.
         """
         self.step, self.model = step, step.model
         self.live = live
@@ -115,7 +116,7 @@ class Graph:
         number: tf.Tensor,
         forward: Forward | None = None,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Make one update with the examples of these rows; return its losses and whether all numbers are finite.
+        """Make one update with the examples ``rows``; return its losses and whether all numbers are finite.
 
         The losses are means over the batch by name, with their sum as ``loss``. ``rate`` is the learning rate, ``seed``
         and ``number`` (of the update) determine random draws, and ``forward`` replaces the method `forward`, for XLA.
@@ -246,11 +247,11 @@ class Graph:
         return sums
 
     def _add(self, old: Any, new: Any) -> Any:
-        """Add two gradients; sparse ones stay sparse, because Keras's optimizers have a rule of their own for them.
+        """Return the sum of two gradients, or the other one if one is None.
 
-        They become dense for clipping and for norms, which need all values. Keras squares each row by itself. So rows
-        that do not come from the examples (of a table of positions, say) are added value by value, as in a batch that
-        is not cut.
+        Sparse gradients stay sparse, because Keras's optimizers treat them in another way, unless clipping or a norm
+        needs all values. Keras squares each row of a sparse gradient separately, so rows that do not come from the
+        examples (such as those of a table of positions) are added value by value, as in a batch that is not cut.
         """
         if new is None:
             return old
@@ -340,7 +341,7 @@ class Graph:
         return parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
-        """Apply the gradients of each update by its optimizer, on all replicas, which changes the weights."""
+        """Change the weights by the gradients of each update and its optimizer, on all replicas."""
 
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
@@ -349,7 +350,7 @@ class Graph:
         self.replicas.run(apply, parts)
 
     def _count_average(self, applied: tf.Tensor) -> None:
-        """Add the updated weights to their average, unless the update was skipped."""
+        """Add the updated weights to their average, unless the update was undone (``applied`` is False)."""
         if self.average is None:
             return
         before = program_variables.SavedVariables(self.replicas, self.average.state) if self.loss_scale else None
@@ -407,7 +408,8 @@ class Graph:
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         """Evaluate this replica's slice of a batch; return its contributions to the batch's means, and update metrics.
 
-        ``batch`` is the number of the batch, on which random draws depend. The sum over replicas is the mean.
+        ``batch`` is the number of the batch, on which random draws depend. The contributions of all replicas add up to
+        the means.
         """
         (cut,) = slices.cut_for_replica(tf.shape(rows)[0], 1)
         example = gather_examples(tensors, rows[cut.start : cut.stop])
@@ -427,12 +429,12 @@ class Graph:
 
     @property
     def optimizer(self) -> Any:
-        """Return the trial's optimizer; None if the model has no attribute of this name."""
+        """The trial's optimizer; None if the model has no attribute ``optimizer``."""
         return getattr(self.model, "optimizer", None)
 
     @property
     def trained(self) -> list[keras.Variable]:
-        """Return the weights that updates may change."""
+        """The weights that updates may change."""
         if not self.step.turns:
             return list(self.model.trainable_variables)
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
@@ -461,7 +463,7 @@ class Graph:
 
     @property
     def optimizers(self) -> Sequence[Any]:
-        """Return the trial's optimizer and those of all updates, each once."""
+        """The trial's optimizer and those of all updates, each once."""
         own = []
         if isinstance(self.optimizer, keras.optimizers.Optimizer):
             own.append(self.optimizer)
@@ -469,7 +471,7 @@ class Graph:
 
     @property
     def rated(self) -> Sequence[Any]:
-        """Return the optimizers that follow the trial's learning rate."""
+        """The optimizers that follow the trial's learning rate."""
         if not self.step.turns:
             return self.optimizers
         distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
@@ -481,7 +483,7 @@ class Graph:
 
     @property
     def variables(self) -> list[Any]:
-        """Return the variables of model, networks, optimizers, metrics, loss scale and averages, each once."""
+        """The variables of model, networks, optimizers, metrics, loss scale and averages, each once."""
         parts = [self.model, *self.optimizers, *self.step.networks]
         known = [v for part in parts for v in part.variables]
         if self.loss_scale:
@@ -493,7 +495,7 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """Return all variables that an update may write, except those of metrics and seeds.
+        """All variables that an update may write, except those of metrics and seeds.
 
         When an update is undone, metrics and seeds stay as they are, as in Keras.
         """
@@ -515,7 +517,7 @@ class Graph:
 
     @property
     def seed_states(self) -> list[Any]:
-        """Return the states of the networks' seed generators and of those that the author keeps elsewhere."""
+        """The states of the networks' seed generators and of those that the author keeps elsewhere."""
         layers = []
         for generator in list_generators(self.step.networks):
             layers.append(generator.state)
@@ -524,7 +526,7 @@ class Graph:
 
     @property
     def counters(self) -> list[keras.Variable]:
-        """Return the variables of metrics."""
+        """The variables of metrics."""
         models = []
         for network in self.step.networks:
             if isinstance(network, keras.Model):
@@ -536,7 +538,7 @@ class Graph:
         self.seeds = UsedGenerators()
 
     def prepare(self, example: Any) -> None:
-        """Find the names of the values that an update and the author's batch hook return, by separate traces."""
+        """Find and store the names of the values that an update and the author's batch hook return, by extra traces."""
         self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
@@ -558,7 +560,10 @@ class Graph:
         return self.step.modes(self.intake, validates=validates)
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
-        """Set the learning rate of an update's optimizer, times ``update.rate``, unless it has a rate of its own."""
+        """Set the learning rate of an update's optimizer to ``rate``.
+
+        An update's own optimizer gets ``rate`` times ``update.rate``, or keeps its rate if ``update.rate`` is None.
+        """
         if update.optimizer is None:
             self._assign_rate(self.optimizer, rate)
         elif update.rate is not None:
@@ -582,7 +587,7 @@ def _get_values(gradient: Any) -> Any:
 
 
 def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
-    """Return a gradient with other values, sparse if it is."""
+    """Return ``gradient`` with its values replaced by ``values``; a sparse gradient stays sparse."""
     if isinstance(gradient, tuple):
         return (values, *gradient[1:])
     return values
@@ -591,8 +596,8 @@ def _replace_values(gradient: Any, values: tf.Tensor) -> Any:
 def _has_static_row_count(rows: tuple[Any, Any, Any]) -> bool:
     """Return whether the number of rows of a sparse gradient is known while tracing.
 
-    The number of examples is not known then. So such a gradient has the same rows for each part of a batch. ``rows``
-    are the values, indices and shape of the gradient.
+    The number of examples is unknown while tracing, so rows of a known number do not come from the examples and are the
+    same for each part of a batch. ``rows`` has the values, indices and shape of the gradient.
     """
     return rows[1].shape.num_elements() is not None
 
@@ -605,11 +610,11 @@ def climbing(
     rho: LiveNumber,
     others: Sequence[Any],
 ) -> Iterator[None]:
-    """Move these weights a distance ``rho`` along their gradients, towards a higher loss; restore them after the block.
+    """Move ``weights`` a distance ``rho`` along their gradients, towards a higher loss; restore them after the block.
 
     Source: Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, 2021, algorithm 1. The
-    norm is that of the whole batch's gradient; papers take the norm on each device, so that results depend on the
-    number of devices. Nothing is restored if the block raises.
+    gradient's norm is taken for the whole batch; papers take it on each device, so that results depend on the number of
+    devices. Nothing is restored if the block raises.
 
     ``others`` are variables that a forward pass may change (moving statistics, metrics); each batch must count once in
     them. Must be called in cross-replica context.

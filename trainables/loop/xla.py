@@ -41,10 +41,10 @@ _MEET = "merge_call"
 
 
 def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
-    """Return how XLA is asked for by ``training.jit_compile``: ``"must"``, ``"may"`` or ``""`` (not at all).
+    """Return whether XLA must (``"must"``), may (``"may"``) or must not (``""``) compile updates.
 
-    True gives ``"must"``. ``auto``, the default, gives ``"may"`` on GPUs, unless ``deterministic``, ``run_eagerly`` or
-    ``fuse`` is set. All else gives ``""``.
+    XLA must if ``training.jit_compile`` is True. It may if that is ``auto``, the default, and the trial is on GPUs,
+    unless ``deterministic``, ``run_eagerly`` or ``fuse`` is set. In all other cases it must not.
     """
     option = training.get("jit_compile", "auto")
     if option is True:
@@ -60,10 +60,10 @@ def choose_xla(training: Mapping[str, object], placement: Placement) -> Asked:
 def follow_author(
     asked: Asked, jit_compile: bool | None, training: Mapping[str, object], placement: Placement
 ) -> Asked:
-    """Return how XLA is asked for, given ``jit_compile`` as the author has passed it to `compile` (None if not).
+    """Return ``asked``, changed by the ``jit_compile`` that the author has passed to `compile` (None if not passed).
 
     The author's value replaces ``training.jit_compile: auto``: True gives ``"must"`` and False ``""``. Otherwise
-    ``asked`` is returned. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
+    ``asked`` is unchanged. Raises Refused if the sweep file says the opposite, or has a setting that excludes XLA.
     """
     option = training.get("jit_compile", "auto")
     if jit_compile is None or option == jit_compile:
@@ -82,9 +82,9 @@ def follow_author(
 
 
 Update: TypeAlias = Callable[..., Any]
-"""Same signature as `Graph.update`."""
+"""Function with the signature of `Graph.update`."""
 OneBatch: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor], Any]
-"""Trains a batch of (tensors, rows, seed), so that XLA compiles for it."""
+"""Function of (tensors, rows, seed) that trains one batch, so that XLA compiles for its size."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Xla:
         self.wanted, self.reason = asked, ""
         self._graph = graph
         self._ways = iter(_list_modes(graph) if asked else [])
-        self._known: set[tuple[int, int]] = set()  # compiled batches: place of their kind of chunk, and size
+        self._known: set[tuple[int, int]] = set()  # compiled batches: index of the kind of chunk, and size
         self._way: CompileMode | None = None
         self.update: Update = graph.update
         """The graph's own update, or one that XLA compiles."""
@@ -136,9 +136,9 @@ class Xla:
         return True
 
     def list_uncompiled(self, walk: Walk) -> list[tuple[int, int]]:
-        """Return the batches of a pass that are not compiled yet: pairs of the index of their kind of chunk and a size.
+        """Return the batches of a pass that are not compiled yet, as pairs (index of the kind of chunk, size).
 
-        The size is the number of examples. Empty if updates do not go through XLA.
+        The size is the number of examples. Empty if XLA does not compile updates.
         """
         if self._way is None:
             return []
@@ -161,7 +161,7 @@ class Xla:
             self._known.add((place, size))
 
     def begin_anew(self) -> None:
-        """Forget all compiled batches and create the update function again; to be called before tracing again."""
+        """Forget all compiled batches and create `update` again; to be called before training is traced again."""
         self._known.clear()
         self._set_update()
 
@@ -210,7 +210,7 @@ def describe_xla_error(error: Exception) -> str:
 
 
 def _list_modes(graph: Graph) -> Iterator[CompileMode]:
-    """Yield the ways of compiling updates, from the one that compiles most to the one that compiles least."""
+    """Yield the ways of compiling updates that may work; those that compile more operations come first."""
     if _find_hindrance(graph):
         return
     if graph.replicas.number > 1:
@@ -238,7 +238,7 @@ def _find_hindrance(graph: Graph) -> str:
 
 
 def _iterate_batch_sizes(walk: Walk) -> Iterator[tuple[int, int]]:
-    """Yield the distinct batches of a pass as pairs: the index of their kind of chunk, and their number of examples."""
+    """Yield each kind of batch in a pass once, as a pair (index of the kind of chunk, number of examples)."""
     data, size = walk.data, walk.batch_size
     if data.cut_by_author:
         yield from ((place, len(kind.order)) for place, kind in enumerate(data.list_chunk_kinds()))
@@ -298,9 +298,9 @@ def _compile_update(graph: Graph) -> tuple[Update, OneBatch]:
 
 
 def _compile_without_intake(graph: Graph) -> tuple[Update, OneBatch]:
-    """Return an update that XLA compiles, except for the preparation of examples (augmentation and mixing).
+    """Return an update that XLA compiles without the augmentation and mixing of examples, for one replica.
 
-    Also return a function that compiles it for a batch. For one replica.
+    Also return a function that compiles it for a batch.
     """
     known: list[Any] = []  # draws and a flag of the present trace, which are no tensors
 
@@ -349,5 +349,5 @@ def _placing_on_device(graph: Graph) -> Any:
 
 
 def _call_with_batch(update: Update) -> OneBatch:
-    """Return a function that calls the update with one batch, a learning rate of 0 and one seed for all draws."""
+    """Return a function of (tensors, rows, seed) that calls ``update`` with a learning rate of 0."""
     return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)

@@ -13,8 +13,8 @@ from sweep.author_code import is_author_file
 def find_present_line(*, quoted: bool = False) -> str:
     """Return the line of the author's code that is being executed, such as "file.py:12".
 
-    "an unknown line" if there is none. This is the line of the caller's nearest frame that belongs neither to sweep nor
-    to a library. With ``quoted``, the source text of the line follows, at most 100 characters.
+    It is the line of the caller's nearest frame that belongs neither to sweep nor to a library. Returns "an unknown
+    line" if there is no such frame. With ``quoted``, the source text of the line follows, at most 100 characters.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

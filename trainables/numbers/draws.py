@@ -52,7 +52,7 @@ def list_operations(graph: Any) -> Iterator[tuple[str, str]]:
 class DrawnRows:
     """The rows of a batch of ``size`` examples for which random numbers are drawn.
 
-    These are rows ``start`` to ``start + count``, or those at ``places`` if they are set.
+    They are the rows from ``start`` to ``start + count``, or the rows ``places`` if that is set.
     """
 
     size: tf.Tensor
@@ -63,7 +63,7 @@ class DrawnRows:
 
 @contextmanager
 def drawing_rows(rows: DrawnRows | None) -> Iterator[None]:
-    """Draw random numbers for these rows of a batch inside the block, in this thread.
+    """Draw random numbers only for ``rows`` of a batch inside the block, in this thread.
 
     With None, exactly the requested numbers are drawn.
     """
@@ -105,7 +105,7 @@ def place_on_host() -> Iterator[None]:
 
 
 def begins_with_batch(shape: tf.Tensor) -> bool:
-    """Return whether the first dimension of a shape is unknown while tracing, and so is the batch dimension.
+    """Return whether a shape begins with the batch dimension: its size is unknown while the graph is traced.
 
     Draws without a batch dimension are the same for all parts of a batch.
     """
@@ -118,10 +118,10 @@ def draw_rows_of_batch(
 ) -> tf.Tensor:
     """Return the rows of one part of a batch from what a stateless kernel draws for the whole batch.
 
-    ``draw`` is the kernel, called with its ``arguments`` by name, whose shape is that of the part. In a reshaped batch
-    (time steps, heads) each example has several rows, one after the other. ``group`` is how many numbers the kernel
-    makes from one step of its counter; then only the rows of the part are drawn. It is None for a kernel that cannot
-    begin at a later row: the whole batch is drawn and cut, as it is for rows at ``places``.
+    ``draw`` is the kernel, called with its ``arguments`` by name; their ``shape`` is that of the part. In a reshaped
+    batch (time steps, heads) each example has several rows, one after the other. ``group`` is how many numbers the
+    kernel makes from one step of its counter; with it, only the rows of the part are drawn. It is None for a kernel
+    that cannot begin at a later row. Then the whole batch is drawn and cut, as for rows at ``places``.
     """
     shape = tf.convert_to_tensor(arguments["shape"])
     static = tensorflow_private.constant_value_as_shape(shape)
@@ -170,7 +170,7 @@ def tracing_for_xla() -> Iterator[None]:
 
 
 def install_draws() -> None:
-    """Replace TensorFlow's stateless random kernels, so that an example's draws do not depend on the batch's cut.
+    """Replace TensorFlow's stateless random kernels, so that an example's draws do not depend on how a batch is cut.
 
     They are replaced for the whole process. In XLA, kernels whose numbers cannot be reproduced raise CannotCompile. The
     numbers that are drawn for a whole batch outside XLA do not change. Further calls have no effect.
@@ -230,7 +230,7 @@ def _replace_draw(
 def _count_numbers_per_step(arguments: Mapping[str, Any]) -> int:
     """Return how many numbers TensorFlow's kernel makes from one step of its counter.
 
-    These are 4 of up to 4 bytes, or 2 of 8 bytes.
+    It makes 4 numbers of up to 4 bytes, or 2 of 8 bytes.
     """
     if "minval" in arguments:
         kind = tf.convert_to_tensor(arguments["minval"]).dtype
@@ -328,7 +328,7 @@ class Draws:
         calls: int = 0,
         places: tf.Tensor | None = None,
     ) -> None:
-        """Create draws for rows ``start`` to ``stop`` of a batch of ``size``, or for those at ``places`` if given.
+        """Draw numbers for rows ``start`` to ``stop`` of a batch of ``size``, or for the rows ``places`` if given.
 
         ``calls`` is the number of calls that were already made for this batch.
         """
@@ -424,7 +424,7 @@ class Draws:
             return tf.stack([of_call, self.update])
 
     def follow(self, other: Draws) -> None:
-        """Take over the counts of calls from ``other``, to continue where it has ended on the same batch."""
+        """Take over the counts of calls from ``other``, to draw next what it would draw next on the same batch."""
         self.calls = other.calls
         self.seeds = dict(other.seeds)
 
@@ -446,8 +446,8 @@ class Draws:
 class UsedGenerators:
     """The seed generators from which one step draws, with the number of draws per batch.
 
-    Draws for a part of a batch leave Keras's generators as they are. After each batch, `advance` advances them as Keras
-    would have done.
+    Draws for a part of a batch do not advance Keras's generators. After each batch, `advance` advances them by what
+    Keras would have drawn.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ _present = threading.local()
 
 @contextmanager
 def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Use these tensors in place of the variables of live numbers inside the block, in this thread.
+    """Use tensors in place of the variables of live numbers inside the block, in this thread.
 
     ``values`` maps the ids of variables to tensors.
     """
@@ -33,9 +33,9 @@ def replacing_values(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
 class LiveNumber:
     """A hyperparameter in a variable, so that a graph need not be traced again for another value.
 
-    Use it as a float. Keras keeps such floats as attributes and reads them while a step is traced, so a plain
-    float would become a constant of the graph. Keras also asks whether a rate is above 0 before it uses it. A live
-    number always answers yes, because the graph must also serve trials in which it is. With plain numbers it computes
+    Use it as a float. Keras keeps such floats as attributes and reads them while a step is traced, so a plain float
+    would become a constant of the graph. Keras also asks whether a rate is above 0 before it uses it. A live number
+    always answers yes, because the graph must also serve trials whose rate is above 0. With plain numbers it computes
     in double precision, as Python does: in float32, 1 - 0.999 would differ in the fifth digit.
     """
 
@@ -47,7 +47,7 @@ class LiveNumber:
     def value(self) -> tf.Tensor:
         """The value of the present trial as a float64 tensor.
 
-        In a graph of several trials, that of the trial being computed.
+        In a graph that computes several trials, it is the value of the trial that is being computed.
         """
         replacements: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
         replacement = replacements.get(id(self.variable))
@@ -144,9 +144,9 @@ class _LiveEntry:
 
 @contextmanager
 def settling(owners: Iterable[object]) -> Iterator[None]:
-    """Replace the live numbers that these objects keep as attributes by their present values inside the block.
+    """Replace the live numbers in attributes of ``owners`` by their present values inside the block.
 
-    Keras can then save a model whose layers, optimizers and losses they are.
+    Keras can then save a model that consists of these layers, optimizers and losses.
     """
     found = []
     for owner in owners:
@@ -195,12 +195,12 @@ class Live:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of the parameters that are read as live numbers."""
+        """The names of the parameters that are read as live numbers."""
         return tuple(self._entries)
 
     @property
     def variables(self) -> tuple[tf.Variable, ...]:
-        """Return the variables of all numbers; checkpoints do not need them, because each trial sets them."""
+        """The variables of all numbers; checkpoints do not need them, because each trial sets them."""
         return tuple(entry.number.variable for entry in self._entries.values())
 
     def find_unused(self, captured: Container[int], components: Callable[[Any], Sequence[Any]]) -> list[str]:
@@ -226,7 +226,10 @@ class Live:
 
     @contextmanager
     def all_turned_on(self) -> Iterator[None]:
-        """Set all live numbers to other values that are not 0 inside the block: 0 becomes 0.5, others 3/4 of theirs."""
+        """Set all live numbers to other values that are not 0 inside the block.
+
+        0 becomes 0.5; other values are multiplied by 0.75.
+        """
         before = []
         for variable in self.variables:
             before.append(float(variable.numpy()))
@@ -239,7 +242,7 @@ class Live:
                 variable.assign(value)
 
     def accepts(self, hp: Hyperparameters) -> bool:
-        """Return whether a trial has a value, or there is a default, for each of the live numbers."""
+        """Return whether each live number has a value in the trial's hyperparameters, or a default."""
         for name, entry in self._entries.items():
             if entry.default is None and hp.peek(name) is ReadMark.ABSENT:
                 return False
@@ -269,7 +272,7 @@ def _read_number(
     meaning: Mapping[str, float] | None,
     within: table.Bounds | None,
 ) -> float:
-    """Return a parameter's value as a float, or the default if it is absent.
+    """Return a parameter's value as a float, or the default if the parameter is absent.
 
     Raises KeyError if there is neither, TypeError for a value that is no number, and ValueError for one out of bounds.
     """

@@ -36,8 +36,8 @@ def seeding_python_and_numpy(seed: int) -> Iterator[None]:
 def seeding_all_generators(seed: int) -> Iterator[None]:
     """Seed every random generator that code can use without a seed of its own, and restore all states after the block.
 
-    Besides those of `seeding_python_and_numpy`, these are the generators of `keras.random` and `tf.random`, and the
-    entropy that `np.random.default_rng()` takes from the machine.
+    These are `random`, `np.random`, the generators of `keras.random` and `tf.random`, and the entropy that
+    `np.random.default_rng()` takes from the machine.
     """
     with (
         seeding_python_and_numpy(seed % 2**32),
@@ -68,7 +68,7 @@ def _seeding_tensorflow(seed: int) -> Iterator[None]:
 
     The cache is emptied only if kernels have drawn with this seed before, because they would continue their sequences.
     """
-    number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds that others may have drawn with
+    number = random.Random(f"tensorflow {seed}").getrandbits(31)  # differs from seeds of other code
     with tensorflow_private.seed_tensorflow(number, empty_cache=number in _kernels) as was_used:
         try:
             yield

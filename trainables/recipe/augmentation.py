@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from trainables.numbers.draws import Draws
 
-LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
+LUMINANCE = (0.299, 0.587, 0.114)  # weights of red, green and blue (ITU-R BT.601)
 
 
 # ---- geometry
@@ -21,7 +21,7 @@ LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
 def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     """Return the images, each rotated, scaled and shifted at random; borders repeat the edge.
 
-    At strength 1: up to 30 degrees, 25 % of the scale, 20 % of the side.
+    At ``strength`` 1, images are rotated by up to 30 degrees, scaled by up to 25 % and shifted by up to 20 % of a side.
     """
     terms = affine_terms(images, draws, strength)
     zero = tf.zeros_like(terms[0])
@@ -92,7 +92,7 @@ def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
 
 
 def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add one random number to all pixels of an image: up to ``strength`` times the value range, in both directions.
+    """Add one random number to all pixels of an image: at most ``strength`` times the value range, up or down.
 
     The value range of integer images is 255.
     """
@@ -108,7 +108,7 @@ def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
-    """Scale each image's distance from its grey version by a random factor of 1 +- ``strength`` at most.
+    """Scale each image's distance from its grey version by a random factor of 1 - ``strength`` to 1 + ``strength``.
 
     The images must have three channels.
     """
@@ -118,7 +118,7 @@ def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 
 
 def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
-    """Add normal noise to every value.
+    """Add normal noise to every value of the images.
 
     Its standard deviation is drawn per image, up to ``strength`` times the value range. The value range of integer
     images is 255.
@@ -129,9 +129,10 @@ def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1
 
 
 def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
-    """Fill a square, with a side of ``strength`` times the shorter side, centred anywhere in the image.
+    """Fill a square in each image with ``fill``; its centre is drawn anywhere in the image.
 
-    DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, section 3.2.
+    Its side is ``strength`` times the shorter side of the image. DeVries and Taylor, Improved Regularization of
+    Convolutional Neural Networks with Cutout, section 3.2.
     """
     return _filled(images, *square(images, draws, strength), fill)
 
@@ -147,8 +148,8 @@ def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, t
 def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
     """Fill a random rectangle with ``fill`` in each image with probability ``share``.
 
-    It has 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3; a side that would be too long is cut to the image's.
-    Zhong et al., Random Erasing Data Augmentation, algorithm 1.
+    The rectangle has 2 to 33 % of the area and an aspect ratio of 0.3 to 3.3; a side that would be too long is cut to
+    the image's. Zhong et al., Random Erasing Data Augmentation, algorithm 1.
     """
     height, width = _sides(images)
     u = draws.uniform((5,))
@@ -167,7 +168,7 @@ def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> 
 
 def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
     """Return a mask of the pixels whose centres lie in [low, high) of (row, column): (examples, height, width, 1)."""
-    sizes = tf.shape(images)  # sizes stay integers, which the host has
+    sizes = tf.shape(images)  # sizes stay integers, whose values the host knows
     rows, columns = (tf.cast(tf.range(sizes[axis]), tf.float32) + 0.5 for axis in (1, 2))
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
     across = (columns >= low[:, 1:]) & (columns < high[:, 1:])

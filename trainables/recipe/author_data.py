@@ -46,7 +46,7 @@ class DataParts(NamedTuple):
 class Loaded:
     """The data that one run of `data` has loaded, with everything that decides whether another trial can use it."""
 
-    placement: Placement  # of the devices that hold it
+    placement: Placement  # placement on the devices that hold the data
     cut: str  # see `trial_parts.choose_cut`
     seed: int
     reads: Reads
@@ -58,11 +58,11 @@ class Loaded:
 
     @property
     def is_streamed(self) -> bool:
-        """Return whether any of the data is a stream."""
+        """Whether any of the data is a stream."""
         return self.train.streamed or (self.validation is not None and self.validation.streamed)
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
-        """Return whether loading for another trial, with these hyperparameters, would give the same data."""
+        """Return whether loading the data for a trial with the hyperparameters ``hp`` would give the same data."""
         return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.matches_reads(self.reads)
 
 
@@ -75,10 +75,10 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # of the present fold
+        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # the weighted data of the present fold
         self._surroundings = AuthorSurroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before the first run of `data`
-        self.seen: Digests = {}  # what `data` has left on the author or in modules, where methods can see it
+        self.seen: Digests = {}  # digests of what `data` has left on the author or in modules, where methods can see it
         self.key: tuple[Digests, object, object] = (
             {},
             None,
@@ -88,17 +88,17 @@ class AuthorData:
 
     @property
     def loaded(self) -> object:
-        """Return an object that is the same for all trials that use the same loaded data."""
+        """An object that is the same for all trials that use the same loaded data."""
         return self._loaded
 
     @property
     def reads(self) -> Reads:
-        """Return the hyperparameters that were read to load the present data."""
+        """The hyperparameters that were read to load the present data."""
         return self._loaded.reads if self._loaded else {}
 
     @property
     def fingerprint(self) -> str | None:
-        """Return the fingerprint of the present data; None if it has no reliable one."""
+        """The fingerprint of the present data; None if it has no reliable one."""
         if not self._loaded:
             return None
         return self._loaded.fingerprint
@@ -107,7 +107,7 @@ class AuthorData:
     def follows_from(self) -> str | None:
         """The hyperparameters that the present data depends on, as JSON.
 
-        None for streams, which may draw anew in each trial, and before any data is loaded.
+        None for streams, which may draw again in each trial, and before any data is loaded.
         """
         held = self._loaded
         if held is None or held.is_streamed:
@@ -116,7 +116,7 @@ class AuthorData:
 
     @property
     def left_attributes(self) -> frozenset[str]:
-        """Return the names of the attributes that any run of `data` has set on the author's object."""
+        """The names of the attributes that any run of `data` has set on the author's object."""
         return self._surroundings.attributes
 
     def load_splits(
@@ -124,8 +124,8 @@ class AuthorData:
     ) -> tuple[Examples, Examples | None]:
         """Return training and validation data of a trial, or of its fold; the validation data may be None.
 
-        The previous trial's data is used again, unless this trial has other values for what was read to load it.
-        Settings and the working folder that `data` has changed are set again.
+        The previous trial's data is used again, unless hyperparameters that were read to load it have other values in
+        this trial. Settings and the working folder that `data` has changed are set again.
         Raises: DataError: if the data cannot be used. Refused: if all data trains and the schedule needs validation.
         """
         cut = trial_parts.choose_cut(assignment)
@@ -177,7 +177,7 @@ class AuthorData:
         return ArraySplit(trial_parts.add_class_weights(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
-        """Run `data` again and return its third part, the test data; None without one.
+        """Run `data` again and return its third part, the test data; None if it returns no third part.
 
         Raises: OtherData: if the first two parts differ from those that the trial has. DataError: if the test data
         cannot be used.
@@ -198,8 +198,8 @@ class AuthorData:
     def load_raw_inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
         """Run `data` again and return the raw inputs on which exports are compared.
 
-        They are those of the validation data, or else of the training data. Needed for a trial that trains on cached
-        features.
+        They are the inputs of the validation data, or of the training data if there is no validation data. Needed for a
+        trial that trains on cached features.
         """
         with self._surroundings.running_data(author):
             train, validation, _ = run_data(author, hp, assignment.data_seed)
@@ -283,7 +283,7 @@ class AuthorData:
 
 
 def run_data(author: Author, hp: Hyperparameters, seed: int) -> DataParts:
-    """Run the author's `data` under this seed and return its parts; random generators are restored afterwards.
+    """Run the author's `data` under ``seed`` and return its parts; random generators are restored afterwards.
 
     All calls of `data` go through this function, so that it returns the same data in every process.
     Raises: DataError: if it does not return training and validation data.
@@ -357,8 +357,8 @@ def _cut(
 def copy_fitted_layers(attributes: Mapping[str, object]) -> dict[str, object]:
     """Return copies of the layers and `FeatureSpace` objects among the author's attributes, by the attribute's name.
 
-    Attributes without any are left out. Call it inside the strategy's scope, where the variables of a program are
-    created. What Keras cannot save is not copied; it is refused later as a part of the model.
+    Attributes that contain no such objects are left out. Call it inside the strategy's scope, where the variables of a
+    program are created. What Keras cannot save is not copied; it is refused later as a part of the model.
     """
     found = {}
     for name, value in attributes.items():
@@ -387,9 +387,9 @@ def _with_copies(value: Any, name: str) -> Any:
 
 
 def _copy_of_layer(value: Any, name: str) -> Any:
-    """Return a copy of a layer with this name, made by saving and loading, which keeps what `adapt` has computed.
+    """Return a copy of a layer under another name, made by saving and loading, which keeps what `adapt` has computed.
 
-    Return the layer itself if that fails.
+    Returns the layer itself if it cannot be saved or loaded.
     """
     own = {type(value).__name__: type(value)}
     try:

@@ -19,9 +19,9 @@ from trainables.recipe.refusals import Refused
 class Update:
     """One step of an optimizer: the loss that `train_step` returns under the name ``loss`` trains the weights ``of``.
 
-    ``of``: a model, layers or variables. Without an ``optimizer``, the trial's own trains them, at the trial's rates.
-    An optimizer of your own keeps its rate or schedule, or follows the trial's rate times ``rate``. ``times``: how
-    often to repeat it for each batch.
+    ``of`` is a model, layers or variables. If there is no ``optimizer``, the trial's own optimizer trains them, at the
+    trial's rate. An optimizer of your own keeps its rate or schedule; with ``rate``, it follows the trial's rate times
+    ``rate``. The step is repeated ``times`` times for each batch.
     """
 
     loss: str
@@ -32,9 +32,9 @@ class Update:
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """Return the weights that it trains.
+        """The weights that this update trains.
 
-        Raises: TypeError: if ``of`` has something else than models, layers and variables.
+        Raises: TypeError: if ``of`` has anything but models, layers and variables.
         """
         found: dict[int, keras.Variable] = {}
         for part in keras.tree.flatten(self.of):
@@ -55,9 +55,9 @@ Turn: TypeAlias = tuple[Update, ...]
 class Batch:
     """A slice of a batch, as passed to `train_step` and `test_step`.
 
-    ``x``, ``y``: its examples; ``draws``: random numbers for each of them; ``turn``: the name of the loss that is
-    minimised next (of several at once, their names joined by +); ``first``: where the slice begins in the batch;
-    ``size``: how many examples the batch has.
+    ``x`` and ``y`` are its examples, and ``draws`` has random numbers for each of them. ``turn`` is the name of the
+    loss that is minimised next (the names of several at once, joined by +). ``first`` is the row of the batch at which
+    the slice begins, and ``size`` is the number of examples in the whole batch.
     """
 
     def __init__(
@@ -90,26 +90,26 @@ class Batch:
 
     @property
     def y(self) -> Any:
-        """Return the targets."""
+        """The targets."""
         self.y_was_read = True
         return self._y
 
     def one_hot(self, classes: int) -> Any:
-        """Return labels as shares of this many classes: 1 for one class, or two shares if mixup or cutmix is on."""
+        """Return labels as shares of ``classes`` classes: 1 for one class, or two shares if mixup or cutmix is on."""
         return self._one_hot(classes)
 
     @property
     def sample_weight(self) -> Any:
-        """Return the weights of the examples, including class weights; None without weights."""
+        """The weights of the examples, including class weights; None if there are no weights."""
         self.weight_was_read = True
         return self._sample_weight
 
     def gather(self, values: Any) -> Any:
-        """Return these values of all examples of the batch, for losses that compare examples; differentiable."""
+        """Return ``values`` for all examples of the batch, for losses that compare examples; differentiable."""
         return self._gather(values)
 
     def measure(self, predicted: Any) -> None:
-        """Update the trial's metrics with these outputs."""
+        """Update the trial's metrics with the outputs ``predicted``."""
         self._measure(predicted)
 
 
@@ -117,7 +117,7 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
     """Return the turns of a batch in order, from what `updates` returned.
 
     An update with ``times`` above 1 has several turns.
-    Raises: Refused: if it is not a list of updates, or two of them would share an optimizer.
+    Raises: Refused: if ``updates`` is not a list of updates, or two of them would share an optimizer.
     """
     if isinstance(updates, Update):
         updates = [updates]
@@ -148,12 +148,15 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
 
 
 def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
-    """Return each distinct update once, with its optimizer; with ``own``, the trial's optimizer, if it has none."""
+    """Return each distinct update once, with its optimizer.
+
+    An update without an optimizer of its own is paired with ``own``, the trial's optimizer.
+    """
     return [(update, update.optimizer or own) for turn in _list_distinct(turns) for update in turn]
 
 
 def follow_the_rate(turns: Sequence[Turn]) -> bool:
-    """Return whether the trial's learning rate affects any of these updates; True if there are none."""
+    """Return whether the trial's learning rate affects any update in ``turns``; True if ``turns`` is empty."""
     if not turns:
         return True
     return any(u.optimizer is None or u.rate is not None for turn in turns for u in turn)

@@ -15,7 +15,7 @@ from trainables.numbers.live import LiveNumber
 class Average:
     """An exponential moving average of weights over the updates; create it under the strategy's scope.
 
-    Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging; the exponential form of Keras's
+    Source: Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging; exponential, as with Keras's
     ``ema_momentum``.
     """
 

@@ -18,7 +18,7 @@ KINDS = READS
 
 
 def list_kinds(hp: Hyperparameters) -> tuple[str, ...]:
-    """Return the one kind of clipping that a trial asks for, such as "clipnorm", in a tuple; an empty tuple for none.
+    """Return the kind of clipping that a trial asks for, such as "clipnorm", as a tuple; () if it does not clip.
 
     Raises: ValueError: if there is more than one.
     """
@@ -41,8 +41,8 @@ def clip(
 ) -> list[Any]:
     """Return the gradients clipped as Keras does; sparse gradients must have each row only once.
 
-    ``bounds`` maps kinds of clipping to bounds; a bound that is not positive has no effect. ``groups`` has the indices
-    of gradients whose parts belong to one weight, for "clipnorm"; by default each gradient is a whole one.
+    ``bounds`` maps kinds of clipping to bounds; a bound that is not positive has no effect. For "clipnorm", ``groups``
+    has the indices of the gradients that are parts of one weight's gradient; by default, each weight has one gradient.
     """
     found = list(gradients)
     if groups is None:

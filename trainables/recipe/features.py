@@ -29,8 +29,8 @@ AUGMENTING = tuple(
 def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """Return whether the features of all examples are computed once and are the inputs of the trained model.
 
-    False if the author defines no `features`. By default True unless inputs are augmented; ``cache_features`` overrides
-    this.
+    False if the author defines no `features`. Otherwise ``cache_features`` decides; by default, features are cached
+    unless inputs are augmented.
     """
     if type(author).features is Author.features:
         return False
@@ -41,7 +41,7 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
 def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
     """Return the author's model from `features`, frozen, with the same weights in every trial; None if there is none.
 
-    Raises: TypeError: if it is no model. Refused: if it has layers that augment.
+    Raises: TypeError: if `features` returns no model. Refused: if the model has layers that augment.
     """
     with seeding_python_and_numpy(0), weights.caching_weights():
         model = author.features(hp)
@@ -60,9 +60,10 @@ def make_front_model(author: Author, hp: Hyperparameters) -> keras.Model | None:
 
 
 def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
-    """Return a data set whose inputs are replaced by the outputs of the frozen ``model``, as float32; None for None.
+    """Return a data set whose inputs are replaced by the outputs of the frozen ``model``, as float32.
 
-    Raises: DataError: if the data is not arrays. Refused: if the model is random.
+    Returns None if ``data`` is None.
+    Raises: DataError: if the data is not arrays. Refused: if the model draws random numbers.
     """
     if data is None:
         return None
@@ -94,7 +95,7 @@ def replace_inputs(model: keras.Model, data: Any, device: str) -> Any:
 
 
 def join_models(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
-    """Connect the frozen model ``front`` and the trained ``model`` to one model of the raw inputs.
+    """Connect the frozen model ``front`` and the trained ``model`` into one model of the raw inputs.
 
     ``example`` is a batch of raw inputs.
     Raises: Refused: if ``model`` is compiled, or has training methods of its own.

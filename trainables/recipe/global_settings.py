@@ -15,10 +15,10 @@ from trainables.recipe.refusals import Refused
 
 @contextmanager
 def trial_settings(dtype: str, *, trains: bool) -> Iterator[None]:
-    """Run an author's methods under this dtype policy inside the block, and restore Keras's settings afterwards.
+    """Run an author's methods under the dtype policy ``dtype`` inside the block, then restore Keras's settings.
 
-    Keras keeps the policy per thread, so it is set here. With ``trains`` False, settings from before are no error: the
-    trial may be inspected in a user's own process.
+    Keras keeps the policy per thread, so it is set here. If ``trains`` is False, settings that were made before are
+    accepted, because the trial may be inspected in a user's own process.
     Raises: Refused: if the author's code has set another policy, floatx or eager functions, at import or in the block.
     """
     before = _Settings()

@@ -27,14 +27,17 @@ Found: TypeAlias = "list[tuple[str, keras.Layer]]"
 
 
 def list_layer_paths(model: keras.Model) -> Found:
-    """Return all layers of a model, also those within layers, each with its path, such as ``encoder/block_1/dense``."""
+    """Return all layers of a model, also those within layers, each with its path.
+
+    An example of a path is ``encoder/block_1/dense``.
+    """
     return list(_walk_layers(model, ""))
 
 
 def select_layers(model: keras.Model, pattern: str) -> Found:
     """Return the layers whose paths match a pattern, without the layers inside them.
 
-    Each name between slashes is matched separately, with wildcards; ``**`` stands for any number of names.
+    Each name between slashes is matched separately, with wildcards; ``**`` matches any number of names.
     """
     parts = pattern.strip("/").split("/")
     matching = []
@@ -47,8 +50,8 @@ def select_layers(model: keras.Model, pattern: str) -> Found:
 def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers in ``frozen_layers``: the first n that have weights, or paths with wildcards.
 
-    Without this parameter, nothing is changed.
-    Raises: ValueError: if there are fewer layers, or a path matches none.
+    Nothing is changed if the trial does not have this parameter.
+    Raises: ValueError: if there are fewer than n layers, or a path matches none.
     """
     if "frozen_layers" not in hp:
         return  # keep what the author has set
@@ -75,7 +78,7 @@ def freeze_layers(model: keras.Model, hp: Hyperparameters) -> None:
 def find_layers(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
     """Return the layers that a pattern matches, as `select_layers` does.
 
-    Raises: ValueError: if there are none.
+    Raises: ValueError: if the pattern matches no layer.
     """
     found = select_layers(model, pattern)
     if not found:
@@ -115,12 +118,15 @@ Rate = LiveNumber | float
 
 @dataclass(eq=False)
 class Part:
-    """An optimizer with the weights that it trains; its learning rate is the loop's times ``factors``, or its own."""
+    """An optimizer with the weights that it trains.
+
+    Its learning rate is the loop's rate times ``factors``, or a rate of its own.
+    """
 
     optimizer: keras.optimizers.Optimizer
     variables: list[keras.Variable]
-    factors: Sequence[tuple[Rate, int]] | None  # each with its exponent; None: a rate or schedule of its own
-    is_the_trials: bool  # False: given to a group by the author
+    factors: Sequence[tuple[Rate, int]] | None  # with exponents; None: the optimizer has its own rate or schedule
+    is_the_trials: bool  # False: the author has given the optimizer to a group
 
     def rate(self, rate: Any) -> tf.Tensor:
         """Return the learning rate of this part: the loop's ``rate`` times each factor raised to its exponent."""
@@ -212,7 +218,7 @@ class GroupedOptimizer(keras.optimizers.Optimizer):
 
 
 def list_parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
-    """Return an optimizer followed by those inside it: of a loss scaling wrapper or of the parts of a grouped one."""
+    """Return an optimizer, followed by the optimizers inside a loss scaling wrapper or a grouped optimizer."""
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return [optimizer, *list_parts(optimizer.inner_optimizer)]
     if isinstance(optimizer, GroupedOptimizer):
@@ -234,7 +240,7 @@ def clips_gradients(optimizer: keras.optimizers.Optimizer) -> bool:
 def list_main_optimizers(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
     """Return the optimizers of a grouped optimizer that are the trial's own or copies of it.
 
-    For any other, only itself.
+    For any other optimizer, return only this optimizer.
     """
     if isinstance(optimizer, GroupedOptimizer):
         main = []
@@ -255,7 +261,7 @@ def convert_multi_optimizer(
 ) -> GroupedOptimizer:
     """Return a `GroupedOptimizer` with the optimizers of Keras's `MultiOptimizer`, which keep their rates or schedules.
 
-    A `MultiOptimizer` has no rate to read and cannot apply gradients of only some weights.
+    A `MultiOptimizer` has no rate to read and cannot apply the gradients of only some weights.
     Raises: Refused: if it has no optimizer for a weight.
     """
     place = keras_private.optimizer_choice(optimizer)
@@ -273,9 +279,10 @@ def convert_multi_optimizer(
 class Group:
     """Weights that are trained with a rate, weight decay or optimizer of their own.
 
-    ``of``: a model, layers, variables, or paths of layers. Without an ``optimizer``, they are trained by a copy of the
-    trial's, at the trial's rate times ``rate`` (1). An optimizer of your own keeps its rate or schedule, or follows the
-    trial's rate times ``rate``. ``weight_decay`` replaces that of the optimizer; 0 for none.
+    ``of`` is a model, layers, variables, or paths of layers. If there is no ``optimizer``, a copy of the trial's
+    optimizer trains them, at the trial's rate times ``rate`` (default 1). An optimizer of your own keeps its rate or
+    schedule; with ``rate``, it follows the trial's rate times ``rate``. ``weight_decay`` replaces the weight decay of
+    the optimizer; 0 turns it off.
     """
 
     of: Any
@@ -295,8 +302,8 @@ class Rated:
 def read_layer_rates(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated]:
     """Return groups of weights with the factors of their learning rates.
 
-    They follow from ``layer_decay`` and ``layer_rates.<layers>``. The list is empty without these hyperparameters.
-    Raises: ValueError: if a pattern matches no layer, or two the same.
+    The factors follow from ``layer_decay`` and ``layer_rates.<layers>``. The list is empty if the trial has neither.
+    Raises: ValueError: if a pattern matches no layer, or two patterns match the same layer.
     """
     named = hp.below("layer_rates")
     decays = "layer_decay" in hp
@@ -404,7 +411,7 @@ def _resolve_groups(
 
 
 def _check_optimizer(group: Group, place: int) -> None:
-    """Raise Refused if the group's own optimizer is of a kind that a group cannot have."""
+    """Raise Refused if a group has an optimizer of a kind that a group cannot have."""
     optimizer = group.optimizer
     if optimizer is None:
         return

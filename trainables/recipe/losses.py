@@ -50,14 +50,14 @@ class Targets:
     """The properties of targets from which the default loss is chosen."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...]  # of one example's targets
+    shape: tuple[int, ...]  # shape of one example's targets
     one_hot: bool
-    shares: bool  # shares of the classes, which sum up to 1
+    shares: bool  # whether targets are shares of the classes, which sum up to 1
     zero_one: bool
 
     @classmethod
     def of(cls, targets: Any) -> Targets | None:
-        """Return the properties of the targets of some examples; None for nested targets, and without targets."""
+        """Return the properties of the targets of some examples; None if the targets are nested or missing."""
         if not hasattr(targets, "dtype"):
             return None
         rows = np.asarray(targets)
@@ -83,7 +83,7 @@ class _Task:
 def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
     """Return crossentropy for labels, mean squared error for numbers.
 
-    ``targets`` are those of some examples, or their properties.
+    ``targets`` are the targets of some examples, or their properties.
     Raises: Undecided: if the targets and the last activation fit several losses, so that the trainable must define its
     loss. ValueError: if ``smoothing`` is set for numbers.
     """
@@ -172,7 +172,7 @@ def _find_number_task(targets: Targets, shape: Any, activation: str | None) -> _
 
 
 def _matches_shape(wanted: Any, shape: Any) -> bool:
-    """Return whether targets of shape ``wanted`` have the shape ``shape``, in which None stands for any size."""
+    """Return whether targets of shape ``wanted`` have the shape ``shape``, in which None matches any size."""
     if len(wanted) != len(shape):
         return False
     return all(b in (a, None) for a, b in zip(wanted, shape, strict=True))

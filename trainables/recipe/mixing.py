@@ -33,7 +33,7 @@ def changes_inputs(hp: Hyperparameters) -> bool:
 
 @dataclass(frozen=True)
 class Mixing:
-    """The parameters of mixup, cutmix and random erasing of a trial; None for each that it does not use."""
+    """The parameters of mixup, cutmix and random erasing of a trial; None if the trial does not use one of them."""
 
     mixup: LiveNumber | None = None
     cutmix: LiveNumber | None = None
@@ -84,9 +84,9 @@ class Mixing:
                 )
 
     def erase(self, x: Any, draws: Draws) -> Any:
-        """Return the inputs with a random rectangle of some images filled with zeros.
+        """Return the images, some of which have a random rectangle filled with zeros.
 
-        They are unchanged without ``random_erasing``.
+        They are unchanged if the trial does not have ``random_erasing``.
         """
         if self.erasing is None:
             return x
@@ -174,7 +174,7 @@ class Mixed:
 def _draw_mix(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
     """Draw each example's own share, the mask of pasted pixels, and whether pixels are pasted.
 
-    The mask and the last result are None without cutmix.
+    The mask and the last result are None if the trial does not use cutmix.
     """
     if mixing.mixup is None:
         mixup = None

@@ -28,7 +28,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class DrawnMovement:
-    """A drawn movement of images: where each pixel comes from, which images are mirrored, and what is covered at last.
+    """A drawn movement of images: where each pixel comes from, which images are mirrored, and what is covered.
 
     ``source`` has terms as in `augmentation.affine_terms`. They are combined number by number, because a product of
     matrices is rounded differently for another number of images.
@@ -60,7 +60,7 @@ class Movement:
     # ---- steps
 
     def flip(self, share: Any = 0.5) -> Movement:
-        """Mirror a ``share`` of the images left to right."""
+        """Mirror each image left to right with probability ``share``."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._width - 1, 0.0)
@@ -68,7 +68,7 @@ class Movement:
         return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
 
     def flip_down(self, share: Any = 0.5) -> Movement:
-        """Mirror a ``share`` of the images top to bottom."""
+        """Mirror each image top to bottom with probability ``share``."""
         mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
         sign = tf.where(mirrored, -1.0, 1.0)
         shift = tf.where(mirrored, self._height - 1, 0.0)
@@ -85,9 +85,9 @@ class Movement:
         return self._after([1.0, 0.0, shift[:, 0], 0.0, 1.0, shift[:, 1]])
 
     def cutout(self, strength: Any) -> Movement:
-        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout`.
+        """Cover a square of each image, as `augmentation.cutout` does; only cutouts may follow.
 
-        Only cutouts may follow it.
+        The side of the square is ``strength`` times the shorter side of the image.
         """
         corners = augmentation.square(self._images, self._draws, strength)
         return self._with(replace(self._steps, covered=(*self._steps.covered, corners)))
@@ -102,10 +102,10 @@ class Movement:
         return self._pixels(images, fill, cover, "BILINEAR", "images")
 
     def masks(self, masks: tf.Tensor, fill: float = 0, *, cover: float | None = None) -> tf.Tensor:
-        """Apply the movement to labels of pixels and return them; each is that of the nearest pixel.
+        """Apply the movement to labels of pixels and return them; each pixel gets the label of the nearest one.
 
-        ``masks`` have the shape (examples, height, width), or channels besides. The border gets ``fill``, such as a
-        label that the loss ignores. Covered pixels keep their label, or get ``cover``.
+        ``masks`` have the shape (examples, height, width) or (examples, height, width, channels). The border gets
+        ``fill``, such as a label that the loss ignores. Covered pixels keep their label, or get ``cover``.
         """
         flat = masks.shape.rank == 3
         wide = masks[..., None] if flat else masks
@@ -121,11 +121,12 @@ class Movement:
         """Apply the movement to boxes and return them, clipped to the image, and their labels.
 
         Boxes have the shape (examples, boxes, 4), labels (examples, boxes). ``form`` is one of `BOXES`, possibly with
-        ``rel_``. A rotated box becomes the smallest box that contains it. Its label becomes -1 if at most the share
-        ``least`` of it remains in the image. Boxes labelled -1, which are padding, keep that label.
+        the prefix ``rel_``. A rotated box becomes the smallest box that contains it. The label of a box becomes -1 if
+        at most the share ``least`` of the box remains in the image. Boxes labelled -1, which are padding, keep that
+        label.
         """
         corners = self._to_corners(boxes, form)
-        x, y = corners[..., 0::2], corners[..., 1::2]  # of shape (examples, boxes, 2) each
+        x, y = corners[..., 0::2], corners[..., 1::2]  # each of shape (examples, boxes, 2)
         x_of_four = tf.gather(x, [0, 1, 1, 0], axis=2)
         y_of_four = tf.gather(y, [0, 0, 1, 1], axis=2)
         four = tf.stack([x_of_four, y_of_four], axis=3)
@@ -149,8 +150,8 @@ class Movement:
         """Apply the movement to points and return them, and whether each is in the image.
 
         Points have the shape (examples, points, 2), the second result (examples, points). ``form`` is xy or yx,
-        possibly with ``rel_``. ``mirror`` has for each point the index of the point that replaces it in a mirrored
-        image, such as the right eye for the left one.
+        possibly with the prefix ``rel_``. ``mirror`` has for each point the index of the point that replaces it in a
+        mirrored image, such as the right eye for the left one.
         """
         order, scale = self._form(form, POINTS)
         xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
@@ -170,7 +171,7 @@ class Movement:
         return Movement(self._images, self._draws, steps)
 
     def _after(self, terms: Sequence[Any]) -> Movement:
-        """Return this movement followed by a step with these six affine terms, as of `augmentation.affine_terms`.
+        """Return this movement followed by a step with the six affine ``terms`` (see `augmentation.affine_terms`).
 
         Raises: Refused: if this movement has a cutout.
         """

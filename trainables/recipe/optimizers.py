@@ -47,10 +47,10 @@ LIVE = frozenset(
 DECAYS = ("weight_decay", "adam_weight_decay")
 NOT_THEIRS = frozenset(
     {
-        *("learning_rate", "warmup_steps"),  # of the loop, for all optimizers
+        *("learning_rate", "warmup_steps"),  # the loop uses them with all optimizers
         *("name", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
         *("loss_scale_factor", "gradient_accumulation_steps", *clipping.KINDS),
-        "weight_decay",  # of all optimizers
+        "weight_decay",  # an argument of all optimizers
     }
 )
 READS = (
@@ -121,7 +121,7 @@ def _get_parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 def _import_optimizer(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     """Return an optimizer made by the author's ``module:Name``; its arguments are fixed in the graph.
 
-    Raises: ValueError: if it cannot be imported, refuses its arguments, or makes no optimizer.
+    Raises: ValueError: if ``name`` cannot be imported, refuses its arguments, or makes no optimizer.
     """
     module, _, attribute = name.partition(":")
     try:

@@ -13,9 +13,10 @@ from trainables.recipe.refusals import Refused
 
 @dataclass(frozen=True)
 class Phase:
-    """Some epochs of a trial, or all that remain, with changed hyperparameters; None as a value removes one.
+    """Some epochs of a trial, or all that remain, with changed hyperparameters.
 
-    Each phase has its own optimizer, schedule and warm-up; the weights are passed on.
+    A hyperparameter with the value None is removed. Each phase has its own optimizer, schedule and warm-up; the weights
+    are passed on.
     """
 
     epochs: int | None = None
@@ -24,7 +25,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Span:
-    """The epochs of a phase, which begins after epoch ``first`` and ends after ``last`` (None: with the trial)."""
+    """The epochs of a phase: those after epoch ``first``, up to and including ``last`` (None: the end of the trial)."""
 
     number: int = 0
     first: int = 0
@@ -56,8 +57,8 @@ def read_standard_phases(hp: Hyperparameters) -> list[Phase]:
 def plan_spans(phases: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:
     """Return the spans of epochs of the phases that an author's `phases` returned, in a trial of ``epochs`` epochs.
 
-    ``data`` has the parameters that the trial's data depends on, which no phase may change. A phase without epochs is
-    left out.
+    ``data`` has the parameters that the trial's data depends on, which no phase may change. Phases of 0 epochs are left
+    out.
     Raises: Refused: if the phases are not a valid list, or do not cover the trial.
     """
     if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):

@@ -60,7 +60,7 @@ def check_backend() -> None:
 
 
 def list_overridden_methods(model: keras.Model, *names: str) -> list[str]:
-    """Return which of these methods a model overrides."""
+    """Return which of the methods ``names`` a model overrides."""
     overridden = []
     for name in names:
         if getattr(type(model), name) is not getattr(keras.Model, name):
@@ -109,7 +109,7 @@ def check_compiled(model: keras.Model, training: Mapping[str, object]) -> None:
 
 
 def list_callback_methods(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
-    """Return which of these methods a callback has, by its class or, as a `LambdaCallback`, by the instance.
+    """Return which of the methods ``names`` a callback has, by its class or, as a `LambdaCallback`, by the instance.
 
     Methods that Keras gives the classes `BETWEEN_EPOCHS` are left out.
     """
@@ -145,8 +145,7 @@ def check_files(callbacks: Iterable[keras.callbacks.Callback], *, by_number: boo
     """Raise Refused for a callback whose file other trials would write as well, or other processes of the trial.
 
     All processes of a trial write the same rows of a `CSVLogger`, which does no harm; weights would be damaged.
-
-    ``by_number``: `callbacks` has read the number of the trial, for the paths.
+    ``by_number`` says that `callbacks` has read the number of the trial, for the paths.
     """
     for callback in callbacks:
         name = type(callback).__name__
@@ -220,8 +219,8 @@ def _suggest_replacement(callback: type, otherwise: str = "on_epoch_end() or on_
 def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
     """Raise Refused for models that `fit` cannot train correctly.
 
-    On several replicas, models with own steps are refused, because it is unknown whether they scale their loss by the
-    number of replicas. A model that validates needs call() or test_step().
+    On several replicas (``number`` above 1), models with own steps are refused, because it is unknown whether they
+    scale their loss by the number of replicas. If the trial ``validates``, the model needs a call() or a test_step().
     """
     kind = type(model)
     own = list_overridden_methods(model, "train_step", "test_step", "compile")
@@ -238,7 +237,7 @@ def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
 
 
 def explain_step_error(model: keras.Model, step: str, data: Any, error: Exception) -> str:
-    """Return a message about a model's own step that cannot unpack its data; "" for any other error.
+    """Return a message about a model's own step that cannot unpack its data; "" if ``error`` is about something else.
 
     ``step`` is the name of the method, ``data`` the data that it was given, ``error`` what it raised.
     """
@@ -285,8 +284,8 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
 def check_rates(hp: Hyperparameters, *, read: bool) -> None:
     """Raise Refused for learning-rate parameters of the trial that have no effect beside another schedule.
 
-    Call it only if the optimizer or `compile` brings a schedule. ``read`` says that this code reads ``learning_rate``,
-    which is then accepted.
+    Call it only if the optimizer or `compile` brings a schedule. ``read`` says that the author's code for it reads
+    ``learning_rate``, which is then accepted.
     """
     names = [*standard_hyperparameters.SHAPING]
     if not read:
@@ -313,7 +312,7 @@ def check_own_optimizers(model: keras.Model, hp: Hyperparameters, read: Containe
     asked = ["optimizer", *standard_hyperparameters.OF_RATES, "layer_decay"]
     if idle or several:
         asked += standard_hyperparameters.CLIPPING
-    if "optimizer" not in read:  # each reads some of them
+    if "optimizer" not in read:  # each optimizer reads some of them
         asked += standard_hyperparameters.OF_OPTIMIZERS
     unread = []
     for name in asked:

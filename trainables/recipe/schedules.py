@@ -164,9 +164,9 @@ def compute_rates(
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Return the learning rates of the ``count`` updates of epoch ``epoch`` (from 1) of ``epochs`` epochs, as float32.
 
-    The first ``warmup`` updates of the trial rise linearly to the ``peak``: update i (from 0) has ``(i + 1) / warmup``
-    of it. ``by_time`` are the shares of the trial's minutes at the start and at the end of the epoch; the decay goes by
-    its epochs or by its minutes, whichever is further.
+    The first ``warmup`` updates of the trial rise linearly to the ``peak``: the rate of update i (from 0) is ``(i + 1)
+    / warmup`` of it. ``by_time`` has the shares of the trial's minutes that have passed at the start and at the end of
+    the epoch. The decay follows its epochs or its minutes, whichever is further.
     """
     decay = max(epochs * count - warmup, 1)
     first = (epoch - 1) * count
@@ -243,9 +243,9 @@ def count_warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
 def compute_peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
     """Return ``learning_rate`` (default 0.001), or an optimizer's ``own`` rate, scaled as ``lr_scaling`` says.
 
-    With the global batch it is scaled not at all (none), linearly (Goyal et al., Accurate, Large Minibatch SGD, section
-    2.1) or by the square root (Krizhevsky, One Weird Trick, section 5), relative to ``reference_batch_size``, the batch
-    for which the rate was chosen.
+    ``lr_scaling`` is none, linear (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or the square root
+    (Krizhevsky, One Weird Trick, section 5) of the global batch size, relative to ``reference_batch_size``, the batch
+    size for which the rate was chosen.
     Raises: ValueError: if ``reference_batch_size`` is missing.
     """
     if own is None:
@@ -319,7 +319,7 @@ def is_plateau(hp: Hyperparameters) -> bool:
 
 
 def make_reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
-    """Return the reduction of a trial whose ``lr_schedule`` is plateau; None for others.
+    """Return the reduction of a trial whose ``lr_schedule`` is plateau; None for other schedules.
 
     Reads ``lr_patience`` (5 epochs), ``lr_drop_factor`` (0.1) and ``lr_final`` (lowest share of the rate, 0).
     """

@@ -2,8 +2,8 @@
 
 Before the first update, some examples are computed in training and in evaluation: once whole, by each replica, and once
 cut as a batch is cut. Losses, losses added by layers, metrics, and all variables that the graphs write must agree.
-Random draws that do not follow the examples show up in these. A program that differs would train another model, and is
-refused with the name of what differs.
+Random draws that do not follow the examples cause differences, too. A program with a difference would train another
+model, and is refused with the name of what differs.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class ProgramUnderTest:
 
     @property
     def counters(self) -> list[Any]:
-        """Return the variables in which metrics are counted."""
+        """The variables in which metrics are counted."""
         found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
         return list({id(v): v for v in found}.values())
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """Return all layers of the networks, each once."""
+        """All layers of the networks, each once."""
         return list({id(part): part for one in self.networks for part in keras_private.flatten_layers(one)}.values())
 
 
@@ -95,7 +95,7 @@ class ExampleResults:
 
 
 def check_parts(tried: ProgramUnderTest, modes: Sequence[Mode], data: Examples) -> None:
-    """Raise Refused if a loss, metric or variable differs when a batch is computed in parts.
+    """Raise Refused if a loss, metric or variable has another value when a batch is computed in parts.
 
     Each of ``modes`` is computed for about 31 examples of ``data``, once whole and once in parts; with fewer than 2
     examples, nothing is checked. The message names what differs. All variables are restored afterwards.
@@ -131,7 +131,7 @@ class _ModeTest:
             self._relative = RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
-        """Raise Refused if these examples give different results when they are computed in parts.
+        """Raise Refused if ``examples`` give different results when they are computed in parts.
 
         Differences that rounding can explain are allowed. With ``bold``, an error of the computation itself is ignored,
         because it runs with settings that no trial has asked for.
@@ -300,8 +300,8 @@ class _ModeTest:
     def _compute_with_noise(self, examples: Any, size: int) -> ExampleResults:
         """Return the results for all examples at once, with the weights multiplied by small random factors.
 
-        The factors differ from 1 by about a hundredth of the tolerance. What differs here as well is taken for
-        rounding. The weights are restored afterwards.
+        The factors differ from 1 by about a hundredth of the tolerance. A difference that these factors also cause is
+        considered to be rounding. The weights are restored afterwards.
         """
         state = self._tried.state
         random = np.random.default_rng(0)
@@ -407,7 +407,7 @@ def _trace_mode(tried: ProgramUnderTest, mode: Mode, examples: Any) -> tuple[Any
 
 @contextmanager
 def _use_moving_statistics(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
-    """Make batch normalisation use its moving statistics; the statistics of micro-batches are known to differ."""
+    """Make batch normalisation use its moving statistics inside the block; those of micro-batches would differ."""
     with ExitStack() as stack:
         for layer in layers:
             if isinstance(layer, keras.layers.BatchNormalization):
@@ -427,7 +427,7 @@ def _get_moving_statistics(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None
 def _find_differing_layer(
     tried: ProgramUnderTest, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float
 ) -> str:
-    """Return a message that names the first layer whose outputs for an example differ in parts; empty if none do.
+    """Return a message about the first layer that gives an example other outputs in parts; empty if there is none.
 
     ``relative`` is a tenth of the allowed difference, as a fraction of the layer's largest output.
     """

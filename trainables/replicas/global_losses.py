@@ -23,8 +23,8 @@ class GlobalLoss:
     """A loss of a compiled model, which is called for slices of a batch.
 
     The average of its values over all slices, weighted by their fractions of the examples, is the loss that Keras
-    computes on one device for the whole batch, with masks and sample weights. The reduction may be a mean or a sum, not
-    none. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
+    computes on one device for the whole batch, with masks and sample weights. The reduction must be a mean or a sum.
+    Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class GlobalLoss:
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
             raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
-        self.counts_first = False  # True if its divisor is unknown until all slices are computed once
+        self.counts_first = False  # True if the loss's divisor is unknown until all slices are computed once
         self.loss = loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
@@ -191,12 +191,13 @@ def replace_losses(
     *,
     whole: bool,
 ) -> tuple[GlobalLoss | RecordedLoss, ...]:
-    """Replace the losses of a compiled and built model by losses for slices, with these weights; return the new losses.
+    """Replace the losses of a compiled and built model by losses for slices, and return the new losses.
 
-    With ``whole``, each batch is one slice, so Keras's losses are only recorded. ``weights`` are by output name;
-    ``scale`` multiplies the values of the new losses; ``batch`` is an example to call them with, or None if the model's
-    own steps call them in another way. Returns an empty tuple if the model has no compiled losses.
-    Raises: ValueError: if a weight's output has no loss. Refused: if a loss cannot be computed in slices.
+    With ``whole``, each batch is one slice, so Keras's losses are only recorded. The losses get the weights in
+    ``weights``, by output name. The values of the new losses are multiplied by ``scale``. ``batch`` is an example to
+    call them with, or None if the model's own steps call them in another way. Returns an empty tuple if the model has
+    no compiled losses. Raises ValueError if a weight is for an output without a loss, and Refused if a loss cannot be
+    computed in slices.
     """
     compiled = keras_private.compiled_loss(model)
     if compiled is None:
@@ -236,7 +237,7 @@ def _install_losses(compiled: Any, entries: Iterable[Any], losses: Iterable[Any]
 
 
 SPREAD = ("examples_mean", "examples_square")
-"""Sums of an evaluation: of each example's part of the loss, and of the squares of these."""
+"""Names of two sums over the examples of an evaluation: of each one's loss, and of its square."""
 
 
 def compute_example_losses(
@@ -244,8 +245,8 @@ def compute_example_losses(
 ) -> tf.Tensor | None:
     """Return each example's contribution to the mean of a compiled loss, of shape (examples,).
 
-    None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights), and for
-    an author's own losses, because a second call could change their state.
+    Returns None if the loss is not a mean over examples (a sum, one number per batch, masked, or divided by weights),
+    and for an author's own losses, because a second call could change their state.
     """
     function = getattr(loss, "fn", loss)
     if not all(module.startswith("keras.") for module in (type(loss).__module__, function.__module__)):
@@ -271,7 +272,7 @@ def compute_example_losses(
 
 
 def _convert_tensors(structure: Any, dtype: Any) -> Any:
-    """Return a structure with each leaf as a tensor of this type."""
+    """Return ``structure`` with each leaf as a tensor of type ``dtype``."""
     return keras.tree.map_structure(lambda leaf: keras.ops.convert_to_tensor(leaf, dtype), structure)
 
 
@@ -304,6 +305,6 @@ def compute_spread_shares(cut: Slice) -> dict[str, tf.Tensor]:
 def compute_deviation(mean: float, square: float) -> float:
     """Return the standard deviation of examples' losses, from their ``mean`` and the mean of their squares.
 
-    NaN if these are NaN.
+    Returns NaN if ``mean`` and ``square`` are NaN.
     """
     return math.sqrt(max(square - mean * mean, 0.0))

@@ -51,8 +51,8 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 def compute_global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
     """Return mean and variance of a layer's inputs over all replicas, for each channel, with one reduction.
 
-    If all inputs are masked, they are the layer's moving statistics. Each replica writes the moments of its own slice
-    to a separate place, and then combines those of all replicas (Chan et al., Updating Formulae and a Pairwise
+    If all inputs are masked, returns the layer's moving statistics. Each replica writes the moments of its own slice to
+    a separate place, and then combines the moments of all replicas (Chan et al., Updating Formulae and a Pairwise
     Algorithm for Computing Sample Variances). A sum of squares would lose the variance of numbers that are far from 0.
     """
     found = _compute_local_moments(inputs, mask, keras_private.reduction_axes(layer))
@@ -134,7 +134,7 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
 
 
 def allow_number_conversion() -> None:
-    """Let Python convert a variable on several replicas to a number, like any other variable. Once per process.
+    """Let Python convert a variable on several replicas to a number, like any other variable; once per process.
 
     `float(self.beta)` in an author's hook works on one replica; TensorFlow does not define it under a strategy.
     """
@@ -170,9 +170,10 @@ def keep_loss_means() -> None:
 
 
 def make_loss_names_unique(model: keras.Model) -> None:
-    """Make names of losses unique, as several outputs of a subclassed model have one name: mse, mse_1 and so on.
+    """Make the names of a model's losses unique by adding numbers: mse, mse_1 and so on.
 
-    Keras would report only the last one's mean (keras/src/trainers/trainer.py, `get_metrics_result`).
+    The losses of several outputs of a subclassed model have the same name, and Keras would report only the mean of the
+    last one (keras/src/trainers/trainer.py, `get_metrics_result`).
     """
     compiled = keras_private.compiled_loss(model)
     times = Counter[str]()
@@ -221,7 +222,7 @@ class _ThreadList(threading.local):
 
 @contextmanager
 def keeping_numbering() -> Iterator[None]:
-    """Restore the numbering of names after the block, so that a notebook's own names are not affected by it."""
+    """Restore Keras's counters of default names after the block, so that it does not change names in a notebook."""
     kept = keras_private.get_global_attribute(keras_private.NAME_COUNTERS)
     numbers = None if kept is None else kept.copy()
     try:
@@ -285,7 +286,7 @@ def get_compile_arguments(model: keras.Model) -> dict[str, Any]:
 def get_asked_jit(model: keras.Model) -> bool | None:
     """Return ``jit_compile`` as the author has given it to a model's `compile`; None if it was not given.
 
-    Call it for models that were made within `keras_private.marking_unasked_jit`.
+    Call this for models that were made within `keras_private.marking_unasked_jit`.
     """
     asked = keras_private.compile_arguments(model).get("jit_compile")
     if asked is None or isinstance(asked, keras_private.ChosenByKeras):
@@ -347,9 +348,10 @@ def make_symbolic(batch: Any) -> Any:
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Raise Refused if a model without a compiled loss has no other one: of a layer, a regularizer or `compute_loss`.
+    """Raise Refused if neither a layer, a regularizer nor the model's own `compute_loss` gives a loss.
 
-    That there is no compiled loss is not checked here. ``training`` chooses the mode of the call and the message.
+    Call this for a model without a compiled loss. The model is called, and the message written, for training or, with
+    ``training=False``, for validation.
     """
     own = list_overridden_methods(model, "compute_loss")
     if (

@@ -79,7 +79,7 @@ def replacing_unseeded_draws() -> Iterator[ModelBuilding]:
 
 
 def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
-    """Return the seed generators of all layers of these networks, each once."""
+    """Return the seed generators of all layers of ``networks``, each once."""
     found = []
     for network in networks:
         for layer in keras_private.flatten_layers(network):
@@ -89,7 +89,7 @@ def list_generators(networks: Sequence[keras.Layer]) -> list[Any]:
 
 @contextmanager
 def providing_states(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
-    """Make draws inside the block, in code that XLA compiles, use these states of seed generators, by generator id.
+    """Make draws in code that XLA compiles use ``seeds`` inside the block, the states of seed generators by their ids.
 
     Such code cannot read the states from the host's memory.
     """
@@ -119,7 +119,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
 
 
 def _choose_seed(cut: Slice | None, original: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """Return the seed with which `keras.random` draws: the given seed's next one or, without a seed, the trial's.
+    """Return the seed with which `keras.random` draws: from the given seed or, if that is None, from the trial.
 
     Replaces Keras's ``draw_seed`` (``original``). Inside a slice, a generator's seed depends on `Slice.seeds`. Without
     a slice, a draw that becomes a constant of the graph is recorded.

@@ -19,9 +19,9 @@ from trainables import keras_private
 def recompute_activations(model: keras.Model, adding: Collection[int]) -> None:
     """Make the model's own layers recompute their activations in the backward pass where that gives the same result.
 
-    Layers with other variables than trainable weights, or with random draws, would update or draw twice, and losses
-    that layers add would lose their gradient; ``adding`` has the ids of these layers. They, layers without weights, and
-    models within the model store their activations as usual.
+    Other layers store their activations as usual: layers with variables besides trainable weights, or with random
+    draws, because they would update or draw twice; layers that add losses (``adding`` has their ids), because the
+    losses would lose their gradient; layers without weights; and models within the model.
     """
     for layer in model.layers:
         adds = any(id(part) in adding for part in keras_private.flatten_layers(layer))

@@ -32,9 +32,10 @@ _keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
 class ShardedEmbedding(keras.layers.Layer):
     """A layer like `keras.layers.Embedding`: integers below ``input_dim`` become vectors of length ``output_dim``.
 
-    ``lazy``: with a parameter server, an update changes only the rows of its batch, even if the optimizer has momentum
-    or weight decay (like PyTorch's SparseAdam). Otherwise an update changes all rows, as in Keras, and costs as much as
-    the whole table. ``embeddings_initializer``: uniform, normal or another one that draws each number independently.
+    With ``lazy`` and a parameter server, an update changes only the rows of its batch, even if the optimizer has
+    momentum or weight decay (like PyTorch's SparseAdam). Otherwise an update changes all rows, as in Keras, and costs
+    as much as the whole table. ``embeddings_initializer`` must draw each number independently, such as uniform or
+    normal.
     """
 
     _shards: tuple[Shard, ...]
@@ -75,7 +76,7 @@ class ShardedEmbedding(keras.layers.Layer):
         return self._shards
 
     def build(self, input_shape: Any) -> None:
-        """Create the table: the weight ``embeddings`` or, under a parameter server, a shard on each server."""
+        """Create the weight ``embeddings``, or a shard of its rows on each parameter server if there are any."""
         if in_scope_of_servers():
             shards = tuple(self.make_shard(device, *rows) for device, rows in self._divide_rows())
             object.__setattr__(self, "_shards", shards)
@@ -83,7 +84,7 @@ class ShardedEmbedding(keras.layers.Layer):
         self.embeddings = self.add_weight(shape=(self.input_dim, self.output_dim), initializer=self._whole, name=TABLE)
 
     def call(self, inputs: Any) -> Any:
-        """Return the rows of the table for these integers, with shape (*inputs.shape, output_dim)."""
+        """Return the rows of the table for the integers ``inputs``, with shape (*inputs.shape, output_dim)."""
         inputs = tf.convert_to_tensor(inputs)
         ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
         # Look up each row once: it is sent once, and Keras's optimizers would square duplicate rows of a gradient
@@ -125,9 +126,9 @@ class ShardedEmbedding(keras.layers.Layer):
             start += count
 
     def make_shard(self, device: str, start: int, stop: int) -> Shard:
-        """Create a shard with the rows from ``start`` to before ``stop`` of the table on a device, and initialize it.
+        """Create a variable on ``device`` for the table's rows from ``start`` to before ``stop``, and initialize it.
 
-        The initial values are the same as those of these rows in a single table.
+        The rows have the same initial values in a single table.
         """
 
         def begin() -> tf.Tensor:
@@ -174,12 +175,12 @@ def creating_keras_embeddings() -> Iterator[None]:
 def _build_whole_embedding(
     input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
 ) -> keras.layers.Embedding:
-    """Return a `keras.layers.Embedding` with these arguments, except ``lazy``, which only concerns training."""
+    """Return a `keras.layers.Embedding` with the given arguments, except ``lazy``, which only concerns training."""
     return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 
 def list_sharded_embeddings(model: keras.Model) -> list[ShardedEmbedding]:
-    """Return all layers of this class in a model, including layers within layers."""
+    """Return all `ShardedEmbedding` layers of a model, including layers within layers."""
     layers = []
     for layer in keras_private.flatten_layers(model):
         if isinstance(layer, ShardedEmbedding):

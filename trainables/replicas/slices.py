@@ -50,18 +50,18 @@ class Slice:
     start: tf.Tensor
     stop: tf.Tensor
     parts: int = 1  # number of slices of the batch
-    real: tf.Tensor | None = None  # whether the rows are the slice's own; None: always
-    own: tf.Tensor | None = None  # number of its own rows: 0 if a row stands in
+    real: tf.Tensor | None = None  # whether the rows are the slice's own; None if they always are
+    own: tf.Tensor | None = None  # number of its own rows, 0 if a row stands in; None for all
     in_fit: bool = False  # True if Keras divides by the number of replicas and sums over them
-    draws: Draws | None = None  # None: nothing is random (evaluation)
+    draws: Draws | None = None  # None if nothing is drawn for the slice
     seeds: Seeds = "counted"
-    totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
-    counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
+    totals: Mapping[str, tf.Tensor] | None = None  # sums of `counts` over the global batch, if counted beforehand
+    counts: dict[str, tf.Tensor] = field(default_factory=dict)  # this slice's divisors of means, by loss
     losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's part of its mean over the global batch
     examples: list[tf.Tensor | None] | None = None  # each example's part of each loss, if requested
     mixes: bool = False  # True if its examples are mixed with others
     graph: Any = None  # the graph that computes it
-    # By the id of the tensor that stands for the mixed labels, with that tensor.
+    # (tensor that stands for the mixed labels, their mixture), by the id of the tensor
     mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)
 
     @classmethod
@@ -71,14 +71,14 @@ class Slice:
 
     @property
     def count(self) -> tf.Tensor:
-        """Return the number of examples in this slice; 0 if a row stands in."""
+        """The number of examples in this slice; 0 if a row stands in."""
         if self.own is None:
             return self.stop - self.start
         return self.own
 
     @property
     def share(self) -> tf.Tensor:
-        """Return the fraction of the global batch's examples that are in this slice."""
+        """The fraction of the global batch's examples that are in this slice."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
 
     def share_of(self, mean: Any) -> tf.Tensor:
@@ -94,7 +94,7 @@ class Slice:
         return self.draws
 
     def mixture(self, target: Any) -> Mixture | None:
-        """Return the mixed labels for a tensor of targets; None if these targets are not mixed."""
+        """Return the mixed labels for a tensor of targets; None if they are not mixed."""
         if id(target) not in self.mixtures:
             return None
         return self.mixtures[id(target)][1]
@@ -102,8 +102,8 @@ class Slice:
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
         """Record ``count`` as this slice's count under ``name``, and return its sum over the global batch.
 
-        The sum is the one in `totals`, if these were counted beforehand, and otherwise the sum over replicas. A row
-        that stands in for an empty slice counts as 0.
+        The sum is taken from `totals` if they were counted beforehand; otherwise, counts are summed over replicas. A
+        row that stands in for an empty slice counts as 0.
         """
         if self.real is None:
             own = count
@@ -141,7 +141,7 @@ def cut_for_replica(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 @contextmanager
 def entering(piece: Slice) -> Iterator[Slice]:
-    """Make this slice the current one of this thread inside the block, so that losses and random draws follow it."""
+    """Make ``piece`` the current slice of this thread inside the block, so that losses and random draws follow it."""
     before = get_current_slice()
     piece.graph = tf.compat.v1.get_default_graph()
     _present.slice = piece

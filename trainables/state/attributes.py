@@ -34,7 +34,7 @@ def get_author_attributes(author: object, own: frozenset[str]) -> dict[str, obje
 def replace_all(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
     """Replace the author's attributes of a trainable by ``attributes``.
 
-    Those named in ``own``, which sweep sets, stay.
+    Attributes whose names are in ``own``, which sweep itself sets, stay.
     """
     for name in get_author_attributes(author, own):
         delattr(author, name)
@@ -53,7 +53,10 @@ def attributes_replaced(author: object, own: frozenset[str], attributes: Mapping
 
 
 def digest_attributes(author: object, own: frozenset[str]) -> Digests:
-    """Return digests of a trainable's attributes except ``own``; variables are digested by identity, not by value."""
+    """Return digests of a trainable's attributes, except those named in ``own``.
+
+    Variables are digested by identity, not by value.
+    """
     digests = {}
     for name, value in vars(author).items():
         if name not in own:

@@ -45,7 +45,7 @@ class AuthorSurroundings:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._object = RecordedValues()
-        self._names_left: set[str] = set()  # names on this object
+        self._names_left: set[str] = set()  # names on the trainable
 
     def names_left(self, author: object) -> set[str]:
         """Return the full names of all values that `data` has set so far, on this trainable or in modules."""
@@ -67,8 +67,8 @@ class AuthorSurroundings:
     def running_data(self, author: object) -> Iterator[Callable[[], set[str]]]:
         """Undo the changes of earlier runs of `data` before it runs inside the block, and record its own changes.
 
-        Yields a function that returns the names that all runs of `data` have set so far. Random generators are rewound,
-        so they are not among these.
+        Yields a function that returns the names that all runs of `data` have set so far. Random generators are not
+        among them, because they are set back.
         """
         with without_model_changes():
             spaces = self._list_namespaces(author)
@@ -112,7 +112,7 @@ class AuthorSurroundings:
         return [(self._object, spaces[:1]), (_modules, spaces[1:])]
 
 
-_modules = RecordedValues()  # of the modules of this process
+_modules = RecordedValues()  # values in the modules of this process
 _names_left_in_modules: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # by trainable
 
 
@@ -121,18 +121,21 @@ class ModelChanges:
 
     def __init__(self) -> None:
         self._values: list[tuple[Namespace, str, Callable[[], Any]]] = []
-        self.settings: settings.Values = {}  # settings of this process that they have changed
-        self.folder: Path | None = None  # the working folder, if they have changed it
+        self.settings: settings.Values = {}  # the changed settings of this process
+        self.folder: Path | None = None  # the new working folder; None if it has not changed
 
     def add(self, recorded: RecordedValues, spaces: Sequence[Namespace], names: Container[str]) -> None:
-        """Add the present values of these names to the changes."""
+        """Add the present values of ``names`` to the changes."""
         for namespace in spaces:
             for name, value in namespace.get_values().items():
                 if f"{namespace.name}.{name}" in names:
                     self._values.append((namespace, name, recorded.copy_content(namespace, name, value)))
 
     def redo(self) -> None:
-        """Undo the changes of the last model, and apply these again: to modules, settings and the working folder."""
+        """Undo the changes of the last model, and apply those recorded in this object.
+
+        They concern modules, settings and the working folder.
+        """
         undo_model_changes()
         settings.apply_settings(self.settings)
         if self.folder is not None and self.folder.is_dir():
@@ -238,7 +241,7 @@ def _pass_author_modules(author: object, listener: Callable[[list[Namespace]], N
 class TrialSnapshot:
     """A snapshot of the author's modules and of the trainable's attributes, which is restored after each trial.
 
-    ``own`` has the attributes of the trainable that do not belong to the author.
+    ``own`` has the names of the trainable's attributes that do not belong to the author.
     """
 
     def __init__(self, own: frozenset[str]) -> None:
@@ -246,9 +249,9 @@ class TrialSnapshot:
         self._starting_values = trials.StartingValues()
 
     def begin(self, author: object, data: object, *, trains: bool) -> None:
-        """Take a snapshot for a trial on these data, after they are loaded and before any other method runs.
+        """Take a snapshot for a trial on ``data``, after the data is loaded and before any other method runs.
 
-        With ``trains`` False, nothing is restored after the trial, which may be inspected in a user's own process.
+        If ``trains`` is False, nothing is restored after the trial, which may be inspected in a user's own process.
         """
         names = frozenset(vars(author)) - self._own
 
@@ -279,8 +282,8 @@ def end_trial() -> None:
 class HookChanges:
     """The changes that hooks and callbacks have made to the author's modules and to settings since their trial began.
 
-    A checkpoint holds values that JSON can represent. The others are named in a message when a trial continues without
-    them.
+    A checkpoint holds the changed values that JSON can represent. The others are named in a message when a trial
+    continues without them.
     """
 
     def __init__(self, author: object) -> None:
@@ -291,7 +294,7 @@ class HookChanges:
         self._settings = imports.adopt_library_settings(settings.SavedSettings())
 
     def enter_phase(self) -> None:
-        """Accept the values that making the model of another phase has set; they are no changes of hooks."""
+        """Accept the values that making the model of another phase has set; they do not count as changes by hooks."""
         of_model = {name for _, _, names in _model_changes for name in names}
         for name, digest in self._compute_digests().items():
             if name in of_model:
@@ -327,7 +330,7 @@ class HookChanges:
     def restore(self, state: Mapping[str, Any]) -> str:
         """Apply the changes in ``state``, which `state` returned.
 
-        Return a line for users about values that it lacks, or "" if it lacks none.
+        Returns a line for users about changed values that ``state`` lacks, or "" if it lacks none.
         """
         for namespace in modules.find_namespaces(self._author):
             for full, value in state["values"].items():

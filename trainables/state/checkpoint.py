@@ -98,8 +98,8 @@ def read(folder: Path) -> tuple[About, Values]:
 def assign(folder: Path, state: State, values: Values) -> None:
     """Assign the values of a checkpoint to the variables with the same paths.
 
-    If it was saved with another number of replicas, all get the first replica's values, which is exact only within
-    rounding.
+    If the checkpoint was saved with another number of replicas, all replicas get the first replica's values, which is
+    exact only within rounding.
     Raises: CheckpointError: if the variables are those of another model.
     """
     try:
@@ -169,7 +169,7 @@ def read_whole_table(
 ) -> np.ndarray[Any, Any]:
     """Return all rows of a saved table, which is the ``number``-th of its checkpoint, read in this process.
 
-    Raises: CheckpointError: if it cannot be read.
+    Raises: CheckpointError: if the table cannot be read.
     """
     rows = max(stop for _, stop in written)
     parts = []

@@ -19,19 +19,19 @@ class InitialModel:
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
-    options: Mapping[str, Any]  # of `compile`: the loss, the metrics
+    options: Mapping[str, Any]  # arguments of `compile`, such as the loss and the metrics
     loss_weights: Mapping[str, Any]  # live weights, by output
     created: tuple[Any, ...]
     record: CreatedVariables
-    created_by_model: tuple[Any, ...] = ()  # those of `created` that model() has created
+    created_by_model: tuple[Any, ...] = ()  # the variables among `created` that model() has created
     constants: Sequence[Any] = ()  # constants in the model
 
     def assign_from(self, fresh: InitialModel, state: State, derived: Iterable[Any] = ()) -> bool:
-        """Assign the initial values of another model's variables to those of this one.
+        """Assign the initial values of ``fresh``'s variables to those of this model; return whether it was possible.
 
-        Return False if that is impossible. All variables of this model are in ``state``; ``derived`` ones are skipped.
-        It is impossible, and nothing is assigned, if the methods have created other variables or constants than before,
-        or if a variable that is created later (in a trace) has drawn initial values.
+        Returns False, and assigns nothing, if the methods have created other variables or constants than before, or if
+        a variable that is created later (in a trace) has drawn initial values. All variables of this model are in
+        ``state``; the ``derived`` ones need no values.
         """
         if not constants.are_equal(self.constants, fresh.constants):
             return False  # the constants are part of the graph
@@ -69,7 +69,7 @@ class InitialModel:
 
 
 def _pair_variables(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
-    """Return the variables of two lists in pairs; None if numbers, shapes or types differ."""
+    """Return the variables of two lists in pairs; None if their number, shapes or types differ."""
     if len(mine) != len(theirs):
         return None
     pairs = list(zip(mine, theirs, strict=True))

@@ -8,15 +8,15 @@ from typing import Any
 
 import keras
 
-_SEEDS = 1, 10**9  # the range from which Keras draws them
+_SEEDS = 1, 10**9  # the range from which Keras draws seeds
 
 
 def seed_initializers(objects: Iterable[tuple[str, object]], seed: int) -> None:
     """Set the seed of each initializer that was created without one.
 
-    It is computed from the trial's seed and the object's name. ``objects`` are pairs of name and object; other objects
-    are ignored. In a program that trains one model, such initializers are created once after a seed was set. Here, each
-    trial sets its own.
+    The seed is computed from ``seed``, which is the trial's, and the initializer's name. ``objects`` are pairs of name
+    and object; objects that are no initializers are ignored. In a program that trains one model, such initializers are
+    created once after a seed was set. Here, each trial sets its own.
     """
     count: dict[str, int] = {}
     for name, value in objects:
@@ -32,5 +32,5 @@ def _is_unseeded(initializer: keras.initializers.Initializer) -> bool:
         return False
     try:
         return initializer.get_config().get("seed", 0) is None
-    except NotImplementedError:  # an author's own may not define it
+    except NotImplementedError:  # an author's own initializer may not define get_config
         return False

@@ -21,7 +21,7 @@ _CACHED: Any = type(functools.cache(abs))
 def find_namespaces(author: object) -> list[Namespace]:
     """Return the modules and classes where this author's code may keep values, as namespaces.
 
-    Those of the trainable's classes come first.
+    The trainable's classes and their modules come first.
     """
     by_owner: dict[int, Namespace] = {}
     for kind in _list_classes(author):
@@ -71,7 +71,7 @@ def _list_classes(author: object) -> list[type]:
 def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
     """Return whether a module is the author's: its top-level package is in ``tops``, or its file is the author's.
 
-    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, are not, except those in ``tops``.
+    Test modules (`test_...`, `conftest`), of which pytest imports hundreds, do not count, except those in ``tops``.
     """
     top = name.partition(".")[0]
     if file is None or top in (*OWN_PACKAGES, "__main__"):
@@ -80,7 +80,7 @@ def is_author_module(name: str, file: str | None, tops: set[str]) -> bool:
 
 
 def _module_of(kind: type) -> str:
-    """Return the name of a class's module; "" if the class has replaced it by another object."""
+    """Return the name of a class's module; "" if the class has set ``__module__`` to something that is no text."""
     name = vars(kind).get("__module__", "")
     return name if isinstance(name, str) else ""
 

@@ -35,7 +35,7 @@ def is_seed_state(variable: tf.Variable) -> bool:
 
 
 class StaleVariable(Exception):
-    """Raised if a trial uses a variable of an earlier trial, where a fresh process would have created its own."""
+    """Raised if a trial uses a variable of an earlier trial, where a new process would have created its own."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def recording_variables(
 ) -> Iterator[None]:
     """Record the variables that are created inside the block; enter it inside the strategy's scope.
 
-    Initial values are drawn on the host for any device, as rounding may differ between devices. With ``to_copy``, the
-    variables stay on the host, one for all replicas, so that those of a program can take their values. With
-    ``seeds_on_host``, only the states of seed generators do.
+    Initial values are drawn on the host for any device, because rounding may differ between devices. With ``to_copy``,
+    the variables stay on the host, one for all replicas, so that the variables of a program can take their values. With
+    ``seeds_on_host``, only the states of seed generators stay there.
     """
     shards = in_scope_of_servers()
 
@@ -83,7 +83,7 @@ def recording_variables(
 def refuse_stale(variables: Mapping[str, Any], record: CreatedVariables) -> None:
     """Raise StaleVariable if an earlier trial has created one of the variables.
 
-    Variables older than all trials are accepted: they are the same in a fresh process.
+    Variables older than all trials are accepted: they are the same in a new process.
     """
     for path, variable in variables.items():
         origin: _Origin | None = getattr(variable, _NAME, None)

@@ -53,13 +53,13 @@ class State:
         record: CreatedVariables,
         others: Iterable[tf.Variable] = (),
     ) -> None:
-        """Collect the ``tracked`` variables, then all others that the traced ``graphs`` use, except ``others``.
+        """Collect the ``tracked`` variables, and then those that the ``graphs`` use besides, except ``others``.
 
         Variables that an earlier trial of another trainable has changed are restored first.
         Raises: UnmanagedState, NotInScope or origins.StaleVariable: if a graph's state cannot be reset.
         """
         _refuse_operations(graphs)
-        self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
+        self.owner: weakref.ref[object] | None = None  # the trainable whose trials use this state
         self._variables: dict[str, StateVariable] = {}
         self._by_identity: dict[int, StateVariable] = {}
         self._replicas = replicas
@@ -95,7 +95,7 @@ class State:
             _trained.append(self)
 
     def reset(self, only: Container[int] | None = None) -> None:
-        """Set variables to their initial values; with ``only``, just those with these identities."""
+        """Set variables to their initial values; with ``only``, just those whose ids are in it."""
         for held in self._variables.values():
             if only is not None and id(held.raw) not in only:
                 continue
@@ -130,7 +130,7 @@ class State:
         return tuple(part.numpy() for part in held.components)
 
     def set_values(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Assign values to one variable: the n-th to its component on the n-th replica."""
+        """Assign values to one variable: the n-th value to its component on the n-th replica."""
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
@@ -151,8 +151,9 @@ class State:
         return arrays
 
     def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
-        """Assign values to all variables by path; from another number of replicas, all get the first replica's value.
+        """Assign values to all variables by path.
 
+        If ``arrays`` has another number of replicas, all replicas get the first one's value.
         Raises: ValueError: if paths or shapes differ.
         """
         missing = set(self._variables) - set(arrays)
@@ -215,7 +216,7 @@ def reset_changed_state(owner: object) -> None:
 
 
 def reset_shared_variables(variables: Iterable[Any]) -> None:
-    """Reset those of these variables that any earlier trial of this process has changed."""
+    """Reset those of ``variables`` that any earlier trial of this process has changed."""
     wanted = {id(raw) for raw in variables}
     for state in _trained:
         state.reset(wanted)
@@ -255,7 +256,7 @@ class SavedVariables:
 
 
 def list_optimizer_variables(optimizer: Any) -> list[Any]:
-    """Return all variables of an optimizer, including those that an author's own holds as attributes."""
+    """Return all variables of an optimizer, also those that an author's own optimizer holds as attributes."""
     held = tf.train.TrackableView(optimizer).descendants()
     return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
 
@@ -299,7 +300,7 @@ def list_optimizer_state(optimizer: Any, model: keras.Model, replicas: Replicas)
 
 
 def find_captured_handles(graphs: Sequence[Any]) -> set[int]:
-    """Return the ids, as of `id`, of the handles of all variables that these graphs use."""
+    """Return the ids, as of `id`, of the handles of all variables that ``graphs`` use."""
     handles = set()
     for variable in _list_captured_variables(graphs):
         handles.add(id(variable.handle))
@@ -348,7 +349,7 @@ class NotInScope(Incompatible):
 def check_scope(model: keras.Model, replicas: Replicas) -> None:
     """Raise NotInScope if a model, or a variable of its optimizer or metrics, belongs to another strategy or to none.
 
-    The message names the first five, or if only metrics are concerned all of them.
+    The message names the first five. If only metrics are concerned, it names all of them.
     """
     strays = []
     if model.distribute_strategy is not replicas.strategy:

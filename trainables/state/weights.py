@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-MOST_BYTES = 4 * 2**30  # if `limit_cache` was not called
+MOST_BYTES = 4 * 2**30  # limit if `limit_cache` was not called
 _limit_bytes = [MOST_BYTES]
 _cached_values: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # least recently used first
 
@@ -54,7 +54,7 @@ def caching_weights() -> Iterator[None]:
 
 
 def limit_cache(most_bytes: float) -> None:
-    """Limit the cache of weights to this many bytes, at most 4 GiB; the file used last is always kept."""
+    """Limit the cache of weights to ``most_bytes`` bytes, at most 4 GiB; the file used last is always kept."""
     _limit_bytes[0] = int(min(most_bytes, MOST_BYTES))
     _trim()
 
@@ -70,8 +70,8 @@ def _trim() -> None:
 def _load_and_compare(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[Any, Any] | None]:
     """Load weights; return the values of the variables that loading sets, and None for each of the others.
 
-    Comparing values before and after would not be enough, as a file may set a bias to the zeros that it had. Therefore
-    all variables get numbers beforehand that no file contains, and those that are not set are restored.
+    Comparing values before and after would not be enough, because a file may set a bias to the zeros that it had.
+    Therefore all variables first get numbers that no file contains, and those that the file does not set are restored.
     """
     before = [variable.numpy() for variable in variables]
     numbers = np.random.default_rng(0)
@@ -111,8 +111,8 @@ def _can_hold_marker(dtype: str) -> bool:
 def _key(model: keras.Model, filepath: Any, arguments: Any, options: Any) -> tuple[Any, ...] | None:
     """Return a cache key for everything that determines which values a file sets; None if they cannot be cached.
 
-    They cannot be for anything but a single file, for a model without variables yet, and for one with booleans or small
-    integers, which cannot show whether the file sets them.
+    Values cannot be cached if they come from anything but a single file, if the model has no variables yet, or if it
+    has booleans or small integers, which cannot show whether the file sets them.
     """
     path = Path(str(filepath))
     if not path.is_file() or not model.built:

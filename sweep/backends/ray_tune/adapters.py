@@ -55,7 +55,7 @@ class Workers:
     together: int  # trials that a worker gets at once
     free: list[str] = field(default_factory=list)  # idle workers, the longest idle first, which is Tune's order too
     held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep by Tune trial
-    replaced: dict[str, list[int]] = field(default_factory=dict)  # of ending workers, which take no room
+    replaced: dict[str, list[int]] = field(default_factory=dict)  # the same, of workers that end and take no room
 
     def of(self, trial: Any) -> list[int]:
         """Return the numbers of the sweep's trials that a Tune trial has now; empty if none."""
@@ -63,7 +63,7 @@ class Workers:
 
 
 class DriverSearcher(_NotSaved, Searcher):
-    """Gives Tune the driver's next trials, for no more workers than there is room for."""
+    """Gives Tune the driver's next trials, for at most as many workers as there is room for."""
 
     def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
         """Initialize; ``always`` is added to the config of every Tune trial: the ``job`` and settings of the worker."""
@@ -97,7 +97,7 @@ class DriverSearcher(_NotSaved, Searcher):
 
 
 class DriverScheduler(_NotSaved, FIFOScheduler):
-    """Passes each step of a worker to the driver, and returns its decision as one of Tune's."""
+    """Passes the result of each step of a worker to the driver, and returns the driver's decision to Tune."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """Tell the driver which trials were lost with a worker, and the user where each continues.
 
-        A worker that ended itself because it was not to be used again has no trials any more.
+        A worker that ended because it was replaced has no trials any more, so nothing is reported.
         """
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
@@ -227,9 +227,9 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
 
 def _explain_continuation(job: Job, trial: int) -> str:
-    """Return in words how a trial goes on whose worker was lost: from its checkpoint or from its beginning.
+    """Return a text that says whether a trial whose worker was lost continues from a checkpoint or begins again.
 
-    It may have been saved since its last report, or never, as with functions that save nothing.
+    The checkpoint may be newer than the trial's last report.
     """
     try:
         saved = checkpoints.list_names(job.results_folder, trial)
@@ -253,7 +253,7 @@ class DriverStopper(_NotSaved, Stopper):
 
 
 def create_silent_printer(say: Callable[[str], None]) -> list[Any]:
-    """Return callbacks for Tune that take the place of its own printer and print nothing.
+    """Return a list with a callback that takes the place of Tune's own printer and prints nothing.
 
     Tune's printer keeps every trial in memory, even if it prints nothing.
     """
@@ -298,8 +298,8 @@ def forget_ended_trials(controller: Any) -> None:
 def survive_memory_kills(say: Callable[[str], None]) -> None:
     """Make Tune treat a worker killed by Ray's memory monitor as a lost one.
 
-    Tune of Ray 2.60 expects two kinds of errors from a worker; this third one would end all trials. The name that its
-    modules use for the first kind is changed to mean both.
+    Tune of Ray 2.60 would end all trials after Ray's `OutOfMemoryError`. The name `RayActorError` in Tune's modules is
+    therefore bound to both classes of errors.
     """
     if ray_private_api.is_usable(ray_private_api.MEMORY_KILLS, say):
         for name in ray_private_api.MEMORY_KILLS.names:
@@ -335,10 +335,10 @@ def use_prestarted_processes(say: Callable[[str], None]) -> None:
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
-    """Name each of Tune's workers in Ray by its sweep, its session and a number.
+    """Give each of Tune's workers a name in Ray, made of the sweep's name, the session and a number.
 
-    Tune creates an actor class with `options`, to which the name is added. Session and number make the name unique in
-    the cluster, whatever the namespace.
+    The name is added to the `options` with which Tune creates an actor. Session and number make it unique in the
+    cluster, even across Ray's namespaces.
     """
     if not ray_private_api.is_usable(ray_private_api.NAMED_WORKERS, say):
         return
@@ -371,7 +371,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
 
 
 def _has_room(controller: Any, trial: Any) -> bool:
-    """Return whether the worker that Tune starts for this trial has its resources and is starting."""
+    """Return whether the worker that Tune starts for ``trial`` has its resources and is starting."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
@@ -413,7 +413,7 @@ EVERY_S = 1.0
 class Publisher(Callback):
     """Shows the status of the sweep in Ray's metrics and on its page in the dashboard, in turns of Tune's loop.
 
-    ``page`` is None if the dashboard cannot have one.
+    ``page`` is None if the dashboard has no page for the sweep.
     """
 
     def __init__(
@@ -446,7 +446,7 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        """Write the figures of the sweep, this status and its reason ``why`` to Ray's metrics and the sweep's page."""
+        """Write the sweep's figures to Ray's metrics and, with ``status`` and the reason ``why``, to its page."""
         sweep_status = self._sweep_status()
         if status != dashboard.RUNNING:
             sweep_status = replace(sweep_status, left_s=None)

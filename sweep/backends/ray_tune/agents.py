@@ -1,8 +1,8 @@
-"""Lets the raylet of a local Ray start without its agents, two Python processes that no trial needs.
+"""Lets the raylet of a local Ray start without waiting for its agents, two Python processes that no trial needs.
 
 A raylet starts its agents and waits, for seconds, until each has written to a file of the session on which port it
-listens. Here these ports are chosen and written before the raylet starts, so that it does not wait, and the agents,
-which serve Ray's dashboard and its runtime environments, get less processor time than workers.
+listens. This module chooses and writes the ports before the raylet starts, so that it does not wait, and gives the
+agents, which serve Ray's dashboard and its runtime environments, less processor time than workers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ reservations: list[socket.socket] = []  # of the Ray that this process has start
 def starting_later(say: Callable[[str], None]) -> Iterator[None]:
     """Make raylets that start inside the block not wait for their agents.
 
-    Does nothing except on Linux, and if this Ray lacks the private names that are needed; ``say`` then gets a line.
+    Does nothing on systems other than Linux. If this Ray lacks the private names that are needed, ``say`` gets a line
+    that says so, and raylets wait.
     """
     if sys.platform != "linux" or not ray_private_api.is_usable(ray_private_api.AGENTS_LATER, say):
         yield
@@ -70,10 +71,10 @@ def starting_later(say: Callable[[str], None]) -> Iterator[None]:
 
 
 def reserve_port() -> int:
-    """Return a free port of this machine from `PORTS`, which no other process of sweep gets either.
+    """Return a free port of this machine from `PORTS`, and reserve it so that no other process of sweep gets it.
 
-    An abstract Unix socket stands for the port until `release_ports` or the end of this process: an agent binds its
-    port only seconds later. Raises OSError if none is free.
+    The reservation is an abstract Unix socket, kept until `release_ports` or the end of this process, because an agent
+    binds its port only seconds later. Raises OSError if no port is free.
     """
     for port in random.sample(PORTS, len(PORTS)):
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -90,7 +91,7 @@ def reserve_port() -> int:
 
 
 def release_ports() -> None:
-    """Release all ports that this process has reserved, which are those of an earlier Ray."""
+    """Release all ports that this process has reserved; `starting_later` does so for those of an earlier Ray."""
     while reservations:
         reservations.pop().close()
 

@@ -176,11 +176,11 @@ def train_trials(backend: RayTune, job: Job, driver: Driver, sharing: ClusterSha
 
 
 def _keep_workers(backend: RayTune, job: Job, driver: Driver) -> AbstractContextManager[None]:
-    """Return a context manager in which workers kept from an earlier sweep are used, and this sweep's are kept.
+    """Return a context manager in which this sweep uses workers kept from an earlier one, and its own are kept.
 
     It does nothing unless this process keeps its Ray between commands. Kept workers that this sweep cannot use are
-    ended now. Workers of trials with several processes, of trials that share a GPU or are trained together, and those
-    of a class or function that no module has are not kept.
+    ended now. Not kept are workers of trials that have several processes, share a GPU, are trained together or are
+    profiled, and workers whose class or function is in no module.
     """
     kept = kept_ray.get_kept_ray()
     if kept is None or not backend.cluster.local:

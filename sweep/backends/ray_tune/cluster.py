@@ -59,18 +59,15 @@ class Cluster:
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
         """Return how many trials fit at once on the present machines and on those that an autoscaler adds.
 
-        Of those that need new machines, at most as many are counted as fit already, or on one new machine: each of them
-        makes the cluster grow, without certainty that it can. A trial's ``workers`` may be on several machines, each
-        with these devices, and so may its ``aside`` processes without GPUs.
+        On machines to be added, at most as many trials are counted as fit on the present ones, or on one added machine
+        if that is more, because the autoscaler may fail to add them. A trial has ``workers`` processes with ``devices``
+        each and ``aside`` processes without GPUs, which may be on several machines.
         """
         found = self._processes(devices) // workers
         return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
-        """Return how many processes with these devices fit at once, counting machines that an autoscaler adds.
-
-        See `fits` for how many of those are counted.
-        """
+        """Return how many processes with ``devices`` each fit at once, as counted by `fits`."""
         there = sum(node.fits(devices) for node in self.there())
         kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
         more = max(sum(fits * count for fits, count in kinds) - there, 0)
@@ -124,9 +121,9 @@ class Cluster:
         return now
 
     def at_once(self, devices: Devices, bounds: ConcurrencyLimits) -> Callable[[float], int]:
-        """Return a function of a number of GPUs: how many trials that have so many each may run at once now.
+        """Return a function that takes a number of GPUs and returns how many trials with so many each may run at once.
 
-        It is at least 1. The function raises InputError if no such trial fits.
+        It returns at least 1, and raises InputError if no such trial fits.
         """
         rooms: dict[float, Callable[[], int]] = {}
 
@@ -138,10 +135,7 @@ class Cluster:
         return of
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
-        """Return a context manager in which all machines use a job's results folder; see `nodes.share_results_folder`.
-
-        With a local Ray, there is nothing to do.
-        """
+        """Return `nodes.share_results_folder` for a job; for a local Ray, a context manager that does nothing."""
         return nullcontext() if self.local else nodes.share_results_folder(job, devices)
 
 
@@ -205,7 +199,7 @@ def _write_to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> 
 
 
 def _use_existing_connection(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
-    """Return a context manager that leaves the Ray as it is to which this process is already connected.
+    """Return a context manager that does nothing, so that the Ray to which this process is connected goes on running.
 
     Raises:
         InputError: if ``address`` names another Ray, or GPUs are to be simulated.
@@ -222,7 +216,7 @@ def _use_existing_connection(address: str | None, simulated_gpus: int | None) ->
 
 @contextmanager
 def _join_cluster(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
-    """Connect to the Ray at an address; disconnect after the block. Raises `InputError`."""
+    """Connect to the Ray at ``address``, and disconnect after the block. Raises `InputError` if that fails."""
     _check_address(address)
     try:
         config = None if _is_client(address) else _make_job_config(about)
@@ -284,7 +278,7 @@ def _report_failed_start() -> Iterator[None]:
 
 
 def _make_job_config(about: Mapping[str, str] | None) -> JobConfig | None:
-    """Return the configuration that gives Ray the metadata of this sweep's page; None without metadata."""
+    """Return the configuration that gives Ray the metadata ``about`` of the sweep's page; None if there is none."""
     return JobConfig(metadata=dict(about)) if about else None
 
 
@@ -350,7 +344,7 @@ def count_allowed_trials(fits: int, max_share: float | None) -> int:
 
 
 def count_trials_of_user(fits: int, user: str, others: Sequence[LiveSweep]) -> int:
-    """Return how many trials a sweep of this user may run at once while others wait for room; at least one.
+    """Return how many trials a sweep of ``user`` may run at once while others wait for room; at least one.
 
     Parts are rounded up, so that no room is left unused.
 

@@ -1,8 +1,8 @@
 """A sweep in Ray's dashboard and metrics: its page among the jobs, its figures, and the token for access.
 
 The dashboard shows custom text only for submitted jobs: metadata and a status message, read from a record in Ray's
-key-value store. A sweep that drives itself writes such a record and refers to it in its job's metadata. A submitted
-sweep adds its text to the existing record. Ray's Prometheus endpoints publish the figures under ``ray_sweep_...``.
+key-value store. A sweep that was not submitted as a job writes such a record and names it in its metadata. A submitted
+sweep adds its text to the job's record. Ray's Prometheus endpoints publish the figures under ``ray_sweep_...``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 
 
 def make_job_metadata(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Return the metadata for connecting to Ray so that the sweep has a page in the dashboard; {} if it cannot."""
+    """Return the metadata with which to connect to Ray, so that the sweep has a page in the dashboard.
+
+    It is empty if this Ray cannot show such a page; ``say`` then gets a line.
+    """
     if not ray_private_api.is_usable(ray_private_api.JOB_PAGE, say):
         return {}
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
@@ -61,9 +64,9 @@ class JobPage:
     """The page of a sweep in Ray's dashboard. A thread writes it, because Ray may not respond."""
 
     def __init__(self, about: Mapping[str, str], *, shared: bool) -> None:
-        """Create the page of a driver that is connected with the metadata ``about``.
+        """Write the page of a driver that is connected with the metadata ``about``, and start its thread.
 
-        ``shared``: other drivers use the same Ray.
+        If other drivers use the same Ray (``shared``), the thread also marks lost sweeps as failed.
         """
         submitted = _get_submitted_name()
         self._adds = submitted is not None
@@ -171,7 +174,7 @@ class LiveDrivers:
         self._over: set[bytes] = set()
 
     def look(self) -> tuple[LiveSweep, ...]:
-        """Return the sweeps whose drivers are alive now, sorted by user and name, with this driver's own."""
+        """Return the sweeps whose drivers are alive now, including this driver's own, sorted by user and name."""
         found = []
         for key, record, alive in _list_job_records(self._over):
             about = record["metadata"]
@@ -291,7 +294,7 @@ class DashboardGauges:
 
 
 def convert_to_ascii(text: str) -> str:
-    """Return a text with other than ASCII characters replaced, for the value of a tag: Ray refuses them."""
+    """Return a text with all non-ASCII characters replaced, because Ray refuses them in tags."""
     return encodable(text, "ascii")
 
 

@@ -56,7 +56,8 @@ class ProbeRank:
 def try_sum_on_nodes(first: nodes.Node, second: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
     """Let processes on two nodes compute a sum together; return the result of `ProbeRank.run_probe` on each.
 
-    If Ray cannot run them, both results are exit code 1 with the error. Each uses a GPU if both nodes have one.
+    Each process uses a GPU if both nodes have one. If Ray cannot run them, both results have the exit code 1 and the
+    error as output.
     """
     gpus = int(first.gpus >= 1 and second.gpus >= 1)
     ranks = [
@@ -85,9 +86,9 @@ def get_resources() -> dict[str, float]:
 
 
 def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
-    """Return the number of nodes, and for each pair of neighbours, at most eight, whether they compute a sum.
+    """Let pairs of neighbouring nodes compute a sum, at most eight; return the number of nodes and each pair's result.
 
-    The result can be written as JSON; nodes with less than one CPU are left out.
+    Nodes with less than one CPU are left out. The result can be written as JSON.
     """
     there = [node for node in nodes.list_alive_nodes() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
@@ -98,7 +99,7 @@ def measure_node_pairs(timeout_s: float) -> dict[str, Any]:
 
 
 def _decode(output: str | bytes | None) -> str:
-    """Return what a process has printed as text; after a timeout it may be bytes or None."""
+    """Return the output of a process as text; `subprocess` gives it as bytes or None after a timeout."""
     if isinstance(output, str):
         return output
     return (output or b"").decode()

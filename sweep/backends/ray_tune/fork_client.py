@@ -22,20 +22,20 @@ PROGRAM_VARIABLE = "SWEEP_RAY_WORKER"
 """Environment variable with the path of Ray's own worker."""
 
 LENGTH = struct.Struct("!Q")
-"""What comes before a request: its length in bytes, with the standard output and error of the worker as descriptors."""
+"""The header of a request: its length in bytes, sent together with the descriptors of standard output and error."""
 
 
 LOOK_S = 1.0
-"""Seconds between looks whether Ray still runs."""
+"""Seconds between checks that Ray still runs."""
 
 STARTED = b"started "
 """The first answer to a request. The second one is the exit code of the worker."""
 
 
 def main() -> None:
-    """Start a worker with this program's arguments as a fork and exit with its code, or run it in this process.
+    """Let the fork server start a worker with this program's arguments, wait for its end and exit with its code.
 
-    It runs in this process if there is no fork server.
+    Without a fork server, run the worker in this process.
     """
     connection = _connect(os.environ.get(SERVER_VARIABLE, ""))
     if connection is not None and _request_worker(connection):
@@ -46,14 +46,14 @@ def main() -> None:
 def run_worker(arguments: list[str]) -> None:
     """Run the program of Ray's own worker in this process, as if Python had started it with these arguments."""
     program = os.environ.pop(PROGRAM_VARIABLE)
-    os.environ.pop(SERVER_VARIABLE, None)  # nothing for the author's code
+    os.environ.pop(SERVER_VARIABLE, None)  # the author's code must not see it
     sys.argv = [program, *arguments]
     sys.path[0] = os.path.dirname(program)  # noqa: PTH120  # as Python does for a program
     runpy.run_path(program, run_name="__main__")
 
 
 def _connect(name: str) -> socket.socket | None:
-    """Return a connection to the fork server of this name; None if it does not run."""
+    """Return a connection to the fork server with this socket name; None if there is none."""
     if not name:
         return None
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

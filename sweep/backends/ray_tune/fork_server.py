@@ -7,9 +7,9 @@ Ray starts `fork_client.py` in place of its worker. It connects to the socket of
 worker is to have: arguments, environment, working folder, standard output and error, process group and blocked signals.
 The worker ends as any other, and `fork_client.py` with it.
 
-`forking` runs `main` in a process of its own, with the name of an abstract socket. Only processes of the same user are
-served. Standard input has the names of further modules to import, one a line, up to an empty line; the server ends when
-it is closed.
+`sweep.forking` runs `main` in a process of its own; its argument is the name of an abstract socket. Only processes of
+the same user are served. Standard input gives the names of further modules to import, one a line, up to an empty line;
+the server ends when standard input is closed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Request:
 
 
 def main() -> None:
-    """Import the modules, then fork workers until standard input is closed. In a fork, run Ray's worker.
+    """Import the modules of `ALWAYS`, then fork workers until standard input is closed. In a fork, run Ray's worker.
 
     Exits with a message if libraries have started threads, which a fork would lack.
     """
@@ -80,16 +80,16 @@ def main() -> None:
         gc.enable()
         recorder.resume()
         take_over(request)
-        sys.path.insert(0, "")  # in whose place `run_worker` puts the folder of Ray's program
+        sys.path.insert(0, "")  # `run_worker` replaces this entry by the folder of Ray's program
         run_worker(request.arguments)
 
 
 def get_worker_identity() -> dict[str, str]:
     """Return environment variables that Ray reads only when it is imported, with values that suit all workers.
 
-    With them, a worker belongs to no job until it gets work, as those do that Ray starts in advance, and takes this
-    process for its raylet: it ends when this process ends. If Ray itself ends, `fork_client.py` does, and this
-    process then ends the worker.
+    With them, a worker belongs to no job until it gets work, like the workers that Ray starts in advance, and takes
+    this process for its raylet, so that it ends when this process ends. If Ray ends, `fork_client.py` ends, and this
+    process then kills the worker.
     """
     return {"RAY_JOB_ID": "ffffffff", "RAY_RAYLET_PID": str(os.getpid())}
 
@@ -104,7 +104,8 @@ def import_modules(names: Sequence[str]) -> None:
 def list_lasting_threads() -> list[str]:
     """Return the names of this process's other threads that would be missing in a fork.
 
-    A trial fork comes first, because OpenBLAS ends its threads before a fork and begins them again when needed.
+    The process is forked once before they are listed, because OpenBLAS ends its threads before a fork and starts new
+    ones only when needed.
     """
     child = os.fork()
     if child == 0:
@@ -119,7 +120,10 @@ def list_lasting_threads() -> list[str]:
 
 
 def serve(listener: socket.socket) -> Request | None:
-    """Fork a worker for each request. Return the request in the worker; None here, when standard input is closed."""
+    """Fork a worker for each request, until standard input is closed.
+
+    Returns the request in a worker, and None in the server.
+    """
     woken, wakes = socket.socketpair()
     wakes.setblocking(False)
     signal.set_wakeup_fd(wakes.fileno())
@@ -191,7 +195,7 @@ def _receive_request(connection: socket.socket) -> Request | None:
 
 
 def _report_ended_workers(clients: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Send the exit codes of workers that have ended to their clients; 128 plus the number for a signal."""
+    """Send the exit codes of workers that have ended to their clients; 128 + N if signal N has ended a worker."""
     while clients:
         worker, status = os.waitpid(-1, os.WNOHANG)
         if not worker:
@@ -213,7 +217,7 @@ def _end_worker_of(client: Any, clients: dict[int, socket.socket], selector: sel
 
 
 def take_over(request: Request) -> None:
-    """Give this process the files, environment, folder, limits and signals of the request."""
+    """Give this process the standard streams, environment, folder, limits and blocked signals of ``request``."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -235,7 +239,7 @@ def take_over(request: Request) -> None:
 
 
 def _read_ray_settings() -> None:
-    """Make Ray read its environment variables again, which it read before the worker's were known."""
+    """Make Ray read its environment variables again, because it was imported before the worker's were set."""
     from sweep.backends.ray_tune.ray_private_api import import_private
 
     raylet: Any = import_private("ray._raylet")

@@ -54,14 +54,14 @@ class Gang:
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines for the user about lost and replaced peers since the last call, which removes them."""
+        """Return the lines for the user about peers that were lost and replaced since the last call."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
     # ---- methods of a trainable
 
     def begin(self, assignment: Assignment) -> None:
-        """Begin a trial on all ranks; the first trial starts the peers before.
+        """Begin a trial on all ranks; for the first trial, start the peers before.
 
         Raises RuntimeError if ranks have loaded different data, and WorkerLost if one is lost.
         """
@@ -111,9 +111,9 @@ class Gang:
         return self._own_trainable.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Continue from a checkpoint on all ranks; return its epoch. They share the results folder or download it.
+        """Continue from a checkpoint on all ranks; return its epoch.
 
-        Raises ValueError if they have restored different epochs.
+        A rank that does not have the checkpoint downloads it. Raises ValueError if ranks restore different epochs.
         """
         mine, *theirs = self._call_all_ranks("restore", (folder,), lambda: self._own_trainable.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
@@ -130,7 +130,7 @@ class Gang:
     def absorb_reads(self) -> None:
         """Add the files and variables that the other ranks have read to this process's record.
 
-        For ranks that do not answer, it is recorded that their reads are unknown.
+        The reads of a rank that does not answer are recorded as unknown.
         """
         if self._attendance is not None:  # its peers receive no calls
             inputs.add_earlier_inputs(Inputs(unknown=("what its workers have read was not recorded",)), self._job)
@@ -228,7 +228,7 @@ class Gang:
             mine: the call on this rank.
             patience_s: how much later than this rank peers may end.
 
-        Raises what failed on a rank, or WorkerLost if a rank is gone.
+        Raises the error that a rank has raised, or WorkerLost if a rank is gone.
         """
         each = arguments if isinstance(arguments, list) else [arguments] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
@@ -255,8 +255,8 @@ class Gang:
     ) -> None:
         """Raise the error of a call on all ranks, if any rank has failed or is lost.
 
-        Of several errors, it is the one that has caused the others. Ranks that end differently without an error are an
-        error, too.
+        If several ranks have failed, the error that caused the others is raised. RuntimeError is raised if ranks have
+        ended the call differently without a failure.
         """
         results = {0: here, **answers}
         failed = {rank: result for rank, result in results.items() if result.error and not result.is_end}
@@ -304,7 +304,7 @@ class Gang:
 
     @contextmanager
     def _watching(self, calls: Sequence[Any]) -> Iterator[None]:
-        """Watch the peers in a thread, as long as this rank runs a call in the block.
+        """Watch the peers in a thread while this rank runs a call in the block.
 
         If a peer is lost, this rank is disconnected, so that its call ends instead of waiting.
         """
@@ -318,7 +318,7 @@ class Gang:
             watch.join()
 
     def _watch(self, waiting: list[Any], over: threading.Event) -> None:
-        """Wait until the block is over; if a peer is lost before, disconnect this rank, so that its call ends.
+        """Wait until ``over`` is set; if a peer is lost before, disconnect this rank, so that its call ends.
 
         If the call has not ended 15 s later, this process is ended with exit code 75.
         """
@@ -359,19 +359,20 @@ STUCK = 75  # exit code
 
 @dataclass(slots=True)
 class _Peer:
-    """A peer that `PeerWatcher` watches, and the heartbeat that it waits for."""
+    """A peer that `PeerWatcher` watches, and the heartbeat that was requested from it."""
 
     actor: Any
-    call: Any  # the heartbeat requested; None: not yet again
-    since: float
+    call: Any  # the call that it must answer next; None until the next heartbeat is requested
+    since: float  # when the call was made or answered, by the monotonic clock
     patience_s: float = SILENT_S
     in_vain: int = 0  # replacements that never answered
 
 
 class PeerWatcher:
-    """Watches peers by rank in a thread, and replaces lost ones up to rank ``workers``.
+    """Watches peers in a thread, and replaces a lost one if its rank is at most ``workers``; the others are servers.
 
-    ``start`` returns the new actor of a rank and the call with which it starts. ``cause`` returns how a peer was lost.
+    ``start`` returns the new actor of a rank and the call with which it starts. ``cause`` returns why a peer was lost,
+    given Ray's message.
     """
 
     def __init__(
@@ -382,8 +383,8 @@ class PeerWatcher:
         start_s: float,
         cause: Callable[[str], str],
     ) -> None:
-        self.lost: dict[int, str] = {}  # by rank, why it was lost, if the trial cannot continue without it
-        self.found = threading.Event()  # set once there is one
+        self.lost: dict[int, str] = {}  # peers without which the trial cannot continue: why they were lost, by rank
+        self.found = threading.Event()  # set once there is one, or the watching has ended
         self._told: list[str] = []
         self._workers, self._start, self._start_s, self._find_cause = workers, start, start_s, cause
         self._peers = {rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic()) for rank, peer in peers.items()}
@@ -391,13 +392,13 @@ class PeerWatcher:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """Return the lines about lost and replaced peers since the last call, which removes them."""
+        """Return the lines about peers that were lost and replaced since the last call."""
         told, self._told = tuple(self._told), []
         return told
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Note that rank 0 runs a call inside the block.
+        """Record for the watching thread that rank 0 runs a call inside the block.
 
         If a server is lost, or a worker that cannot be replaced, and rank 0 is still in a call `STUCK_S` later, this
         process is ended.
@@ -415,7 +416,7 @@ class PeerWatcher:
             _kill(peer.actor)
 
     def _watch(self) -> None:
-        """Look at all peers again and again, until one is lost that cannot be replaced; runs in a thread.
+        """Check all peers repeatedly until `close`, or until one is lost that cannot be replaced; runs in a thread.
 
         If rank 0 is still in a call `STUCK_S` seconds after that, this process is ended.
         """

@@ -54,7 +54,7 @@ class SweepJob:
 class Jobs:
     """The jobs of a cluster, by the address of its dashboard.
 
-    All methods raise `InputError` if it does not answer or refuses.
+    All methods raise `InputError` if the dashboard does not answer or refuses a request.
     """
 
     def __init__(self, address: str) -> None:
@@ -98,10 +98,12 @@ class Jobs:
 
         Arguments:
             package: the files that the job needs.
-            about: what the sweep is, by the keys sweep, results and file.
+            about: the sweep's name, its results and its file, under the keys ``sweep``, ``results`` and ``file``.
+            requirements: packages that pip installs for the job.
+            env: environment variables of the job.
 
         Raises:
-            RefusedError: if a job of that sweep is running, or the sweep belongs to another user.
+            RefusedError: if a job of the sweep is running, or the results have a sweep of that name by another user.
         """
         user = about.get("user") or dashboard.get_user()
         there = self.sweeps()
@@ -209,7 +211,7 @@ def _parse_job_number(job: SweepJob) -> int:
 
 
 def _make_job(found: Any) -> SweepJob:
-    """Return a job of Ray as a `SweepJob`; one whose driver was interrupted counts as stopped, not as failed."""
+    """Return a job of Ray as a `SweepJob`; a job that failed because its driver was interrupted counts as stopped."""
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))

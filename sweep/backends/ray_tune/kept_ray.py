@@ -1,6 +1,6 @@
-"""A local Ray that stays when its command ends, with its workers, for the next command in the same process.
+"""A local Ray that goes on running with its workers when a command ends, for the next command in the same process.
 
-`sweep.keeper` runs one command after another in such a process. Everywhere else, `get_kept_ray` returns None, and each
+`sweep.keeper` runs one command after another in one process. In other processes, `get_kept_ray` returns None, and each
 command starts its own Ray and ends it. This module imports Ray only when it is used.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Listener:
-    """The functions by which a kept Ray reports to the session that uses it; they do nothing without one."""
+    """The functions by which a kept Ray reports to the session that uses it; by default they do nothing."""
 
     say: Callable[[str], None] = lambda text: None
     lost: Callable[[], None] = lambda: None
@@ -29,11 +29,11 @@ class KeptRay:
     """A local Ray that stays between commands, with its fork server and its workers."""
 
     keep_s: float = 0.0
-    """Seconds for which it stays after a command."""
+    """Seconds for which it goes on running after a command."""
     is_quiet: bool = False
     """Whether the last command asked for no progress."""
     terminal: int = 0
-    """The process of the command that runs now, as a person has typed it; 0: this one."""
+    """Process id of the command that a person has started and this process runs now; 0 if it is this process itself."""
     listener: Listener = field(default_factory=Listener)
     _kept: ExitStack = field(default_factory=ExitStack)
     _cluster: Cluster | None = None
@@ -57,7 +57,7 @@ class KeptRay:
         return self._workers
 
     def enter(self, context: AbstractContextManager[object]) -> None:
-        """Enter a context manager now; it is left when this Ray is closed."""
+        """Enter a context manager now, and leave it in `close`."""
         self._kept.enter_context(context)
 
     @contextmanager
@@ -68,10 +68,10 @@ class KeptRay:
         listener: Listener,
         start: Callable[[], AbstractContextManager[Cluster]],
     ) -> Iterator[Cluster]:
-        """Yield a connection to the Ray for one session, after starting it if necessary.
+        """Yield a connection to the Ray for one session; start the Ray before if it does not run.
 
         Arguments:
-            made_for: the settings that the Ray is started with; one with other settings is replaced.
+            made_for: the settings with which the Ray is started; a running Ray with other settings is replaced.
             make_metadata: returns the metadata of the session's page in the dashboard.
             listener: receives the Ray's reports during the session.
             start: starts a Ray, which reports to `say` and `report_loss`.
@@ -104,7 +104,7 @@ class KeptRay:
     def _open_page(self, cluster: Cluster, metadata: dict[str, str]) -> Iterator[Cluster]:
         """Yield the cluster with a page for this session, which takes over the record of the Ray's first session.
 
-        Without metadata, the session has no page.
+        If ``metadata`` is empty, the session has no page.
         """
         from sweep.backends.ray_tune.dashboard import POINTER, JobPage
 
@@ -122,7 +122,7 @@ class KeptRay:
         self.listener.say(text)
 
     def report_loss(self) -> None:
-        """Note that the Ray has died, and report it to the session that uses it. Called from another thread."""
+        """Record that the Ray has died, and report it to the session that uses it. Called from another thread."""
         self._is_lost = True
         self.listener.lost()
 

@@ -1,8 +1,8 @@
 """Workers that stay when their Tune experiment ends, and train for the next one in the same process.
 
-Tune ends its actors with each experiment. A process that keeps its Ray warm (`kept_ray`) takes them out of the
-controller of the experiment that ends, and puts those into the next one that can train for it. They hold their
-resources in between.
+Tune ends its actors with each experiment. A process that keeps its Ray between commands (`kept_ray`) takes them out of
+the controller of the experiment that ends, and puts those that can train for the next experiment into the controller of
+that one. They hold their resources in between.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ANSWER_S = 10.0
 class IdleWorker:
     """A worker without a trial, and the resources that it holds."""
 
-    resources: Any  # that it holds, as Tune asks for them
-    actor: Any  # by which Tune's manager knows it
-    handle: Any  # of Ray
+    resources: Any  # resources that it holds, as Tune requests them
+    actor: Any  # the object by which Tune's manager knows it
+    handle: Any  # Ray's handle of the actor
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class KeptWorkers:
 
 
 def _read_answer(answer: Any) -> str:
-    """Return why a worker cannot be used again, from its answer; "" if it can. One without an answer cannot."""
+    """Return why a worker cannot be used again, such as that it has not answered; ``""`` if it can."""
     try:
         hindrance: str | None = ray.get(answer, timeout=0)
     except Exception as error:  # its process is gone, or does not answer
@@ -85,9 +85,9 @@ def _read_answer(answer: Any) -> str:
 
 
 def keeping_workers(kept: KeptWorkers, say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """Return a context manager for a Tune experiment that begins with the kept workers and leaves its own to be kept.
+    """Return a context manager in which a Tune experiment begins with the kept workers, and at its end keeps its own.
 
-    If this Ray lacks the private names for that, the kept workers are ended.
+    If this Ray lacks the private names for that, the kept workers are ended and the experiment keeps none.
     """
     if ray_private_api.list_missing(ray_private_api.KEPT_WORKERS):
         kept.end()
@@ -103,9 +103,9 @@ class _KeepsWorkers:
     """Mixin for Tune's controller that keeps all workers without a trial; Tune would end all but one."""
 
     kept: KeptWorkers
-    idle: dict[Any, IdleWorker]  # by actor, also those that have got a trial since
+    idle: dict[Any, IdleWorker]  # by actor, all workers that were ever idle in this experiment
 
-    _actor_manager: Any  # these are Tune's
+    _actor_manager: Any  # this and the following attributes belong to Tune's controller
     _actor_cache: Any
     _actor_to_trial: dict[Any, Any]
     _trial_to_actor: dict[Any, Any]
@@ -132,13 +132,13 @@ class _KeepsWorkers:
         self.kept.workers = []
 
     def _put_aside(self, worker: IdleWorker) -> None:
-        """Put an idle worker into Tune's cache of actors, after making room for it there."""
+        """Put an idle worker into Tune's cache of actors, which is enlarged by one."""
         self.idle[worker.actor] = worker
         self._actor_cache.increase_max(worker.resources)
         self._actor_cache.cache_object(worker.resources, worker.actor)
 
     def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
-        """Let Tune give an idle worker to a trial, and shrink the cache by it; return whether there was one."""
+        """Let Tune give an idle worker from its cache to a trial; return whether there was one."""
         cached = self._actor_cache.num_cached_objects
         is_reused: bool = super()._maybe_reuse_cached_actor(trial)  # type: ignore[misc]  # of Tune's controller
         if self._actor_cache.num_cached_objects < cached:

@@ -1,4 +1,4 @@
-"""Makes a local Ray start faster: by itself it starts its dashboard first, and waits for it and then for its agents."""
+"""Makes a local Ray start faster; by itself, Ray starts its dashboard first, waits for it, and then for its agents."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ START_S = 120.0
 SPARE = 2
 """Largest number of processes, per concurrent trial, that import modules in advance; Ray starts one for each core."""
 NO_WORKERS_IN_ADVANCE = ("RAY_prestart_worker_first_driver", "0")
-"""Setting by which a driver is not kept waiting until workers have started, which would wait for their imports."""
+"""Environment variable and value with which a driver does not wait until workers have started and imported modules."""
 _NICENESS = 10  # what starts in the background must not slow down workers
 
 
 @contextmanager
 def forking_workers(server: ForkServer | None, say: Callable[[str], None]) -> Iterator[bool]:
-    """Make a local Ray that starts inside the block get its workers from the fork server; yield whether it does."""
+    """Make a local Ray that starts inside the block get its workers from ``server``; yield whether it does.
+
+    It does not if ``server`` is None or this Ray lacks the private names for it.
+    """
     if server is None or not ray_private_api.is_usable(ray_private_api.FORKED_WORKERS, say):
         yield False
         return
@@ -65,10 +68,10 @@ def importing_in_advance(
 ) -> Iterator[None]:
     """Make workers of a local Ray that starts inside the block import the trainable's libraries in advance.
 
-    With a fork server they are forks of it. Otherwise the processes that Ray starts in advance import ``modules``
-    themselves; this is left out if trials use GPUs, or if Ray would start more than twice as many processes as trials
-    can run at once (``most`` limits these). Libraries read their number of threads when they are imported, so it is
-    set as Ray sets it for the worker of a trial.
+    With ``server``, workers are forks of that process. Otherwise the processes that Ray starts in advance import
+    ``modules`` themselves, unless trials use GPUs, or Ray would start more than twice as many processes as trials can
+    run at once (``most`` limits these). Libraries read their number of threads when they are imported, so it is set
+    before, as Ray sets it for the worker of a trial.
     """
     with forking_workers(server, say) as are_forked:
         if are_forked:
@@ -89,7 +92,7 @@ def importing_in_advance(
 def listening_on_localhost(say: Callable[[str], None]) -> AbstractContextManager[None]:
     """Return a context manager in which a Ray that starts listens only on 127.0.0.1.
 
-    Ray has read its own setting for that when it was imported.
+    Ray's own setting for this cannot be used, because Ray has read it when it was imported.
     """
     return ray_private_api.replacing_name(ray_private_api.OWN_MACHINE, say, lambda theirs: False)
 
@@ -113,11 +116,11 @@ def waiting_longer(say: Callable[[str], None]) -> AbstractContextManager[None]:
 
 @contextmanager
 def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
-    """Start what no trial needs of a local Ray in a thread, if the Ray starts inside the block.
+    """Make a local Ray that starts inside the block start its dashboard and monitor in a thread: no trial needs them.
 
     Yields a function that ends the thread's work, finished or not, to be called before Ray is shut down. From the
-    thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the rest
-    starts, or before that if this Ray cannot be changed in this way.
+    thread, ``say`` gets the address of the dashboard or what failed to start. ``meanwhile`` is called while the
+    dashboard starts, or before Ray starts if this Ray lacks the private names that are needed.
     """
     if not ray_private_api.is_usable(ray_private_api.FASTER_START, say):
         meanwhile()
@@ -145,10 +148,10 @@ def starting_in_background(say: Callable[[str], None], meanwhile: Callable[[], N
             background.add(other)
 
     def start_log_monitor(node: Any) -> None:
-        """Do nothing: the log monitor would send the workers' output to drivers that ask for it, and ours does not."""
+        """Do nothing: the log monitor sends the workers' output to drivers that ask for it; a sweep does not."""
 
     def start_ray_processes(node: Any) -> None:
-        """Start the other processes of Ray, and call ``meanwhile``."""
+        """Start the other processes of Ray, then call ``meanwhile``."""
         originals["start_ray_processes"](node)
         meanwhile()
 

@@ -40,7 +40,7 @@ class Node:
     is_known: bool = True  # false: an autoscaler may add it, without saying what it has
 
     def fits(self, devices: Devices) -> int:
-        """Return how many processes with these devices fit on the machine at once; 8 if it is not known what it has."""
+        """Return how many processes with ``devices`` fit on the machine at once; 8 if its resources are unknown."""
         if not self.is_known:
             return AT_FIRST
         return devices.fits(self.cpus, self.gpus)
@@ -59,7 +59,7 @@ def list_alive_nodes() -> tuple[Node, ...]:
 def find_draining_nodes() -> Mapping[str, int]:
     """Return the machines that will be taken away soon, by id, with the time in ms since 1970 (0 if unknown).
 
-    Empty if this Ray cannot tell.
+    The mapping is empty if this Ray lacks the private name for it.
     """
     if ray_private_api.list_missing(ray_private_api.DRAINING):
         return {}
@@ -68,7 +68,7 @@ def find_draining_nodes() -> Mapping[str, int]:
 
 
 class DrainWatcher:
-    """Looks each second, in a thread, whether the machine of this worker will be taken away soon."""
+    """Checks every second, in a thread, whether the machine of this worker will be taken away soon."""
 
     def __init__(self) -> None:
         group = ray.util.get_current_placement_group()
@@ -81,7 +81,7 @@ class DrainWatcher:
         return self._why
 
     def _look(self) -> None:
-        """Look whether the machine will be taken away; if Ray does not answer, the next attempt may succeed."""
+        """Store why the machine must be left, if Ray says that it will be taken away; errors of Ray are ignored."""
         with suppress(Exception):  # the head node is away for a moment; the next attempt may succeed
             until = [when for node, when in find_draining_nodes().items() if node in self._mine]
             if until:
@@ -90,9 +90,9 @@ class DrainWatcher:
 
 
 def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
-    """Return the kinds of machines that an autoscaler can add, each with how many; empty without an autoscaler.
+    """Return the kinds of machines that an autoscaler can add, each with the number that it can add.
 
-    The number is 1000 if there is no limit.
+    The number is 1000 if there is no limit. The tuple is empty if there is no autoscaler.
     """
     if ray_private_api.list_missing(ray_private_api.PROMISES):  # then only present machines count
         return ()
@@ -111,10 +111,10 @@ def list_promised_nodes() -> tuple[tuple[Node, int], ...]:
 
 @contextmanager
 def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
-    """Check that all machines see a job's results folder; after the block, remove data that its workers shared.
+    """Check that all machines see a job's results folder; after the block, delete the data that its workers shared.
 
-    With an object store, the folder is not checked. Data left by a killed session are removed first. Raises
-    InputError naming each machine that does not see the folder.
+    If the results are in an object store, the folder is not checked. Data left by a killed session are deleted first.
+    Raises InputError naming each machine that does not see the folder.
     """
     used = tuple(node for node in list_alive_nodes() if node.fits(devices))
     if job.store is None:
@@ -131,7 +131,7 @@ def share_results_folder(job: Job, devices: Devices) -> Iterator[None]:
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
-    """Raise `InputError` that names each machine that does not see the results folder."""
+    """Raise an `InputError` that names each of ``nodes`` that does not see the results folder, unless all see it."""
     text = secrets.token_hex(16)
     probe = folder / f".probe-{text}"
     probe.write_text(text)
@@ -180,7 +180,7 @@ def _call_on_each(nodes: Iterable[Node], function: Callable[..., Any], *argument
 
 
 def _call_on_node(node: Node, function: Callable[..., Any], arguments: tuple[str, ...]) -> Any:
-    """Start to call a function on a machine; return Ray's reference to the result."""
+    """Call a function on a machine without waiting for it; return Ray's reference to the result."""
     task = ray.remote(function).options(
         num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
     )

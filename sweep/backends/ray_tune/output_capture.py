@@ -77,8 +77,8 @@ class _Excerpt:
     """The beginning and the end of what was printed, and its size."""
 
     first: bytes = b""
-    last: bytes = b""  # of what follows
-    size: int = 0  # of all
+    last: bytes = b""  # the end of what follows `first`
+    size: int = 0  # number of bytes printed
 
     def add(self, data: bytes) -> None:
         """Add what was printed next."""
@@ -88,7 +88,7 @@ class _Excerpt:
         self.size += len(data)
 
     def describe_end(self) -> bytes:
-        """Return the end, after a line that says how many bytes are left out before it; ``b""`` if nothing follows."""
+        """Return `last` after a line that says how many bytes are left out before it; ``b""`` if nothing follows."""
         left_out = self.size - len(self.first) - len(self.last)
         if left_out:
             return f"\n[{left_out:,} bytes are left out]\n".encode() + self.last
@@ -115,17 +115,17 @@ class OutputCapture:
         threading.Thread(target=self._limit_size, name="output", daemon=True).start()
 
     def begin_trial(self) -> None:
-        """Forget the output of earlier trials and keep that of new ones from now on."""
+        """Discard the output of earlier trials, and collect that of the next trials from now on."""
         with self._lock:
             self._empty()
             self._printed = _Excerpt()
             self._sent = 0
 
     def take(self, *, trial_ends: bool) -> str:
-        """Return the output that was completed since the last call, up to the first 32 KiB of the present trials.
+        """Return the lines printed since the last call, up to the first 32 KiB of the present trials.
 
-        Of an incomplete last line, nothing is returned yet. With ``trial_ends``, the last line counts as complete,
-        and the last 4 KiB of a longer output follow.
+        An incomplete last line is returned by a later call. With ``trial_ends``, it counts as complete, and the last
+        4 KiB of a longer output follow.
         """
         with self._lock:
             self._empty()

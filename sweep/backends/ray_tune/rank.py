@@ -102,7 +102,7 @@ class TrialRank:
         return call_and_capture(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> CallResult:
-        """Connect to the other ranks; return the name of this node."""
+        """Connect to the other ranks; return the name of this rank's node."""
         self._devices = devices
 
         def join() -> str:
@@ -164,7 +164,7 @@ class TrialRank:
         return self._run_on_all_ranks(train)
 
     def inputs(self) -> CallResult:
-        """Return what this process has read so far, without what the trainable names in ``depends_on``."""
+        """Return the `Inputs` that this process has read so far; the trainable's ``depends_on`` is ignored."""
         return call_and_capture(lambda: inputs.collect_inputs(self._job, None))[0]
 
     def _load(self, before: str = "") -> str:
@@ -201,5 +201,5 @@ class TrialRank:
 
 
 def get_compared_epoch(epochs: list[EpochReported]) -> tuple[int, str] | None:
-    """Return the number and the exact loss of the only epoch, by which ranks are compared; None without one."""
+    """Return the number and the exact loss of the only epoch, which ranks must agree on; None if there is none."""
     return (epochs[0].epoch, repr(epochs[0].metrics.get("loss"))) if epochs else None

@@ -48,7 +48,7 @@ def get_ray_folder(environ: Mapping[str, str]) -> tuple[str, str]:
 
 @contextmanager
 def ensure_usable_folder(say: Callable[[str], None]) -> Iterator[None]:
-    """Make a Ray that starts inside the block keep its sockets and logs in a folder where it can.
+    """Make a Ray that starts inside the block keep its sockets and logs in a usable folder.
 
     If Ray's own choice is unusable, ``RAY_TMPDIR`` is set inside the block, and ``say`` gets a line. Raises
     InputError if no folder is usable.

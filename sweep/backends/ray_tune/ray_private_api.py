@@ -1,6 +1,6 @@
-"""All uses of Ray beyond its public interface, in one list, since any release may remove them.
+"""All uses of private names of Ray, in one list, since any release of Ray may remove them.
 
-Each use says what is lost without it. If one of its names is missing, the feature is left out and a line says so.
+Each use says what is lost if one of its names is missing. The feature is then left out, and the user gets a line.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def list_missing(use: Use, owner: object = None) -> list[str]:
-    """Return the private names of a feature that this version of Ray lacks; ``owner`` is for names ``:attribute``."""
+    """Return the private names of a feature that are missing; ``:attribute`` names an attribute of ``owner``."""
     return [name for name in use.names if not _name_exists(name, owner)]
 
 
@@ -188,7 +188,7 @@ def replacing_name(use: Use, say: Callable[[str], None], stand_in: Callable[[Any
 
 
 def import_private(name: str) -> Any:
-    """Import a private module of Ray and return it without types."""
+    """Import a private module of Ray and return it as `Any`."""
     return import_module(name)
 
 

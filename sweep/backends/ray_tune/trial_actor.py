@@ -32,13 +32,13 @@ from sweep.functions import make_importable
 class TrialWorker(tune.Trainable):
     """A worker as Tune knows it: passes orders to a `sweep.backends.worker.Worker` and its progress to Tune.
 
-    Tune sets up actors that it may never use, and treats an exception in `reset_config` as a failure of the trial. Both
-    methods therefore prepare the process and its workers, but begin no trial.
+    Tune calls `setup` for actors that it may never use, and treats an exception in `reset_config` as a failure of the
+    trial. These two methods therefore prepare the process and store orders, but begin no trial.
     """
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
-        """Return the resources that Tune must reserve for the processes of an order's trial.
+        """Return the resources that Tune must reserve for the processes of the first trial in ``config["orders"]``.
 
         Tune reuses a worker for another trial if their resources are equal.
         """
@@ -54,7 +54,7 @@ class TrialWorker(tune.Trainable):
         return tune.PlacementGroupFactory(bundles)
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare the process and store the first order."""
+        """Prepare the process and store the first orders."""
         job: Job = config["job"]
         orders: Sequence[Order] = config["orders"]
         order = orders[0]
@@ -69,7 +69,7 @@ class TrialWorker(tune.Trainable):
         self._folder = Path(self.logdir)
 
     def _begin_session(self, config: dict[str, Any], earlier: Worker | None) -> None:
-        """Prepare to train for a session, with the trainable of an ``earlier`` session's worker if there is one."""
+        """Create the worker group of a session; with ``earlier``, a worker of the session before, use its trainable."""
         job: Job = config["job"]
         devices: Devices = config["orders"][0].assignment.devices
         self._job = job
@@ -111,7 +111,7 @@ class TrialWorker(tune.Trainable):
         return True
 
     def rest(self) -> None:
-        """End this worker's session and restore its outputs, but keep the trainable for a later session."""
+        """End this worker's session and restore standard output, but keep the trainable for a later session."""
         self._group.keep([])
         self._group.close()
         if self._output is not None:
@@ -152,7 +152,7 @@ class TrialWorker(tune.Trainable):
             self._kept_wrongly.__cause__ = error
 
     def _interrupt_all(self) -> Steps:
-        """Return steps in which all trials are interrupted, because this node does not see the results folder."""
+        """Return a step in which all trials are interrupted, because this node does not see the results folder."""
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
 
@@ -163,7 +163,7 @@ class TrialWorker(tune.Trainable):
         return Steps({trial: end(trial) for trial in self._trials})
 
     def _take(self, orders: Sequence[Order]) -> None:
-        """Accept trials in place of the present ones."""
+        """Release the present trials and accept those of ``orders``."""
         self._trials = [order.assignment.trial for order in orders]
         self._note_begin(self._trials[0])
         self._group.keep([])
@@ -203,7 +203,7 @@ class TrialWorker(tune.Trainable):
 
 
 def _capture_output(job: Job) -> OutputCapture | None:
-    """Collect what this process prints; return None if there is no room for it on the disk."""
+    """Start to collect what this process prints; return None if the file for it cannot be created."""
     try:
         return OutputCapture(worker_exits.get_output_file(job))
     except OSError:
@@ -213,7 +213,7 @@ def _capture_output(job: Job) -> OutputCapture | None:
 def _complete_job(job: Job, config: dict[str, Any]) -> Job:
     """Return the job with the class or function that is in Ray's object store, if there is one.
 
-    Its reference is removed from ``config``, and the job's import folders are put on the import path.
+    The reference to it is removed from ``config``, and the job's import folders are put on the import path.
     """
     if "given" not in config:
         return job
@@ -222,7 +222,7 @@ def _complete_job(job: Job, config: dict[str, Any]) -> Job:
 
 
 def count_trials_at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
-    """Return how many of ``room`` trials a node with these resources runs at once; at least 1."""
+    """Return how many of ``room`` trials run at once on a node with the resources ``node``; at least 1."""
     return max(min(room, devices.fits(node.get("CPU", 0.0), node.get("GPU", 0.0))), 1)
 
 

@@ -36,7 +36,7 @@ _SIGNALS = {
 }
 _EXIT, _TRIAL = "exit code ", "trial "
 _OUTPUT = ".output"
-_files: list[int] = []  # file of this process
+_files: list[int] = []  # the open file of this process, if there is one
 _EXIT_NOW = os._exit
 
 
@@ -47,9 +47,9 @@ def get_exits_folder(job: Job) -> Path:
 
 @contextmanager
 def make_exits_folder(job: Job) -> Iterator[None]:
-    """Delete the folder of the exit files of an earlier session now, and that of this session after the block.
+    """Delete the exit files of an earlier session now, and those of this session after the block.
 
-    `record_exit` creates the folder.
+    `record_exit` creates their folder.
     """
     shutil.rmtree(get_exits_folder(job), ignore_errors=True)
     try:
@@ -85,10 +85,10 @@ def record_exit(job: Job) -> Callable[[int], None]:
 
 @contextmanager
 def limiting_time(seconds: float) -> Iterator[None]:
-    """End this process if the block takes longer than ``seconds``, after writing all threads' stacks.
+    """End this process if the block takes longer than ``seconds``, after writing the stacks of all threads.
 
-    They go into the file of `record_exit`, or to standard error without one. This works even if no other Python
-    thread can run.
+    The stacks go into the file of `record_exit`, or to standard error if there is none. This works even if no other
+    Python thread can run.
     """
     faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
     try:
@@ -105,7 +105,7 @@ def get_output_file(job: Job) -> Path:
 def take_lost_output(job: Job, trial: int) -> str:
     """Return what the worker whose last trial was ``trial`` had printed and not sent when it was lost, or ``""``.
 
-    The output counts as sent afterwards.
+    The file with the output is deleted.
     """
     output = ""
     with suppress(OSError):
@@ -132,7 +132,7 @@ def explain_loss(job: Job, trial: int, error: str) -> str:
 
 
 def _explain_error(error: str) -> str:
-    """Return in a few words the cause that is in Ray's message."""
+    """Return in a few words the cause that Ray's message ``error`` gives."""
     exit_code = re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error)
     if exit_code:
         return exit_code[2] or f"exit code {exit_code[1]}"
@@ -192,7 +192,7 @@ def _explain_words(words: str) -> str:
 
 
 def _find_innermost_line(stack: str) -> str:
-    """Return the innermost line in a fault handler's stack, as "in FUNCTION, FILE:LINE"; empty without one."""
+    """Return the innermost line in a fault handler's stack, as "in FUNCTION, FILE:LINE"; ``""`` if there is none."""
     frame = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
     return f"in {frame[3]}, {frame[1]}:{frame[2]}" if frame else ""
 

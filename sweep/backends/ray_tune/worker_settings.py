@@ -1,4 +1,4 @@
-"""The settings in which trials must agree to be trained by the same worker; they are compared here, and not set."""
+"""The settings in which trials must agree to be trained by the same worker."""
 
 from __future__ import annotations
 

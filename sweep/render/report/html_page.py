@@ -32,7 +32,7 @@ SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "curves.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
-"""What draws a report, in this order; a served page has the same."""
+"""The scripts that draw a report, in the order in which they are loaded; a served page uses the same ones."""
 START = "start.js"
 PRIVATE = ("hostname", "command")  # not in the report, which is sent to others; sweep.json has them
 FAILURES = 50  # maximum number of tracebacks
@@ -153,7 +153,7 @@ def read_asset(name: str) -> str:
 
 
 def _make_policy(scripts: Sequence[str], style: str) -> str:
-    """Return a content security policy that allows only these scripts and this style, and no network access."""
+    """Return a content security policy that allows only ``scripts`` and ``style``, and no network access."""
     allowed = " ".join(map(_format_hash, scripts))
     styled = _format_hash(style)
     return f"default-src 'none'; script-src {allowed}; style-src {styled}; base-uri 'none'; form-action 'none'"
@@ -234,7 +234,7 @@ def _describe_utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
 def _list_time_shares(account: ReportData) -> Iterator[tuple[str, str, float]]:
     """Yield (name, formatted duration, percentage) of training and of each overhead.
 
-    Training comes first, then the longest.
+    Training comes first, then the overheads, the longest first.
     """
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())

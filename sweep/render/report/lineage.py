@@ -38,9 +38,9 @@ class LineageDrawing:
 
 
 def draw_lineage(trials: Sequence[Trial], ranking: Ranking) -> LineageDrawing | None:
-    """Return the coordinates of a drawing of which trial was copied from which.
+    """Return the coordinates of a drawing that shows which trial was copied from which; None if no trial is a copy.
 
-    None if no trial of a sweep is a copy.
+    ``trials`` are all trials of one sweep.
     """
     if not any(trial.parent is not None for trial in trials):
         return None

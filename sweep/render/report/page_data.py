@@ -113,7 +113,7 @@ def report_document(
 
 
 def trials_document(sweep: Sweep, curves: Curves) -> dict[str, object]:
-    """Return a document like `report_document` with only the curves of the trials of ``sweep``."""
+    """Return a document in the form of `report_document` with the trials of ``sweep`` and their curves, and no more."""
     trials = sweep.trials
     objectives = []
     for metric, goal in sweep.objectives:
@@ -196,7 +196,7 @@ def _encode_objective(metric: str, goal: str, values: Sequence[float | None]) ->
 
 
 def _encode_param(name: str, params: Sequence[Mapping[str, Value]], domain: Domain | None) -> dict[str, object]:
-    """Return a parameter for the plots: its numbers, or if it is not numeric its labels and each trial's label index.
+    """Return a parameter for the plots: the number of each trial or, if it is not numeric, labels and their indices.
 
     A trial without the parameter has the number None, or the index -1.
     """
