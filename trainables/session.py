@@ -7,6 +7,7 @@ place, without compiling.
 
 from __future__ import annotations
 
+import math
 import socket
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -551,7 +552,7 @@ class TrialSession(RankJoining):
         )
         if built.kept:
             most = cache.compute_room(placement, assignment.devices)
-            weights.limit_cache(most["host"] / 2)  # weights count towards the memory of the first program
+            weights.limit_cache(most.get("host", math.inf) / 2)  # weights count towards the memory of the first program
             share = cache.compute_share_of_room(used, cache.measure_used_bytes(placement), most)
             self._programs.add(structure, built, share)
         return structure, built

@@ -90,11 +90,15 @@ class Sweep:
 
 
 def first_failure(sweep: Sweep) -> str:
-    """Return the number, status and reason of the first trial, such as ": trial 0 failed, ValueError: ...".
+    """Return the number, status and reason of the first failed trial, such as ": trial 0 failed, ValueError: ...".
 
-    The text ends a message that no trial has completed. It is "" if there are no trials.
+    The text ends a message that no trial has completed. It is about the first trial if none has failed, and "" if there
+    are no trials.
     """
-    return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
+    failed = [trial for trial in sweep.trials if trial.status == Status.FAILED]
+    for trial in failed or sweep.trials:
+        return f": trial {trial.trial} {trial.status}, {trial.status_reason}"
+    return ""
 
 
 def read_sweep(folder: ResultsFolder) -> Sweep:

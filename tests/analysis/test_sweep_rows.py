@@ -1,9 +1,24 @@
 import pytest
 
 from sweep.analysis import ranking, verdict
-from sweep.analysis.sweep_rows import read_sweep
+from sweep.analysis.sweep_rows import first_failure, read_sweep
 from sweep.events import Status
 from sweep.render.tables import ranking_grid
+
+
+@pytest.mark.parametrize(
+    ("statuses", "text"),
+    [
+        ([], ""),
+        ([Status.PRUNED, Status.PRUNED], ": trial 0 pruned, "),
+        ([Status.PRUNED, Status.FAILED], ": trial 1 failed, "),
+    ],
+)
+def test_a_failed_trial_says_why_none_has_completed(sweep_of, statuses, text):
+    runs = [({"lr": 0.1 + at}, status, [{"acc": 0.5}]) for at, status in enumerate(statuses)]
+    found = first_failure(read_sweep(sweep_of(runs)))
+    assert found[: len(text)] == text
+    assert bool(found) == bool(text)
 
 
 def test_rows_hold_what_the_log_says(sweep_of):

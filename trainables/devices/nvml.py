@@ -85,7 +85,11 @@ class NvmlReader:
 
     def _sample(self) -> Any:
         sample = self._library.nvmlGpmSampleAlloc()
-        return self._library.nvmlGpmSampleGet(self._handle, sample)
+        try:
+            return self._library.nvmlGpmSampleGet(self._handle, sample)
+        except self._library.NVMLError:
+            self._library.nvmlGpmSampleFree(sample)
+            raise
 
     def _compute_activity(self, first: Any, last: Any) -> float | None:
         library = self._library

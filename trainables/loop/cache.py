@@ -113,21 +113,34 @@ def measure_used_bytes(placement: Placement) -> dict[str, float]:
 
 
 def compute_room(placement: Placement, devices: Devices) -> dict[str, float]:
-    """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU of known size.
+    """Return the bytes that all programs may use together: by ``host``, and by the name of each GPU.
 
-    Programs may take 25% of the host's memory, in proportion to the trial's CPUs, and 40% of the share of a GPU.
+    Programs may take 25% of the host's memory, in proportion to the trial's CPUs, and 40% of the share of a GPU. A
+    memory of unknown size is left out.
     """
-    part = min(devices.cpus / cpus(), 1.0)
-    found = {"host": KEPT_ON_HOST * part * (memory_bytes() or 0)}
+    found = {}
+    memory = memory_bytes()
+    if memory:
+        found["host"] = KEPT_ON_HOST * min(devices.cpus / cpus(), 1.0) * memory
     if placement.on_gpu:
-        from trainables.devices import nvml
-
-        readers = nvml.create_readers()
-        for gpu, reader in zip(placement.devices, readers, strict=len(readers) == len(placement.devices)):
-            total = reader.memory_bytes()
-            if total:
-                found[gpu] = KEPT_ON_GPU * min(devices.gpus, 1.0) * total
+        for gpu, total in _read_gpu_sizes(placement).items():
+            found[gpu] = KEPT_ON_GPU * min(devices.gpus, 1.0) * total
     return found
+
+
+def _read_gpu_sizes(placement: Placement) -> dict[str, float]:
+    """Return the bytes of memory of each GPU of known size, by its name."""
+    from trainables.devices import nvml
+
+    readers = nvml.create_readers()
+    if len(readers) != len(placement.devices):  # it is unknown which GPU has no reader
+        return {}
+    sizes = {}
+    for gpu, reader in zip(placement.devices, readers, strict=True):
+        total = reader.memory_bytes()
+        if total:
+            sizes[gpu] = total
+    return sizes
 
 
 def compute_share_of_room(
@@ -136,9 +149,9 @@ def compute_share_of_room(
     """Return the largest fraction of the bytes in ``bounds`` by which the memory in use grew on any device.
 
     ``before`` and ``after`` are results of `measure_used_bytes`, and ``bounds`` one of `compute_room`. Negative if
-    memory was freed.
+    memory was freed; 0 if there are no bounds.
     """
-    return max((after[place] - before[place]) / bound for place, bound in bounds.items())
+    return max(((after[place] - before[place]) / bound for place, bound in bounds.items()), default=0.0)
 
 
 def _measure_gpu_bytes(name: str) -> float:

@@ -483,7 +483,11 @@ class ReadyTrial:
             self.reduction.restore(about["reduction"])
 
     def continue_from(self, before: ReadyTrial) -> None:
-        """Copy epoch, times, learning-rate factor, patience and recorded reads from ``before``, the previous phase."""
+        """Copy epoch, times, learning-rate factor, patience and recorded reads from ``before``, the previous phase.
+
+        A learning rate that a hook or callback has set is not copied: each phase has an optimizer and a schedule of its
+        own.
+        """
         self.epoch = before.epoch
         self.train_s = before.train_s
         self.lost = before.lost

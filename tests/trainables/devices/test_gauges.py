@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from trainables.devices.gauges import Meters
+from trainables.devices.nvml import NvmlReader
 
 pytestmark = pytest.mark.keras
 
@@ -76,3 +78,34 @@ def test_each_epoch_begins_anew() -> None:
     for joules in (10.0, 1.0):
         meters.begin()
         assert meters.end()["energy_j"] == joules
+
+
+class FailingLibrary(ModuleType):
+    """NVIDIA's library where a sample can be allocated and not be filled."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self) -> None:
+        super().__init__("pynvml")
+        self.allocated: list[str] = []
+
+    def nvmlGpmQueryDeviceSupport(self, handle: object) -> SimpleNamespace:
+        return SimpleNamespace(isSupportedDevice=True)
+
+    def nvmlGpmSampleAlloc(self) -> str:
+        self.allocated.append("sample")
+        return "sample"
+
+    def nvmlGpmSampleGet(self, handle: object, sample: str) -> str:
+        raise self.NVMLError
+
+    def nvmlGpmSampleFree(self, sample: str) -> None:
+        self.allocated.remove(sample)
+
+
+def test_a_sample_that_cannot_be_read_is_freed() -> None:
+    library = FailingLibrary()
+    reader = NvmlReader(library, "handle")
+    assert reader.active() is None
+    assert library.allocated == []

@@ -64,6 +64,15 @@ def test_the_room_of_a_program_is_where_least_is_left() -> None:
     )
 
 
+def test_a_program_takes_no_share_of_a_room_of_unknown_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "memory_bytes", lambda: None)
+    placement = place(Devices())
+    room = cache.compute_room(placement, Devices())
+    used = cache.measure_used_bytes(placement)
+    assert room == {}
+    assert cache.compute_share_of_room(used, used, room) == 0.0
+
+
 def test_a_trial_on_half_of_the_cpus_has_half_of_the_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     placement = place(Devices())
     whole, half = (cache.compute_room(placement, Devices(cpus=part * cpus()))["host"] for part in (1, 0.5))
