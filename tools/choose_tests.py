@@ -1,26 +1,36 @@
-"""Choose the tests that `make test` runs, by how long each took; writes the others to ``tests/slow_tests.txt``.
+"""Choose the tests that `make test` runs, by what each covers and how long it took; lists the others as slow.
 
-`python -m pytest -n 2 -m "not exhaustive" --times=times.txt`, then `python tools/choose_tests.py times.txt`. The tests
-that take next to no time are all chosen. Then comes the fastest test of each file, the fastest row of each test
-function, and all other rows, always the fastest first, until the time is used up.
+It needs the times of a whole run, and which branches each test reached, by the package ``pytest-cov``:
+
+    make test-all ARGS="--times=times.txt --cov=sweep --cov=trainables --cov-branch --cov-context=test --cov-report="
+    python tools/choose_tests.py times.txt .coverage
+
+The tests that take next to no time are all chosen, and the fastest of each file. Then always that test is next which
+reaches the most branches that no chosen test reaches, for each second that it takes, until the time is used up or no
+branch is left; the rest of the time goes to the fastest of the other tests. What runs in a process that a test starts
+is not seen: for the sake of these tests each file has one.
 """
 
 from __future__ import annotations
 
 import argparse
+import heapq
+import math
+import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 SLOW_TESTS = Path(__file__).resolve().parent.parent / "tests" / "slow_tests.txt"
-SECONDS = 1_100.0
+SECONDS = 900.0
 """Time of all tests together: two workers need half of it, and some more to import TensorFlow and to collect."""
 
-QUICK = 0.3
-"""Seconds of a test that is always chosen: three quarters of all tests take less, together a twentieth of the time."""
+QUICK = 0.1
+"""Seconds of a test that is always chosen: four fifths of all tests take less, together a twentieth of the time."""
 
 LONGEST = 8.0
-"""Seconds that a chosen test may take."""
+"""Seconds that the fastest test of a file may take to be chosen for the file's sake."""
 
 
 def read_times(lines: Sequence[str]) -> dict[str, float]:
@@ -32,42 +42,97 @@ def read_times(lines: Sequence[str]) -> dict[str, float]:
     return times
 
 
-def slow_tests(times: Mapping[str, float], seconds: float, longest: float = LONGEST) -> list[str]:
-    """Return the tests that do not fit into so many seconds, sorted by name."""
-    left, chosen = seconds, set[str]()
-    for test in _in_order(times):
-        if times[test] <= min(left, longest):
-            chosen.add(test)
+def read_branches(database: Path) -> dict[str, int]:
+    """Return the branches that each test reaches, as a bit mask, of a file that coverage.py has written.
+
+    The file's tables are described in coverage.py's documentation, "Coverage.py database schema". A context is named
+    ``test|phase``, where the phase is setup, run or teardown.
+    """
+    bits: dict[tuple[int, int, int], int] = {}
+    reached: dict[str, int] = defaultdict(int)
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        names = dict(connection.execute("select id, context from context"))
+        for number, name in names.items():
+            branches = connection.execute("select file_id, fromno, tono from arc where context_id = ?", (number,))
+            reached[name.rpartition("|")[0]] |= _make_mask(branches, bits)
+    return reached
+
+
+def _make_mask(branches: Iterable[tuple[int, int, int]], bits: dict[tuple[int, int, int], int]) -> int:
+    """Return the bit mask of branches; a branch that is not in ``bits`` is added to it with the next number."""
+    mask = bytearray(len(bits) // 8 + 1)
+    for branch in branches:
+        number = bits.setdefault(branch, len(bits))
+        if number // 8 >= len(mask):
+            mask.extend(bytes(number // 8 + 1 - len(mask)))
+        mask[number // 8] |= 1 << number % 8
+    return int.from_bytes(mask, "little")
+
+
+def choose(times: Mapping[str, float], reached: Mapping[str, int], seconds: float) -> list[str]:
+    """Return the tests to run within so many seconds, in the order in which they are chosen.
+
+    ``times`` has the seconds of each test, and ``reached`` its branches as `read_branches` returns them.
+    """
+    chosen: list[str] = []
+    left, covered = seconds, 0
+    for test in _list_first(times):
+        if times[test] <= left:
+            chosen.append(test)
             left -= times[test]
-    return sorted(set(times) - chosen)
+            covered |= reached.get(test, 0)
+    # A test's worth never grows while others are chosen, so that only the first of the queue has to be computed anew.
+    queue = [(-math.inf, times[test], test) for test in set(times).difference(chosen)]
+    while queue:
+        _, taken, test = heapq.heappop(queue)
+        if taken > left:
+            continue
+        branches = reached.get(test, 0)
+        entry = (-(branches & ~covered).bit_count() / taken, taken, test)
+        if queue and entry > queue[0]:
+            heapq.heappush(queue, entry)
+            continue
+        chosen.append(test)
+        left -= taken
+        covered |= branches
+    return chosen
 
 
-def _in_order(times: Mapping[str, float]) -> list[str]:
-    """Return the tests in the order in which they are chosen."""
-    files: dict[str, str] = {}
-    functions: dict[str, str] = {}
+def _list_first(times: Mapping[str, float]) -> list[str]:
+    """Return the tests that are chosen whatever they cover: all quick ones, then the fastest of each file."""
     fastest_first = sorted(times, key=lambda test: (times[test], test))
+    files: dict[str, str] = {}
     for test in fastest_first:
         files.setdefault(test.partition("::")[0], test)
-        functions.setdefault(test.partition("[")[0], test)
     quick = [test for test in fastest_first if times[test] <= QUICK]
-    return list(dict.fromkeys([*quick, *files.values(), *functions.values(), *fastest_first]))
+    short = [test for test in files.values() if times[test] <= LONGEST]
+    return list(dict.fromkeys([*quick, *short]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("times", type=Path, help="as `--times` has written them")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of all tests together")
+    parser.add_argument("coverage", type=Path, help="the data file of coverage.py, with branches and contexts")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of all tests together (default: %(default)s)")
     given = parser.parse_args()
     times = read_times(given.times.read_text().splitlines())
-    slow = slow_tests(times, given.seconds)
-    SLOW_TESTS.write_text("".join(f"{test}\n" for test in slow))
-    functions = {test.partition("[")[0] for test in times}
-    left_out = functions - {test.partition("[")[0] for test in set(times) - set(slow)}
+    reached = read_branches(given.coverage)
+    chosen = choose(times, reached, given.seconds)
+    slow = set(times).difference(chosen)
+    SLOW_TESTS.write_text("".join(f"{test}\n" for test in sorted(slow)))
+    branches = _count_branches(reached, times)
     print(
-        f"{len(times) - len(slow):,} of {len(times):,} tests, none of {len(left_out):,} of {len(functions):,} functions"
+        f"{len(chosen):,} of {len(times):,} tests, {_count_branches(reached, chosen):,} of {branches:,} branches, "
+        f"{sum(times[test] for test in chosen):,.0f} of {sum(times.values()):,.0f} s"
     )
-    print(f"{sum(times.values()) - sum(times[test] for test in slow):,.0f} of {sum(times.values()):,.0f} s")
+
+
+def _count_branches(reached: Mapping[str, int], tests: Iterable[str]) -> int:
+    """Return how many branches the given tests reach together."""
+    covered = 0
+    for test in tests:
+        covered |= reached.get(test, 0)
+    return covered.bit_count()
 
 
 if __name__ == "__main__":
