@@ -28,7 +28,7 @@ from sweep.text import encodable
 FORBIDDEN = r"[^/\w.\- :]"  # not allowed in names of parameters and metrics
 _NAME, _PARAM, _TAG = 250, 6000, 5000  # maximum number of characters
 _METRICS, _PARAMS = 900, 100  # maximum number in one request; 1000 together
-_ID, _TRIAL, _DONE = "sweep.id", "sweep.trial", "sweep.exported"
+_ID, _TRIAL, _DONE, _NOTE = "sweep.id", "sweep.trial", "sweep.exported", "sweep.note"
 _STATUS = {
     Status.RUNNING: "RUNNING",
     Status.INTERRUPTED: "SCHEDULED",
@@ -105,7 +105,7 @@ class _Export:
     def export_all(self) -> ExportResult:
         """Write the run of the sweep, and the run of each trial that is new or has changed.
 
-        The old run of a changed trial is deleted first.
+        The old run of a changed trial is deleted first. If only the trial's note has changed, the run gets the new one.
         """
         known = self._find_runs()
         parent = self._write_parent(known.pop("", None))
@@ -113,6 +113,7 @@ class _Export:
         for run in self._sweep.runs():
             old = known.get(str(run.trial.trial))
             if old is not None and old.data.tags.get(_DONE) == self._describe_state(run):
+                self._update_note(old, run.trial.note)
                 unchanged += 1
                 continue
             if old is not None:
@@ -177,7 +178,7 @@ class _Export:
             "sweep.status": trial.status.value,
             "sweep.reason": trial.status_reason,
             **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
-            **({"mlflow.note.content": run.trial.note} if run.trial.note else {}),
+            **_make_note_tags(run.trial.note),
         }
         name = f"{self._sweep.name}-{trial.trial:05d}"
         created = self._client.create_run(self._experiment, _to_ms(run.started), _shorten_tags(tags), name)
@@ -194,6 +195,12 @@ class _Export:
             self._client.update_run(run_id, status)
         else:
             self._client.set_terminated(run_id, status, _to_ms(run.ended))
+
+    def _update_note(self, old: Any, note: str) -> None:
+        """Set the note of a run if it differs from the last export; otherwise a text written in MLflow stays."""
+        if old.data.tags.get(_NOTE, "") != encodable(note)[:_TAG]:
+            for name, text in _shorten_tags({_NOTE: note, "mlflow.note.content": note}).items():
+                self._client.set_tag(old.info.run_id, name, text)
 
     def _describe_state(self, run: ExportedTrial) -> str:
         """Return a text that changes with the trial's status and number of epochs.
@@ -248,6 +255,13 @@ def _make_provenance_tags(info: SweepInfo) -> dict[str, str]:
             tags |= {f"mlflow.source.git.{name}": str(git.get(name)) for name in ("commit", "branch", "dirty")}
         tags |= {f"sweep.{name}": str(known.get(name)) for name in ("python", "platform", "hostname", "packages")}
     return tags
+
+
+def _make_note_tags(note: str) -> dict[str, str]:
+    """Return the tags of a trial's note; {} if it has none."""
+    if not note:
+        return {}
+    return {_NOTE: note, "mlflow.note.content": note}
 
 
 def _format_param(value: Value) -> str:

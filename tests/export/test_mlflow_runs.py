@@ -11,7 +11,7 @@ import pytest
 from hostile import BEGAN, STATUSES, story, trial
 
 from sweep.errors import InputError
-from sweep.events import Status
+from sweep.events import NoteWritten, Status
 from sweep.export import mlflow_runs, runs
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -78,6 +78,35 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     client.delete_experiment(client.get_experiment_by_name("empty").experiment_id)
     with pytest.raises(InputError, match="has been deleted there; mlflow experiments restore"):
         mlflow_runs.export_to_mlflow(runs.read_sweep_state(other), uri)
+
+
+@pytest.mark.slow  # a database takes MLflow seconds to make
+@pytest.mark.filterwarnings("default")
+def test_a_note_is_written_when_it_has_changed(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    folder = made(story())
+    uri = mlflow_runs.make_local_uri(tmp_path / "out")
+    client = MlflowClient(tracking_uri=uri)
+
+    def export() -> dict[str, str]:
+        mlflow_runs.export_to_mlflow(runs.read_sweep_state(folder), uri)
+        experiment = client.get_experiment_by_name(folder.name)
+        (found,) = client.search_runs([experiment.experiment_id], "tags.`sweep.trial` = '1'")
+        ids.add(found.info.run_id)
+        return dict(found.data.tags)
+
+    ids: set[str] = set()
+    assert "mlflow.note.content" not in export()
+    with Log(folder.log) as log:
+        log.append([NoteWritten(trial=1, text="looks odd", request="a", time=BEGAN + 99)])
+    assert export()["mlflow.note.content"] == "looks odd"
+    (number,) = ids  # it is the same run
+    client.set_tag(number, "mlflow.note.content", "written in MLflow")
+    assert export()["mlflow.note.content"] == "written in MLflow"
+    with Log(folder.log) as log:
+        log.append([NoteWritten(trial=1, text="", request="b", time=BEGAN + 100)])
+    assert export()["mlflow.note.content"] == ""
 
 
 @pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])
