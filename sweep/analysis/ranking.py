@@ -402,16 +402,21 @@ def _keep_verdicts_of_finalists(ranking: Ranking, confirmations: Mapping[str, Co
     finalists = {configuration_key(finalist.params): finalist for finalist in confirmation.rows}
     rows = []
     for row in ranking.rows:
-        finalist = finalists.get(configuration_key(row.params))
-        if row.sweep != best.sweep or finalist is None:
+        if row.sweep == best.sweep:
+            finalist = finalists.get(configuration_key(row.params))
+        else:
+            finalist = None
+        if row is best and finalist is not None and finalist.verdict != Verdict.BEST:
+            finalist = None  # it ties with another finalist, but may still be better than those of the other sweeps
+        if finalist is None:
             rows.append(row)
-        elif row is best and finalist.verdict != Verdict.BEST:
-            rows.append(row)  # it may be better than configurations of the other sweeps
         else:
             rows.append(_set_verdict_of_finalist(row, finalist))
     among = f"finalists of {best.sweep}: {confirmation.method}"
-    tested = any(row.p is not None for row in rows)
-    method = f"{ranking.method}; {among}" if tested else among
+    if any(row.p is not None for row in rows):  # rows with the verdict of their confirmation have none
+        method = f"{ranking.method}; {among}"
+    else:
+        method = among
     return replace(ranking, rows=tuple(rows), method=method)
 
 

@@ -55,7 +55,7 @@ def status(
     """Show whether a sweep runs, what became of its trials, and the best so far."""
     _check_options(as_json=as_json, with_trials=with_trials, watch=watch, interval=interval)
     if address is not None:
-        results, sweep = submitting.find_results(sweep, address, as_json=as_json)
+        results, sweep = submitting.find_results(sweep, address, prints_job=not as_json)
     from sweep.documents.status import describe_status
     from sweep.render import document
     from sweep.render.tables import rung_lines
@@ -184,7 +184,7 @@ def stop(
         result = submitting.stop_submitted_sweep(sweep, address)
     else:
         if address is not None:
-            results, sweep = submitting.find_results(sweep, address, as_json=True)
+            results, sweep = submitting.find_results(sweep, address, prints_job=False)
         from sweep.runner import stop_requests
 
         result = stop_requests.stop_sweep(results, sweep, trial, now=now)

@@ -31,7 +31,7 @@ def _steering_command(command: Callable[..., None]) -> Callable[..., None]:
         from sweep.store.folder import ResultsFolder
 
         if address is not None:
-            results, sweep = submitting.find_results(sweep, address, as_json=True)
+            results, sweep = submitting.find_results(sweep, address, prints_job=False)
         command(ResultsFolder.open(results, sweep), **given)
 
     for declare in (options.as_json, options.dashboard, options.results):

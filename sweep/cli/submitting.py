@@ -388,7 +388,7 @@ def _print_trial_output(
     from sweep.store.folder import ResultsFolder
 
     if address is not None:
-        results, sweep = find_results(sweep, address, as_json=True)
+        results, sweep = find_results(sweep, address, prints_job=False)
     folder = ResultsFolder.open(results, sweep)
     if not follow:
         trial_output.print_output(folder, trial, as_json=as_json)
@@ -426,15 +426,15 @@ def stop_submitted_sweep(sweep: str, address: str) -> str:
     return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
 
 
-def find_results(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
+def find_results(sweep: str, address: str, *, prints_job: bool) -> tuple[Path, str]:
     """Return the results folder of a submitted sweep, and its name in that folder.
 
-    Unless ``as_json``, also print the state of its job. Raises `InputError` if this machine cannot read the results.
+    Also print the state of its job if ``prints_job``. Raises `InputError` if this machine cannot read the results.
     """
     from sweep.store.features import find_local_folder
 
     _, job = _find_job(sweep, address)
-    if not as_json:
+    if prints_job:
         if job.state == "FAILED":
             reason = first_line(job.message)
         else:

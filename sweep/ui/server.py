@@ -65,6 +65,7 @@ class Page:
     checking: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while a draft is checked
     ends: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # tasks that no request waits for
+    quiet_pages: int = 0  # open pages that show what does not change by itself: a draft or a comparison
 
     def __post_init__(self) -> None:
         self.watches = Watches(self.reading)
@@ -90,12 +91,8 @@ class Page:
 
     @property
     def browsers(self) -> int:
-        """Number of open pages that show a sweep, a trial or the list of sweeps, counted by their event streams.
-
-        The pages for a draft and for comparing sweeps open no event stream and are not counted. A request for a report
-        also counts while it waits.
-        """
-        return self.watches.browsers + self.shelf.browsers
+        """Number of open pages, counted by their event streams. A request for a report also counts while it waits."""
+        return self.watches.browsers + self.shelf.browsers + self.quiet_pages
 
 
 PAGE = web.AppKey("page", Page)
@@ -110,6 +107,7 @@ def make_app(page: Page) -> web.Application:
             web.get("/", _show_list),
             web.get("/-/shelf.json", _send_list),
             web.get("/-/events", _stream_list),
+            web.get("/-/quiet", _stream_nothing),
             web.get("/-/files/{file}", _send_file),
             web.get("/-/compare", _show_comparison),
             web.get("/-/compare.json", _send_comparison),
@@ -490,6 +488,22 @@ async def _stream_list(request: web.Request) -> web.StreamResponse:
                     await _send_event(stream, "problem", json.dumps(shelf.problem))
                 if not await _wait_for_news(page, shelf.news.wait(KEEP_ALIVE_S)):
                     await stream.write(b": still here\n\n")
+    return stream
+
+
+async def _stream_nothing(request: web.Request) -> web.StreamResponse:
+    """Keep a stream without events open as long as a page is, so that the server does not end in the meantime."""
+    page = request.app[PAGE]
+    stream = await _open_stream(request)
+    page.quiet_pages += 1
+    try:
+        with suppress(ConnectionError):
+            while not page.ends.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(page.ends.wait(), KEEP_ALIVE_S)
+                await stream.write(b": still here\n\n")
+    finally:
+        page.quiet_pages -= 1
     return stream
 
 

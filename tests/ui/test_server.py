@@ -571,13 +571,17 @@ def test_a_real_command_is_run(project: Path) -> None:
     visit(work)
 
 
-def test_nothing_is_read_while_nobody_looks(project: Path) -> None:
+@pytest.mark.parametrize("path", ["/one/-/events", "/-/events", "/-/quiet"])
+def test_an_open_page_is_counted(project: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Nothing is read while nobody looks, and the server of `run --ui` does not end while somebody does."""
+    monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.1)
+
     async def work(client: Client) -> None:
         await read(client, "/one/-/status.json")
         page = client.app[server.PAGE]
         assert page.browsers == 0
-        stream = await client.get("/one/-/events")
-        await Stream(stream).next("facts")
+        stream = await client.get(path)
+        await stream.content.readline()
         assert page.browsers == 1
         stream.close()
         for _ in range(100):

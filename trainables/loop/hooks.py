@@ -312,7 +312,11 @@ class Callbacks:
 
 
 def _copy_attributes(callback: keras.callbacks.Callback) -> dict[str, Any]:
-    """Return a callback's attributes by name, without those that Keras sets; lists and dictionaries are copied."""
+    """Return a callback's attributes by name, without those that Keras sets.
+
+    Lists and dictionaries are copied. NumPy numbers become Python numbers, and functions that compare become their
+    names, so that attributes can be compared and saved. All others are the callback's own objects.
+    """
     found = {}
     for name, value in vars(callback).items():
         if name not in keras_private.CALLBACK_ATTRIBUTES:

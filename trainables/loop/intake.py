@@ -88,25 +88,28 @@ class Intake:
             raise RuntimeError("a slice without draws")
         if isinstance(tensors, PreparedExamples):
             return tensors.copy_to_slice(cut)
-        draws = first = cut.draws
+        augmented, draws = cut, cut.draws
         own = rows[cut.start : cut.stop]
         partners = None
         if self.mixing.mixes:
-            mixing_draws = first.from_call(first.calls + MIXING)
+            # Numbered after all calls of augmentation, however many there are.
+            mixing_draws = cut.draws.from_call(cut.draws.calls + MIXING)
             partners = mixing_draws.partners()
             if cut.parts > 1:
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 own = tf.gather(rows, places)
-                draws = first.at(places)
+                draws = cut.draws.at(places)
+                augmented = replace(cut, draws=draws)
         with tf.control_dependencies(list(after)):
             example = gather_examples(tensors, own)
-        with slices.entering(cut if draws is first else replace(cut, draws=draws)):
+        with slices.entering(augmented):
             example = self._augment(example, draws)
-        first.follow(draws)
+        cut.draws.follow(draws)  # the model's own draws are numbered after those of augmentation
         if partners is None:
             return example
         if cut.parts == 1:
             return self._mix(example, _map_example(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
+        # The slice's own examples come first, then their partners.
         count = cut.stop - cut.start
         halves = (
             _map_example(lambda t: _cut_rows(t, 0, count), example),

@@ -43,15 +43,15 @@ def is_constant(value: Any) -> bool:
 def collect_constants(model: keras.Model) -> list[np.ndarray[Any, Any]]:
     """Return, as arrays, all tensors and arrays that the layers of a model hold besides their variables.
 
-    Call it before compiling.
+    Call it before the model is compiled: compiling adds attributes of Keras's own, such as the optimizer.
     """
-    own = []
+    attributes = []
     for layer in keras_private.flatten_layers(model):
-        own.append(dict(vars(layer)))
-    called = []
-    for _, _, value in list_constant_holders(model):
-        called.append(value)
-    return [np.asarray(leaf) for leaf in _find_arrays([own, called], DEPTH)]
+        attributes.append(dict(vars(layer)))
+    held = []  # constants, and arguments of calls, which may hold some
+    for _holder, _attribute, value in list_constant_holders(model):
+        held.append(value)
+    return [np.asarray(leaf) for leaf in _find_arrays([attributes, held], DEPTH)]
 
 
 def are_equal(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:

@@ -1,6 +1,7 @@
 "use strict";
 // Several sweeps: what `sweep compare` answers, with the charts of the report.
 
+openStream(`${ROOT}-/quiet`, {});
 (async () => {
   const names = new URLSearchParams(location.search).getAll("sweep");
   tell(find("command"), commandLine(`compare ${names.join(" ")}`));

@@ -6,6 +6,7 @@ const text = find("text");
 const draft = { lines: 0, wrong: new Set(), pause: 0, check: null, kept: text.value };
 
 openPlainTheme();
+openStream(`${ROOT}-/quiet`, {});
 text.addEventListener("input", () => {
   tell(find("saved"), "");
   showNumbers();
