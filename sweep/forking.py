@@ -106,7 +106,8 @@ def starting_early(cpus: float = USUAL_CPUS, gpus: float = 0.0) -> Iterator[None
     started for other trials. No server is started if workers cannot be forked.
     """
     if _early_servers:
-        _correct_early_server(cpus, gpus)
+        with suppress(OSError):  # as below
+            _correct_early_server(cpus, gpus)
         yield
         return
     if can_fork(gpus):

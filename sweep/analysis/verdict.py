@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sweep.analysis.ranking import RankedConfiguration, Ranking, Score, limit_interval, rank
 from sweep.analysis.sweep_rows import Sweep, Trial, read_sweep
-from sweep.errors import StoreError
+from sweep.errors import InputError, StoreError
 from sweep.events import FAILED, Role, Status
 from sweep.space.early_terminate import RULES
 from sweep.space.objectives import objective
@@ -510,9 +510,9 @@ def summarize_sweep(folder: ResultsFolder) -> SweepSummary:
     try:
         sweep = read_sweep(folder)
         paused = _count_paused_trials(sweep)
-    except StoreError as error:
+        ranking = rank([sweep])
+    except (StoreError, InputError) as error:  # the file of another release may be refused
         return SweepSummary(name=name, path=path, state="damaged", trials={}, reason=str(error))
-    ranking = rank([sweep])
     best = next(iter(ranking.best), None)
     if sweep.objectives:
         metric, goal = sweep.objectives[0]

@@ -63,9 +63,19 @@ def get_trial_folder(results_folder: Path, trial: int) -> Path:
     return results_folder / checkpoint_key(trial)
 
 
+def order_by_epoch(name: str) -> tuple[int, str]:
+    """Return a sort key of a checkpoint's name that orders by the epoch, which has six digits or more."""
+    return len(name), name
+
+
+def _sort_newest_first(folder: Path) -> list[Path]:
+    """Return the checkpoints in a trial's folder, newest first."""
+    return sorted(folder.glob("epoch-*"), key=lambda path: order_by_epoch(path.name), reverse=True)
+
+
 def list_newest_first(results_folder: Path, trial: int) -> list[Path]:
     """Return a trial's checkpoints on this machine, newest first."""
-    return sorted(get_trial_folder(results_folder, trial).glob("epoch-*"), reverse=True)
+    return _sort_newest_first(get_trial_folder(results_folder, trial))
 
 
 def fetch_checkpoints(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
@@ -172,7 +182,7 @@ def trim(folder: Path, keep: int) -> None:
 
     Incomplete checkpoints of interrupted writes are deleted too.
     """
-    newest = sorted(folder.glob("epoch-*"), reverse=True)
+    newest = _sort_newest_first(folder)
     spared = select_kept([path.name for path in newest], {path.name: _read_loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
         if path.name not in spared:

@@ -110,9 +110,11 @@ def get_declared_paths(trainable: object) -> tuple[str, ...] | None:
     paths = getattr(trainable, "depends_on", None)
     if paths is None:
         return None
-    if isinstance(paths, str) or not isinstance(paths, Iterable) or not all(isinstance(path, str) for path in paths):
+    if isinstance(paths, Iterable) and not isinstance(paths, str):
+        paths = tuple(paths)  # a generator can be read only once
+    if not isinstance(paths, tuple) or not all(isinstance(path, str) for path in paths):
         raise TrainableError(f"depends_on is {paths!r}, expected a list of paths, such as ['tools/simulate.py']")
-    return tuple(paths)
+    return paths
 
 
 def add_earlier_inputs(inputs: Inputs, job: Job) -> None:

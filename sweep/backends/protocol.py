@@ -210,8 +210,8 @@ class SweepStatus:
 
     @property
     def finished(self) -> int:
-        """Number of trials whose status is not running."""
-        return sum(count for status, count in self.trials.items() if status != "running")
+        """Number of trials that have ended; running, paused and waiting ones have not."""
+        return sum(count for status, count in self.trials.items() if status not in ("running", "interrupted"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.backends.checkpoints import MANIFEST, parse_loss, select_kept
+from sweep.backends.checkpoints import MANIFEST, order_by_epoch, parse_loss, select_kept
 from sweep.backends.job import CHECKPOINTS, Job, checkpoint_key
 from sweep.errors import StoreAway, StoreError
 from sweep.store.disk import get_process_name, removed_if_it_fails
@@ -83,7 +83,7 @@ def list_checkpoints(store: ObjectStore, trial: int) -> dict[str, list[StoredObj
         manifest = f"/{name}/{MANIFEST}"
         if any(file.key.endswith(manifest) for file in files):
             complete.append(name)
-    return {name: checkpoint_files[name] for name in sorted(complete, reverse=True)}
+    return {name: checkpoint_files[name] for name in sorted(complete, key=order_by_epoch, reverse=True)}
 
 
 def _copy_from_store(store: ObjectStore, final: Path, trial: int, files: Sequence[StoredObject]) -> bool:

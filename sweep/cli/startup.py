@@ -63,12 +63,13 @@ class Startup(Closing):
 def describe_work(spec: Spec) -> str:
     """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together".
 
-    Limits of the budget follow, such as "; it ends after 8 h".
+    Limits of the budget follow, such as "; it ends after 8 h". If ``epochs`` is a parameter of the trials, their sum is
+    left out.
     """
-    total, epochs = spec.all_trials, spec.epochs
+    total = spec.all_trials
     bounds = []
     if spec.counts_epochs:
-        bounds.append(counted(epochs, "epoch"))
+        bounds.append(counted(_find_most_epochs(spec), "epoch"))
     if spec.minutes is not None:
         bounds.append(f"{spec.minutes:g} minute{'' if spec.minutes == 1 else 's'} of training")
     each = f"of at most {' and '.join(bounds)}"
@@ -76,16 +77,29 @@ def describe_work(spec: Spec) -> str:
         count = "trials"
     else:
         count = counted(total, "trial")
-    if total is None or not spec.counts_epochs:
+    if total is None or "epochs" in spec.space.names or not spec.counts_epochs:
         together = ""
     else:
-        together = f", {total * epochs:,} together"
+        together = f", {total * spec.epochs:,} together"
     limits = _list_limits(spec.budget)
     if limits:
         ends = f"; it ends after {' or '.join(limits)}"
     else:
         ends = ""
     return f"{spec.name}: {spec.method}, {count} {each}{together}{ends}"
+
+
+def _find_most_epochs(spec: Spec) -> int:
+    """Return the epochs of the longest trial: of all values of the parameter ``epochs``, if there is one."""
+    from sweep.space.domains import list_choices
+
+    for parameter in spec.space.parameters:
+        if parameter.name == "epochs":
+            counts = [choice for choice in list_choices(parameter.domain) or () if isinstance(choice, int)]
+            if parameter.when is not None:
+                counts.append(spec.epochs)
+            return max(counts)
+    return spec.epochs
 
 
 def _list_limits(budget: Budget) -> list[str]:

@@ -590,4 +590,6 @@ def _read_requirements(requirements: Path | None) -> list[str]:
             lines.append(line.strip())
     except OSError as error:
         raise InputError.one(str(requirements), f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError.one(str(requirements), "is not text in UTF-8") from error
     return [line for line in lines if line and not line.startswith("#")]

@@ -192,7 +192,8 @@ _NO_NAMES = frozenset(dir(Hyperparameters)) | frozenset(dir(dict))
 _READERS = frozenset({"number", "integer", "text", "flag"})
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LATER = (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_BRANCHES = (ast.If, ast.Try, ast.For, ast.AsyncFor, ast.While, ast.Match)
+_TRIES = (ast.Try, ast.TryStar)
+_BRANCHES = (ast.If, *_TRIES, ast.For, ast.AsyncFor, ast.While, ast.Match)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,19 +297,24 @@ def _walk_executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
         if isinstance(statement, _BRANCHES):
             for test in _list_tested_expressions(statement):
                 yield from _walk_evaluated(test)
-            if isinstance(statement, ast.Try) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
-                return
-            continue
-        if isinstance(statement, ast.With | ast.AsyncWith):
+        elif isinstance(statement, ast.With | ast.AsyncWith):
             for item in statement.items:
                 yield from _walk_evaluated(item.context_expr)
-            yield from _walk_executed(statement.body)
-            if any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
-                return
-            continue
-        yield from _walk_evaluated(statement)
-        if isinstance(statement, _LEAVES):
+            if not _suppresses_errors(statement):
+                yield from _walk_executed(statement.body)
+        else:
+            yield from _walk_evaluated(statement)
+        if isinstance(statement, _TRIES) or any(isinstance(one, _LEAVES) for one in ast.walk(statement)):
             return
+
+
+def _suppresses_errors(statement: ast.With | ast.AsyncWith) -> bool:
+    """Return whether a ``with`` enters `contextlib.suppress`: an error in its body is then no failure."""
+    for item in statement.items:
+        match item.context_expr:
+            case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress")):
+                return True
+    return False
 
 
 def _list_tested_expressions(statement: ast.stmt) -> list[ast.expr]:

@@ -34,7 +34,7 @@ def find_place(folder: Path | None = None) -> Path | None:
 
     Creates the private folder of the sockets if it is missing. The path also depends on the Python interpreter. Return
     None if there can be no keeper: on a system without Unix users, if the private folder cannot be created or others
-    may enter it, or if the path is too long for a socket.
+    may enter it, if the working folder has been deleted, or if the path is too long for a socket.
     """
     if not hasattr(os, "getuid"):
         return None
@@ -46,12 +46,16 @@ def find_place(folder: Path | None = None) -> Path | None:
         return None
     if about.st_uid != os.getuid() or about.st_mode & 0o077 or home.is_symlink():
         return None
-    parts = (os.path.realpath(folder or Path.cwd()), sys.executable, sys.prefix, repr(sys.flags))
-    digest = hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
-    place = home / f"{digest[:16]}.socket"
-    if len(os.fsencode(place)) > LONGEST_PATH:
+    try:
+        place = os.path.realpath(folder or Path.cwd())
+    except FileNotFoundError:  # the working folder has been deleted
         return None
-    return place
+    parts = (place, sys.executable, sys.prefix, repr(sys.flags))
+    digest = hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()
+    socket = home / f"{digest[:16]}.socket"
+    if len(os.fsencode(socket)) > LONGEST_PATH:
+        return None
+    return socket
 
 
 def describe_installation() -> dict[str, int]:

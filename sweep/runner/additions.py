@@ -67,12 +67,15 @@ def _read_csv(text: str, source: str) -> list[dict[str, Value]]:
     ``source`` is the name of the file in messages. Raises `InputError` if there is no such line, or for the first
     mistake in one.
     """
-    rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"))))
-    if not rows:
-        raise InputError.one(source, "no line below the names, expected a line for each configuration")
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline=None))  # all line ends become \n
     configurations = []
-    for number, row in enumerate(rows, start=2):
-        configurations.append(_read_row(row, f"{source}, line {number}"))
+    try:
+        for row in reader:
+            configurations.append(_read_row(row, f"{source}, line {reader.line_num}"))
+    except csv.Error as error:
+        raise InputError.one(f"{source}, line {reader.line_num}", f"is no valid CSV: {error}") from error
+    if not configurations:
+        raise InputError.one(source, "no line below the names, expected a line for each configuration")
     return configurations
 
 

@@ -68,20 +68,21 @@ def inherit(folder: ResultsFolder, objective: Objective, started: TrialStarted) 
     """
     parent = started.parent
     epoch = started.parent_epoch or 0
-    if checkpoints.list_names(folder.path, started.trial):
-        return ""
     epochs = []
     for event in store_log.read(folder.log):
         if isinstance(event, EpochReported) and event.trial == parent and event.epoch <= epoch:
             source_of_epoch = event.memo or f"{folder.name}/{parent}"
             epochs.append(structs.replace(event, trial=started.trial, memo=source_of_epoch, driven_s=None))
-    known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
     try:
+        if checkpoints.list_names(folder.path, started.trial):
+            return ""
+        known = checkpoints.find_epoch_checkpoint(folder.path, parent or 0, epoch)
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
-        (source,) = [
-            one for one in checkpoints.fetch_checkpoints(folder.path, parent or 0) if one.name == Path(known).name
-        ]
+        sources = {one.name: one for one in checkpoints.fetch_checkpoints(folder.path, parent or 0)}
+        source = sources.get(Path(known).name)
+        if source is None:
+            raise StoreError("it has been deleted in the meantime")
         _take_over_checkpoint(folder, objective, source, epochs, started.trial, is_last=True)
         checkpoints.upload(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:

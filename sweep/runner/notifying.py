@@ -142,11 +142,12 @@ class Receiver:
 
     def close(self, timeout_s: float) -> None:
         """Accept no more notices, and wait until the queued ones are sent, for about ``timeout_s`` seconds."""
+        deadline = time.monotonic() + timeout_s
         try:
             self._queue.put(None, timeout=timeout_s)
         except queue.Full:
             return
-        self._thread.join(timeout_s)
+        self._thread.join(max(deadline - time.monotonic(), 0.0))
 
     def _work(self) -> None:
         """Send the queued notices, with up to three attempts each, until the queue is closed; runs in the thread."""

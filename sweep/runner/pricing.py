@@ -16,7 +16,7 @@ from sweep import prices
 from sweep.analysis import confirmation
 from sweep.contract import Devices, Trainable, count_parts, end_trial
 from sweep.errors import StoreError, TrainableError, in_short
-from sweep.events import EpochReported, Params, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, Event, Params, TrialEnded, TrialStarted, Value
 from sweep.functions import load_trainable
 from sweep.runner.rehearsal import Landscape, Rehearsal, RehearsalSetting
 from sweep.runner.trials import Terms
@@ -329,6 +329,10 @@ def find_earlier_times(
     return None
 
 
+MEASURED_EVENTS = 3_000
+"""Events of a log after which `measure_sweep` has read enough, once a trial has ended."""
+
+
 def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None = None) -> Timing | None:
     """Return the median seconds of an epoch and of a trial besides its epochs, from the log; None if no epoch is used.
 
@@ -336,7 +340,11 @@ def measure_sweep(folder: ResultsFolder, lengths: Sequence[Value | None] | None 
     are used only if their ``steps_per_epoch`` (None if not set) is among them. Raises `StoreError` if the log is
     damaged.
     """
-    events, _ = store_log.read_from(folder.log, 0)
+    events: list[Event] = []
+    for event in store_log.read(folder.log):
+        events.append(event)
+        if len(events) >= MEASURED_EVENTS and isinstance(event, TrialEnded):
+            break
     length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
     epochs = []
     overheads = {}

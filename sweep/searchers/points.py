@@ -207,6 +207,8 @@ class SpacePoints(PointStream):
         for one in self._reclaim_unstarted():
             if key(one) in wanted and space.has(one):
                 waiting.append(one)
+            else:
+                self._added.discard(key(one))  # it is a point like others, should the space have it again
         self._number = max(self._started, default=-1) + 1
         self._point = self._make_point(space, self._number)
         self._keys = {key(self._assigned[trial]) for trial in self._started}

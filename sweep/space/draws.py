@@ -79,7 +79,7 @@ def to_unit(domain: Domain, value: Value) -> float:
             weights = _get_probabilities(domain)
             index = [key(v) for v in values].index(key(value))
             return min(sum(weights[:index]) + weights[index] / 2, 1 - _TINY)
-        case IntUniform(low, high, q, log=False) if isinstance(value, int):
+        case IntUniform(low, high, q, log=False) if isinstance(value, int | float):
             first, last = find_multiples(low, high, q or 1)
             return (value // (q or 1) - first + 0.5) / (last - first + 1)
         case IntUniform() | Uniform() | LogUniform() | Normal() | LogNormal() | Beta():

@@ -305,7 +305,7 @@ class _Evaluation:
         first, last = numbers[0], numbers[-1]
         whole = isinstance(first, int) and isinstance(last, int)
         if function is operator.pow and whole and abs(first) > 1:
-            bits = abs(last) * math.log2(abs(first))
+            bits = last * math.log2(abs(first))  # negative: the result is a float, however large the exponent
             if bits > 1000:
                 raise self.make_undefined_error(node, f"the result is beyond {MAX_MAGNITUDE:g}")
         if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):

@@ -172,8 +172,11 @@ class ResultsFolder:
         If it is in a store, its local copy is updated. Raises `UnknownNameError` if there is no such sweep.
         """
         if is_url(name_or_path):
-            root, _, name_or_path = str(name_or_path).rstrip("/").rpartition("/")
-            results_dir = features.find_local_folder(root, "SWEEP")
+            root, _, name = str(name_or_path).rstrip("/").rpartition("/")
+            if not is_url(root):
+                hint = "write it as in s3://bucket/prefix/sweep"
+                raise UnknownNameError.one(str(name_or_path), "is a bucket, expected a sweep in one", hint)
+            results_dir, name_or_path = features.find_local_folder(root, "SWEEP"), name
         given = Path(name_or_path)
         if (store := store_of(results_dir)) is not None and len(given.parts) == 1:
             if features.update_copy(results_dir / given, store.below(given.name)):

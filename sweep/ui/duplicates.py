@@ -14,6 +14,7 @@ from sweep.spec.configurations import read_start_with
 from sweep.spec.resolved import format_sweep_file, write_keys
 from sweep.spec.validation import Document, flow
 from sweep.store import log
+from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 
 _NAME = re.compile(r"^name:.*$", re.MULTILINE)
@@ -25,7 +26,8 @@ def duplicate_file(folder: ResultsFolder, name: str) -> str:
 
     If a changed key cannot be replaced in the text, as in one line of flow style, the whole file is written anew.
     """
-    text = folder.spec.read_text(encoding="utf-8", errors="replace")
+    with storing(folder.spec):
+        text = folder.spec.read_text(encoding="utf-8", errors="replace")
     try:
         before = sweep_files.parse_file(text, folder.spec, ())
         present = resuming.open_sweep(folder).spec

@@ -85,7 +85,7 @@ class KnownTrainables:
         finally:
             self._reading.discard(trainable)
         for oldest in [*self._read][:-KEPT]:
-            del self._read[oldest]
+            self._read.pop(oldest, None)  # another thread may have removed it
 
 
 def _read_source(trainable: str, file: str) -> _Read:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweep.errors import UnknownNameError
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, folders
 from sweep.text import did_you_mean
 
 
@@ -27,4 +27,8 @@ def list_names(results: Path) -> list[str]:
     """Return the sorted names of the sweeps in a results folder; [] if the folder does not exist."""
     if not results.is_dir():
         return []
-    return sorted(path.name for path in results.iterdir() if (path / "sweep.json").is_file())
+    names = []
+    for folder in folders(results):
+        if folder.info.is_file():
+            names.append(folder.name)
+    return sorted(names)

@@ -28,7 +28,6 @@ class ShelfRow:
     written: float | None = None  # when its log was last written
     left_s: float | None = None
     share: float | None = None
-    file: str = ""  # name of its sweep file in the folder
     to_resume: str = ""  # the command line that resumes it
 
 

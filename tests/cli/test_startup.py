@@ -79,11 +79,24 @@ def test_a_closed_output_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             "budget: {gpu_hours: 1.5, money: 20}",
             "some: random, 4 trials of at most 2 epochs, 8 together; it ends after 1.5 GPU hours or a cost of 20",
         ),
+        ("method: grid\nEPOCHS {values: [5, 50]}", "some: grid, 6 trials of at most 50 epochs"),
+        (
+            "method: random\nrun_cap: 4\nepochs: 7\nEPOCHS {distribution: int_uniform, min: 2, max: 9000}",
+            "some: random, 4 trials of at most 9,000 epochs",
+        ),
+        (
+            "method: grid\nepochs: 7\nEPOCHS {values: [2, 3], when: {learning_rate: 0.1}}",
+            "some: grid, 4 trials of at most 7 epochs",
+        ),
     ],
 )
 def test_the_work_of_a_sweep_in_a_line(keys: str, work: str) -> None:
     values = "{values: [0.1, 0.01, 0.001]}" if "grid" in keys else "{min: 0.001, max: 0.1}"
-    assert describe_work(parse_spec(FILE.replace("VALUES", values) + keys, "some.yaml")) == work
+    file = FILE.replace("VALUES", values)
+    keys, _, of_epochs = keys.partition("\nEPOCHS")
+    if of_epochs:
+        file = file.rstrip().removesuffix("}") + f", epochs: {of_epochs}}}\n"
+    assert describe_work(parse_spec(file + keys, "some.yaml")) == work
 
 
 @pytest.mark.slow

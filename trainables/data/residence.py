@@ -188,6 +188,8 @@ def _write_array(leaf: Any, file: Path) -> None:
         os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
+        if done + len(block) > len(leaf):
+            raise DataError(f"at least {done + len(block)} rows were read, expected {len(leaf)}")
         target[done : done + len(block)] = block
         done += len(block)
     if done != len(leaf):

@@ -86,9 +86,16 @@ def _choose_lengths(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, 
 
 
 def _convert_inputs(x: Any) -> dict[str, Any]:
-    """Return the rows of each input by name; a single input has the name ""."""
+    """Return the rows of each input by name; a single input has the name "".
+
+    Raises: DataError: if inputs have different numbers of rows.
+    """
     if isinstance(x, Mapping):
-        return {name: _convert_rows(rows) for name, rows in x.items()}
+        inputs = {name: _convert_rows(rows) for name, rows in x.items()}
+        counts = {name: len(rows) for name, rows in inputs.items()}
+        if len(set(counts.values())) > 1:
+            raise DataError(f"inputs with different numbers of rows: {counts}")
+        return inputs
     return {"": _convert_rows(x)}
 
 

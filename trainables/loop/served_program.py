@@ -272,6 +272,8 @@ class ServedProgram(Program):
 
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """Return the loss and metrics over validation data, computed by all workers; `loss_std` is NaN."""
+        if self._test_step is None:  # there is test data alone
+            self._test_step = self._trace(self._evaluate, data.split)
         first = data.first_batch(epoch)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_gather_batches(data.chunks(), data.part_size)))
         return Evaluated(self._convert_sums(*self._sum_results(self._test_step, given, seed)))

@@ -129,9 +129,7 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
             turn = item
         else:
             turn = (item,)
-        for update in turn:
-            if not isinstance(update, Update):
-                raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
+        _check_types(turn)
         found += [turn] * (1 if isinstance(item, tuple) else item.times)
         _check(turn, together=isinstance(item, tuple))
     ours = [update for turn in _list_distinct(found) for update in turn if update.optimizer is None]
@@ -145,6 +143,15 @@ def parse_turns(updates: Any) -> tuple[Turn, ...]:
         if first is second and first is not None:
             raise Refused("updates() gives two of its Updates the same optimizer, expected one each")
     return tuple(found)
+
+
+def _check_types(turn: Sequence[Any]) -> None:
+    """Raise Refused if a turn is empty or has anything but updates."""
+    if not turn:
+        raise Refused("updates() returned an empty tuple in its list, expected one with Updates")
+    for update in turn:
+        if not isinstance(update, Update):
+            raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
 
 
 def list_optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:

@@ -299,7 +299,7 @@ class Reduction:
         ``final``.
         """
         self.plateau.count_epoch(value)
-        if self.plateau.waited >= self.patience:
+        if self.plateau.waited >= max(self.patience, 1):  # with 0, too, only after an epoch without improvement
             self.scale = max(self.scale * self.factor, self.final)
             self.plateau.waited = 0
 

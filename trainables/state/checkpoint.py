@@ -29,6 +29,7 @@ Values: TypeAlias = "dict[str, list[np.ndarray[Any, Any]]]"
 """Variables by path, one value per replica."""
 
 _ARRAYS, _ABOUT = "state.npz", "state.json"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 class CheckpointError(Exception):
@@ -90,7 +91,7 @@ def read(folder: Path) -> tuple[About, Values]:
             values: Values = {}
             for i, (path, count) in enumerate(about["variables"].items()):
                 values[path] = [file[f"{i:05d}.{replica}"] for replica in range(count)]
-    except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _DAMAGE as error:
         raise CheckpointError(f"{folder}: unreadable ({error})") from error
     return about, values
 

@@ -170,7 +170,8 @@ def _list_exits(job: Job, trial: int) -> list[tuple[Path, str]]:
     exits = []
     for path in get_exits_folder(job).iterdir():
         if not path.name.endswith(_OUTPUT):
-            _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
+            # A trial's line begins with the word; a stack may have it within a path.
+            *_, last = ("\n" + path.read_text(errors="replace")).rpartition(f"\n{_TRIAL}")
             number, _, said = last.partition("\n")
             if number == str(trial):
                 exits.append((path, said))
