@@ -34,7 +34,7 @@ class Startup(Closing):
         self._is_shown = False  # whether a step is shown on the terminal
 
     def announce(self, text: str) -> None:
-        """Print a permanent line."""
+        """Erase the step that is shown, and print a permanent line."""
         self.close()
         self._write(f"{printable(text)}\n")
 
@@ -46,7 +46,7 @@ class Startup(Closing):
         self._is_shown = self._replaces
 
     def close(self) -> None:
-        """Erase the step that is shown."""
+        """Erase the step that is shown, if there is one; the object can still be used afterwards."""
         if self._is_shown:
             self._write(_CLEAR_LINE)
         self._is_shown = False
@@ -63,7 +63,7 @@ class Startup(Closing):
 def describe_work(spec: Spec) -> str:
     """Describe in one line how much a sweep may train: "wine: grid, 27 trials of at most 10 epochs, 270 together".
 
-    Limits of the budget follow, such as "; it ends after 8 h".
+    Limits of the budget follow, such as "; it ends after 8 h". A parameter ``epochs`` is not considered.
     """
     total, epochs = spec.all_trials, spec.epochs
     bounds = []
@@ -89,7 +89,7 @@ def describe_work(spec: Spec) -> str:
 
 
 def _list_limits(budget: Budget) -> list[str]:
-    """Return the limits of a budget as texts, such as "8 h" and "100 epochs"."""
+    """Return the limits of a budget as texts, such as "8 h" and "100 epochs", without its number of trials."""
     limits = []
     if budget.hours is not None:
         limits.append(f"{budget.hours:g} h")

@@ -10,9 +10,10 @@ from sweep.text import did_you_mean
 
 
 def find_folder(results: Path, name: str) -> ResultsFolder:
-    """Return the folder of a sweep in a results folder. Raises `UnknownNameError`.
+    """Return the folder of a sweep, which has a sweep.json or a log, in a results folder.
 
-    The name comes from an address, which anybody can type, so it must not lead out of the results folder.
+    The name comes from an address, which anybody can type, so it must not lead out of the results folder. Raises
+    `UnknownNameError` for such a name or if there is no such sweep.
     """
     is_plain = bool(name) and name[0] not in ".-" and name.isprintable() and not set(name) & {"/", "\\"}
     folder = ResultsFolder(results / name)
@@ -24,7 +25,7 @@ def find_folder(results: Path, name: str) -> ResultsFolder:
 
 
 def list_names(results: Path) -> list[str]:
-    """Return the sorted names of the sweeps in a results folder; [] if the folder does not exist."""
+    """Return the sorted names of the folders with a sweep.json in a results folder; [] if it does not exist."""
     if not results.is_dir():
         return []
     return sorted(path.name for path in results.iterdir() if (path / "sweep.json").is_file())
